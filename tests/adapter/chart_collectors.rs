@@ -49,12 +49,9 @@ fn collectors_value() -> Value {
 async fn create_workload(cluster: &Cluster) -> Result<()> {
     collectors::create_workload(&cluster.assets, cluster.dir.path()).await?;
     cluster.apply("chart-collectors", MANIFESTS).await?;
-    for definition in ["routegroups.zalando.org", "rollouts.argoproj.io"] {
-        let definition = format!("customresourcedefinition/{definition}");
-        cluster
-            .kubectl(&["wait", "--for=condition=Established", WAIT_TIMEOUT, &definition])
-            .await?;
-    }
+    // `kubectl wait` fails while the conditions of a definition are null.
+    cluster.wait_for_kind("zalando.org", "RouteGroup").await?;
+    cluster.wait_for_kind("argoproj.io", "Rollout").await?;
     cluster.apply("chart-routegroup", ROUTE_GROUP).await?;
     let ready = r#"{"status":{"phase":"Running","conditions":[
         {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;

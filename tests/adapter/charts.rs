@@ -64,7 +64,7 @@ impl Cluster {
 
     /// Waits until discovery has a kind. The API server serves an aggregated API before discovery
     /// lists it.
-    async fn wait_for_kind(&self, group: &str, kind: &str) -> Result<()> {
+    pub(crate) async fn wait_for_kind(&self, group: &str, kind: &str) -> Result<()> {
         let arguments = ["api-resources", "--api-group", group];
         let mut polls = interval(Duration::from_millis(100));
         let discovered = async {

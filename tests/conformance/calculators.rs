@@ -7,7 +7,7 @@ use hpa_calc::{
     api::{Pod, ResourceName},
     readings::{PodSample, PodSamples},
     replicas::{self, AverageTarget, Proposal, UtilizationTarget, ValueTarget},
-    settings::{Readiness, Tolerances},
+    settings::{ReadinessRules, Tolerances},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -87,7 +87,7 @@ impl Calculation {
         let values = || -> Vec<MilliValue> {
             self.values.iter().flatten().copied().map(MilliValue::from_milli).collect()
         };
-        let readiness = Readiness {
+        let readiness = ReadinessRules {
             now: self.now,
             cpu_initialization_period: SignedDuration::from_secs(
                 self.cpu_initialization_period_seconds,

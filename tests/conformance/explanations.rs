@@ -180,7 +180,7 @@ fn check_metric(metric: &MetricReport, report: &Report) -> Result<(), String> {
         }
         (MetricSourceType::Object | MetricSourceType::External, None) => {
             ensure_equal_ratio(ratio, value_ratio(metric)?)?;
-            match explanation.counted {
+            match explanation.counted_pods {
                 _ if current == 0 => ceil(ratio),
                 None if is_within(ratio) => current,
                 None => return Err("no pods are counted".to_owned()),
@@ -224,7 +224,7 @@ fn average_proposal(
     ensure_equal_ratio(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
     let include_unready = counts.unready > 0 && ratio > 1.0;
     if !include_unready && counts.missing == 0 {
-        ensure_equal("counted", explanation.counted, Some(counts.ready))?;
+        ensure_equal("counted", explanation.counted_pods, Some(counts.ready))?;
         return Ok(if is_within(ratio) { current } else { ceil(ratio * counts.ready as f64) });
     }
     let (mut added, mut counted) = (Vec::new(), pods.samples);
@@ -238,7 +238,7 @@ fn average_proposal(
     }
     let new = pods.ratio_with(&added, ratio < 1.0);
     ensure_equal_ratio(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
-    ensure_equal("counted", explanation.counted, Some(counted))?;
+    ensure_equal("counted", explanation.counted_pods, Some(counted))?;
     let replicas = ceil(new * counted as f64);
     let is_reversed = (ratio < 1.0 && new > 1.0)
         || (ratio > 1.0 && new < 1.0)

@@ -24,7 +24,7 @@ struct Line {
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let settings = |compat| Settings {
-        default_scaling_window: SignedDuration::from_mins(case.default_scaling_window_minutes),
+        default_ramp_duration: SignedDuration::from_mins(case.default_scaling_window_minutes),
         default_time_zone: case.default_time_zone.clone(),
         ramp_steps: case.ramp_steps,
         compat,

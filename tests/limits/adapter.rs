@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    header_bomb,
     hostile::{
         Durations, HOSTILE, hostile_namespace, hostile_objects, probe, scaled_by_endpoint,
         scaled_by_pods,
@@ -27,6 +28,9 @@ const MAX_READ: Duration = Duration::from_secs(5);
 
 /// The number of requests for each metric of the hostile tenant at a time.
 const HOSTILE_REQUESTS: usize = 4;
+
+/// The duration of each attack with many headers.
+const ATTACK: Duration = Duration::from_secs(10);
 
 /// A running adapter.
 struct Adapter {
@@ -195,4 +199,46 @@ async fn adapter_is_quick_beside_a_hostile_tenant_and_bursts_of_connections() {
     durations.assert_are_quick("hostile tenant of the adapter");
     assert!(longest < limit, "{longest:?}");
     assert!(peak < 2 * MAX_ADAPTER_PEAK_MIB, "{peak} MiB");
+}
+
+/// The CPU time that a process has used.
+fn cpu_time(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("the process runs");
+    // The name in parentheses can contain spaces. The user and system times are fields 14 and 15.
+    let (_, fields) = stat.rsplit_once(") ").expect("fields");
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    // The unit of times in /proc is 1/100 s.
+    Duration::from_millis(10 * ticks.sum::<Result<u64, _>>().expect("numbers"))
+}
+
+/// The first requests exceed only the limit of headers, the others also that of bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_cpu_and_probes_are_bounded_beside_requests_with_many_headers() {
+    if !are_long_tests_enabled() {
+        println!("many headers: skipped, HPA_LONG_TESTS=1 runs it");
+        return;
+    }
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    let served = ServedTestbed::new(&testbed).await;
+    let adapter = Adapter::start(&served).await;
+    let process = adapter.process.id().expect("a process");
+    for headers in [500, 1700] {
+        let before = cpu_time(process);
+        let few = header_bomb::send_forever(adapter.secure_port, 4, headers);
+        timeout(ATTACK, few).await.expect_err("it has no end");
+        let used = cpu_time(process).saturating_sub(before);
+        println!("{headers} headers on 4 connections: {used:?} of CPU time");
+        assert!(used < ATTACK / 5, "{used:?}");
+
+        let durations = Mutex::<Durations>::default();
+        tokio::select! {
+            () = header_bomb::send_forever(adapter.secure_port, 200, headers) => unreachable!(),
+            _ = timeout(ATTACK, probe(adapter.health_port, &durations)) => {}
+        }
+        durations.into_inner().assert_are_quick("many headers");
+        let peak = peak_mib(process);
+        println!("{headers} headers on 200 connections: {peak} MiB");
+        assert!(peak < MAX_ADAPTER_PEAK_MIB, "{peak} MiB");
+    }
 }

@@ -15,6 +15,7 @@
 
 mod adapter;
 mod autoscalers;
+mod header_bomb;
 mod hostile;
 mod schedules;
 

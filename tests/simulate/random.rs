@@ -97,14 +97,14 @@ fn metric(rng: &mut Rng, capacity: f64) -> (Value, Value) {
 
 fn load(rng: &mut Rng, max: f64) -> Value {
     let mut random_load = || f64::from(rng.u32(1..100)) / 100.0 * max;
-    let (base, peak, low, step) =
+    let (base, peak, wave, step) =
         (random_load() * 0.3, random_load(), random_load() * 0.3, random_load());
     let at = rng.u32(120..900);
     json!({ "sum": [
         { "constant": base.round() },
         { "spike": { "peak": peak.round(), "at": at, "rise": rng.u32(1..300),
             "hold": rng.u32(60..600), "fall": rng.u32(1..300) } },
-        { "diurnal": { "low": 0, "peak": low.round(), "period": rng.u32(300..1500) } },
+        { "diurnal": { "low": 0, "peak": wave.round(), "period": rng.u32(300..1500) } },
         { "steps": [{ "at": 0, "value": 0 }, { "at": 1500, "value": step.round() }] },
     ] })
 }

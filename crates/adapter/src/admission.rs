@@ -1,4 +1,5 @@
-//! Limits of concurrent requests, of reviews, and of response bytes that clients have not read.
+//! Limits of concurrent requests, of access reviews, and of response bytes that clients have not
+//! read.
 //!
 //! Every client that reaches the port can send requests without credentials or with invalid ones.
 //! Each such request can cost a review by the API server. Trusted, authenticated and anonymous
@@ -12,13 +13,22 @@ use http::Response;
 use hyper::body::Bytes;
 
 use crate::{
-    response::{Reply, too_many_unread},
-    reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
+    authentication::KnownClient,
+    response::{Reply, bodiless_too_many_requests},
+    reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, Rate, ReviewLimit, User},
 };
 
 /// Bodies up to this length are not counted. `ConnectionLimits::unread` bounds their number, except
 /// on connections of front proxies.
 const UNCOUNTED_BYTES: usize = 64;
+
+/// The rates of access reviews for callers that aren't trusted, in total and of a user or address.
+/// A thousand reviews a second would use most of a core of kube-apiserver. A burst suffices for a
+/// client that starts and reads a few hundred metrics for the first time.
+const USERS_RATE: Rate = Rate { per_second: 100, burst: 1000 };
+const USER_RATE: Rate = Rate { per_second: 20, burst: 300 };
+const ANONYMOUS_RATE: Rate = Rate { per_second: 40, burst: 500 };
+const ADDRESS_RATE: Rate = Rate { per_second: 10, burst: 300 };
 
 /// The limits of all kinds of callers.
 pub(crate) struct Admission {
@@ -53,13 +63,21 @@ impl Admission {
             // A single user gets half, 400: the default of kube-apiserver's
             // --max-requests-inflight.
             trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
-            authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
-            anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),
+            authenticated: Limits::new(
+                200,
+                ReviewLimit::new(8, 92).with_rate(USERS_RATE, USER_RATE),
+                32 << 10,
+            ),
+            anonymous: Limits::new(
+                80,
+                ReviewLimit::new(4, 36).with_rate(ANONYMOUS_RATE, ADDRESS_RATE),
+                8 << 10,
+            ),
         }
     }
 
     pub(crate) fn share_of_user(&self, user: &User, is_proxied: bool, client: IpAddr) -> Share<'_> {
-        let limits = if is_proxied || user.is_in(MASTERS) {
+        let limits = if is_trusted(user, is_proxied) {
             &self.trusted
         } else if user.name == ANONYMOUS {
             return self.share_of_anonymous(client);
@@ -73,6 +91,22 @@ impl Admission {
     pub(crate) fn share_of_anonymous(&self, client: IpAddr) -> Share<'_> {
         Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
+}
+
+fn is_trusted(user: &User, is_proxied: bool) -> bool {
+    is_proxied || user.is_in(MASTERS)
+}
+
+/// The kind of a client that has sent the credentials of this user. `None` for [`ANONYMOUS`].
+pub(crate) fn known_client(user: &User, is_proxied: bool) -> Option<KnownClient> {
+    if user.name == ANONYMOUS {
+        return None;
+    }
+    Some(if is_trusted(user, is_proxied) {
+        KnownClient::Trusted
+    } else {
+        KnownClient::User(Flow::of_user(user))
+    })
 }
 
 impl Limits {
@@ -92,16 +126,18 @@ impl<'a> Share<'a> {
         (&self.limits.reviews, self.flow)
     }
 
-    /// Counts the body as unread until it has been sent. Returns 429 instead of the response if too
-    /// many bytes are unread. A body longer than half the limit counts as half, so it is accepted
-    /// only while almost no other response to callers of this kind is unread.
-    pub(crate) fn count_unread(self, response: Reply) -> Reply {
+    /// Counts the body as unread until it has been sent. If too many bytes are unread already,
+    /// returns 429 instead of the response. A body longer than half the limit counts as half, so it
+    /// is accepted only while almost no other response to callers of this kind is unread.
+    pub(crate) fn limit_unread(self, response: Reply) -> Reply {
         if response.body().len() <= UNCOUNTED_BYTES {
             return response;
         }
         let unread = &self.limits.unread_kib;
         let kib = response.body().len().div_ceil(1 << 10).min(unread.max_amount());
-        let Some(permit) = unread.try_acquire(self.flow, kib) else { return too_many_unread() };
+        let Some(permit) = unread.try_acquire(self.flow, kib) else {
+            return bodiless_too_many_requests();
+        };
         let (head, bytes) = response.into_parts();
         Response::from_parts(head, Bytes::from_owner(CountedBody { bytes, _permit: permit }))
     }
@@ -129,7 +165,7 @@ mod tests {
         let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
         let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
         let send = |kib: usize| {
-            let response = share.count_unread(reply(200, "text/plain", vec![0; kib << 10]));
+            let response = share.limit_unread(reply(200, "text/plain", vec![0; kib << 10]));
             (response.status().as_u16(), response.into_body())
         };
         let (_, mut first) = send(5);
@@ -141,9 +177,9 @@ mod tests {
         let (status, all) = send(20);
         assert_eq!((status, all.len()), (200, 20 << 10), "longer than the limit");
         let other = Share { limits: &limits, flow: Flow::of_address(IpAddr::from([10, 0, 0, 1])) };
-        assert_eq!(other.count_unread(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
+        assert_eq!(other.limit_unread(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
         drop(all);
-        let body = other.count_unread(reply(200, "text/plain", vec![0; 2 << 10]));
+        let body = other.limit_unread(reply(200, "text/plain", vec![0; 2 << 10]));
         assert_eq!(send(20).0, 429, "another caller has an unread response");
         drop(body);
         let (_, _all) = send(20);

@@ -11,7 +11,7 @@ use crate::authentication::Authority;
 use crate::metrics_api::Group;
 use crate::server::{CertificateError, HandshakeSettings, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
-use hpa_metrics::{ApiGroups, describe};
+use hpa_metrics::{ApiGroups, describe, watch_events};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
@@ -112,9 +112,9 @@ impl CertificateController {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
-    /// Returns the certificate in the Secret. If it is missing, unusable or due for renewal, stores
-    /// a new one.
-    pub async fn stored_certificate(&self) -> Result<GeneratedCertificate, ControllerError> {
+    /// Returns the certificate in the Secret. If it is missing, unusable or due for renewal,
+    /// generates and stores a new one first.
+    pub async fn ensure_certificate(&self) -> Result<GeneratedCertificate, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
         loop {
@@ -194,7 +194,7 @@ impl CertificateController {
         let services: Api<APIService> = Api::all(self.client.clone());
         let watches = self.api_service_names().map(|name| {
             let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
-            let changes = watcher(services.clone(), named).default_backoff().applied_objects();
+            let changes = watch_events(services.clone(), named).applied_objects();
             let mut is_failing = false;
             let changes = changes.filter_map(move |change| {
                 let failed = change.is_err();
@@ -221,7 +221,7 @@ impl CertificateController {
         certificate: &ServingCertificate,
         served: &mut Option<GeneratedCertificate>,
     ) -> Result<(), ControllerError> {
-        let stored = self.stored_certificate().await?;
+        let stored = self.ensure_certificate().await?;
         for name in self.api_service_names() {
             self.set_ca_bundle(&name, &stored.authority).await?;
         }

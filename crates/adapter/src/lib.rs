@@ -13,7 +13,7 @@
 //!      ├─► authentication     front proxy, client certificate, token, anonymous
 //!      │       └─► reviews::TokenAuthenticator ──► TokenReview, cached, rate-limited
 //!      ├─► admission          fair limits, by user or address
-//!      ├─► reviews::Authorizer    system:masters, SubjectAccessReview, cached
+//!      ├─► reviews::Authorizer    system:masters, SubjectAccessReview, cached, rate-limited
 //!      │
 //!      ▼  metrics_api::{RequestInfo, Route}
 //!  api                    discovery documents; queries ──► MetricSource

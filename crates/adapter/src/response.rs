@@ -99,9 +99,14 @@ pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
     response
 }
 
-/// 429 for a client with too many unread responses.
-pub(crate) fn too_many_unread() -> Reply {
+/// 429 without a body, for a client with too many unread bytes or connections.
+pub(crate) fn bodiless_too_many_requests() -> Reply {
     with_retry_after(reply(429, TEXT, Vec::new()))
+}
+
+/// 431, like hyper's for headers of HTTP/1.1.
+pub(crate) fn too_many_headers() -> Reply {
+    text_reply(431, "the request has too many headers\n")
 }
 
 fn with_retry_after(mut response: Reply) -> Reply {

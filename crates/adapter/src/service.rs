@@ -4,6 +4,7 @@
 pub(crate) mod tests;
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::{
-    admission::{Admission, Share},
+    admission::{Admission, Share, known_client},
     authentication::{Authenticated, Authenticator, Peer, Unauthenticated},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     response::{
@@ -34,12 +35,14 @@ use crate::{
     },
 };
 
-/// The time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Paths outside the metrics APIs.
 const OTHER_PATHS: [&str; 7] =
     ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+
+/// Paths that are served like one of [`OTHER_PATHS`], or with the list of paths.
+const ALIASES: [&str; 4] = ["/", "/index.html", "/openapi/v3/", "/version/"];
 
 /// The version that `/version` returns.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -141,35 +144,34 @@ impl Adapter {
             Err(error) => {
                 let path = info.as_ref().map_or("", |info| &info.path);
                 let response = self.unauthenticated(&error, path, preferences);
-                return self.admission.share_of_anonymous(peer.address()).count_unread(response);
+                return self.admission.share_of_anonymous(peer.address()).limit_unread(response);
             }
         };
         if user.name == ANONYMOUS {
             self.metrics.observe_authentication("anonymous");
         } else {
             self.metrics.observe_authentication("authenticated");
-            peer.set_authenticated();
         }
         let info = match info {
             Ok(info) => info,
-            Err(response) => return share.count_unread(response),
+            Err(response) => return share.limit_unread(response),
         };
-        if let Some(response) = self.probe(&info, &user, preferences) {
-            return share.count_unread(response);
+        if let Some(response) = self.anonymous_health_response(&info, &user, preferences) {
+            return share.limit_unread(response);
         }
         let Some(_request) = share.start_request() else {
-            return share.count_unread(preferences.too_many_requests());
+            return share.limit_unread(preferences.too_many_requests());
         };
         let response = match self.authorize(&user, &info, share, request, preferences).await {
             Ok(()) => self.serve(request, &info, preferences).await,
             Err(response) => *response,
         };
-        share.count_unread(response)
+        share.limit_unread(response)
     }
 
-    /// The response to an anonymous request for a health endpoint that needs no authorization. It
-    /// counts towards no limit of requests.
-    fn probe(
+    /// The response to an anonymous request for a health endpoint that needs no authorization. Such
+    /// a request counts towards no limit of requests. `None` for any other request.
+    fn anonymous_health_response(
         &self,
         info: &RequestInfo,
         user: &User,
@@ -199,6 +201,9 @@ impl Adapter {
     ) -> Result<(User, Share<'_>), Unauthenticated> {
         let authenticated = self.authenticator.authenticate(peer, &request.headers).await?;
         let Authenticated { user, is_proxied } = authenticated;
+        if let Some(client) = known_client(&user, is_proxied) {
+            peer.set_known(client);
+        }
         let share = self.admission.share_of_user(&user, is_proxied, peer.address());
         Ok((user, share))
     }
@@ -215,7 +220,7 @@ impl Adapter {
         }
         self.metrics.observe_authentication("refused");
         let path = bounded(path);
-        if self.warnings.is_due() {
+        if self.warnings.try_acquire() {
             warn!(%error, path, "unable to authenticate a request");
         } else {
             debug!(%error, path, "unable to authenticate a request");
@@ -237,8 +242,9 @@ impl Adapter {
             return Err(Box::new(preferences.error(&StatusError::bad_request(message))));
         }
         let path = bounded(&info.path);
-        let (result, response) = match self.authorizer.authorize(user, info, share.reviews()).await
-        {
+        let reviewed = self.reviewed_request(user, info);
+        let access = self.authorizer.authorize(user, &reviewed, share.reviews()).await;
+        let (result, response) = match access {
             Ok(access) if access.allowed => {
                 self.metrics.observe_access("allowed");
                 return Ok(());
@@ -258,6 +264,29 @@ impl Adapter {
         };
         self.metrics.observe_access(result);
         Err(Box::new(response))
+    }
+
+    /// The request whose access review counts for this one. Anonymous clients could invent any
+    /// number of unknown paths, and cause a review for each. The response to all of them is the
+    /// same as for `/`, or an error.
+    fn reviewed_request<'a>(&self, user: &User, info: &'a RequestInfo) -> Cow<'a, RequestInfo> {
+        let is_reference = self.options.compat == Compat::Reference;
+        if is_reference
+            || user.name != ANONYMOUS
+            || self.is_known_path(info)
+            || self.authorizer.is_always_allowed(info)
+        {
+            return Cow::Borrowed(info);
+        }
+        Cow::Owned(RequestInfo { path: "/".to_owned(), verb: "get".to_owned(), resource: None })
+    }
+
+    fn is_known_path(&self, info: &RequestInfo) -> bool {
+        let path = info.path.as_str();
+        info.resource.is_some()
+            || OTHER_PATHS.contains(&path)
+            || ALIASES.contains(&path)
+            || Route::of_path(self.options.groups, path).is_ok()
     }
 
     async fn serve(

@@ -43,6 +43,11 @@ pub(crate) fn leaf(common_name: &'static str) -> Leaf {
 
 impl Leaf {
     pub(crate) fn issued_by(&self, issuer: &Issuer) -> Vec<CertificateDer<'static>> {
+        vec![self.issue(issuer).0]
+    }
+
+    /// Issues a certificate. Returns it with its key.
+    pub(crate) fn issue(&self, issuer: &Issuer) -> (CertificateDer<'static>, KeyPair) {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = DistinguishedName::new();
         for organization in self.organizations {
@@ -58,7 +63,7 @@ impl Leaf {
         params.not_before = date_time_ymd(self.years.0, 1, 1);
         params.not_after = date_time_ymd(self.years.1, 1, 1);
         let key = KeyPair::generate().unwrap();
-        vec![params.signed_by(&key, issuer).unwrap().der().clone()]
+        (params.signed_by(&key, issuer).unwrap().der().clone(), key)
     }
 }
 

@@ -94,7 +94,8 @@ pub(crate) struct RunArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct ChartArguments {
-    /// Numbers that `hpa-bench run --json` wrote, of different numbers of autoscalers
+    /// Files that `hpa-bench run --json` wrote, each with one controller and another number of
+    /// autoscalers
     #[arg(value_name = "FILE", required = true)]
     pub(crate) numbers: Vec<PathBuf>,
 }
@@ -129,7 +130,7 @@ pub(crate) struct AdapterArguments {
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// Maximum time to wait until an adapter serves the metric, and then for its first list of
-    /// series
+    /// series. The wait for each further list is longer by --relist-interval
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub(crate) within: Duration,
     /// Lists of series to wait for before the measurement, the first one included
@@ -287,8 +288,8 @@ pub(crate) enum Metric {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Change {
-    /// Changes with each measurement, by at most 1.2 % of the average up or down: nothing is
-    /// scaled, but every reconcile has a new status to write.
+    /// Changes twice per period, by at most 1.2 % of the average up or down: nothing is scaled, but
+    /// every reconcile has a new status to write.
     Jitter,
     /// Constant: nothing is scaled, and no status changes.
     Steady,
@@ -322,7 +323,7 @@ fn annotation(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses a number of series or names.
+/// The parser of a number of series or names.
 fn large_count() -> RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }

@@ -22,7 +22,7 @@ pub(crate) struct ControllerSettings<'a> {
     pub(crate) period: Duration,
     pub(crate) concurrent_syncs: u32,
     pub(crate) metrics_port: u16,
-    /// Whether the API server accepts protobuf.
+    /// Whether the API server can respond in protobuf. If not, `reference` uses JSON.
     pub(crate) protobuf: bool,
     /// A directory for files of the controller.
     pub(crate) dir: &'a Path,
@@ -58,7 +58,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
-/// Makes the path of a program absolute, because such a path isn't looked up in `$PATH`.
+/// Makes a path absolute. A program's path must be: a name without a slash is looked up in `$PATH`.
 pub(crate) fn absolute_path(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| error.to_string())
 }

@@ -30,22 +30,21 @@ const AMPLITUDE: f64 = 0.5;
 /// Phase between two targets, as a fraction of a wave. The golden ratio distributes any number of
 /// targets evenly.
 const PHASE_STEP: f64 = 0.618_033_988_749_895;
-/// Relative deviations of successive measurements. All differ, so that every reconcile reads a new
-/// value. All are far below the tolerance of 0.1.
+/// Relative deviations of the load in successive ticks. All differ, so that every reconcile reads a
+/// new value. All are far below the tolerance of 0.1.
 const JITTER: [f64; 7] = [-0.012, 0.004, -0.004, 0.012, 0.0, 0.008, -0.008];
-/// Measurements per period. If there was only one, a reconcile that is a little early could read
-/// the same measurement as the previous reconcile.
-const MEASUREMENTS_PER_PERIOD: u32 = 2;
+/// The jitter and the scrapes change with each tick. With only one tick per period, a reconcile
+/// that is a little early could read the same values as the previous reconcile.
+const TICKS_PER_PERIOD: u32 = 2;
 const NANOS_PER_MILLI: f64 = 1e6;
 
 /// Determines the usage of pods and the values of custom and external metrics.
 pub(crate) struct Load {
     change: Change,
     period: Duration,
-    /// Time between two measurements.
-    resolution: Duration,
+    tick_length: Duration,
     start: Instant,
-    /// Average load of each target, in pods.
+    /// Initial pods of each target, and its average load in pods.
     pods: u32,
     state: Mutex<State>,
 }
@@ -54,13 +53,13 @@ pub(crate) struct Load {
 struct State {
     /// By namespace and name.
     targets: BTreeMap<String, BTreeMap<String, Target>>,
-    /// The latest measurement, by namespace.
-    measurements: HashMap<String, Measurement>,
+    /// The last scrape, by namespace.
+    scrapes: HashMap<String, Scrape>,
 }
 
 struct Target {
     replicas: u32,
-    /// Unique. Determines where the target starts in the wave and in the jitter.
+    /// Unique. Determines where the target starts in the wave and in [`JITTER`].
     index: u32,
 }
 
@@ -71,18 +70,17 @@ pub(crate) struct PodValue {
     pub(crate) value: f64,
 }
 
-/// The metrics of a namespace's pods. As with metrics-server, they change at intervals, not with
-/// every request.
+/// The CPU and memory metrics of a namespace's pods. As with metrics-server, they change at
+/// intervals, not with every request.
 #[derive(Clone)]
-struct Measurement {
-    /// The index of the measurement.
+struct Scrape {
     tick: u128,
     /// For each target, the items of its pods, separated by commas.
     items: Arc<Vec<(String, String)>>,
 }
 
 impl Load {
-    /// Average load of each target, in pods.
+    /// The initial pods of each target, and its average load in pods.
     pub(crate) fn pods(&self) -> u32 {
         self.pods
     }
@@ -91,7 +89,7 @@ impl Load {
         Self {
             change: population.change,
             period: population.period,
-            resolution: (population.period / MEASUREMENTS_PER_PERIOD).max(Duration::from_nanos(1)),
+            tick_length: (population.period / TICKS_PER_PERIOD).max(Duration::from_nanos(1)),
             start: Instant::now(),
             pods: population.pods,
             state: Mutex::default(),
@@ -102,7 +100,7 @@ impl Load {
         let target = Target { replicas: self.pods, index };
         let mut state = self.state.lock();
         state.targets.entry(namespace.to_owned()).or_default().insert(name.to_owned(), target);
-        state.measurements.remove(namespace);
+        state.scrapes.remove(namespace);
     }
 
     /// Returns the number of pods of a target, or `None` if the target is unknown.
@@ -141,9 +139,9 @@ impl Load {
         1.0 + deviation.unwrap_or_default()
     }
 
-    /// Returns the index of the latest measurement after `elapsed`.
+    /// Returns the index of the tick at `elapsed` after the start.
     fn tick(&self, elapsed: Duration) -> u128 {
-        elapsed.as_nanos() / self.resolution.as_nanos()
+        elapsed.as_nanos() / self.tick_length.as_nanos()
     }
 
     /// Returns the response of metrics.k8s.io for the selected pods of a namespace, or of all
@@ -161,7 +159,7 @@ impl Load {
             version = version
         );
         for namespace in namespaces {
-            for (app, items) in self.measure(&namespace).iter() {
+            for (app, items) in self.scrape(&namespace).iter() {
                 let is_selected = selector.matches_by(|key| (key == "app").then_some(app.as_str()));
                 if is_selected && !items.is_empty() {
                     if !body.ends_with('[') {
@@ -202,15 +200,13 @@ impl Load {
         names.iter().filter_map(pod_value).collect()
     }
 
-    /// Returns the items of a namespace in the latest measurement. Measures if that is due.
-    fn measure(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
+    /// Returns the items of a namespace: those of its last scrape, or of a new one in a new tick.
+    fn scrape(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
         let elapsed = self.start.elapsed();
         let tick = self.tick(elapsed);
         let mut state = self.state.lock();
-        if let Some(measured) =
-            state.measurements.get(namespace).filter(|measured| measured.tick == tick)
-        {
-            return Arc::clone(&measured.items);
+        if let Some(scrape) = state.scrapes.get(namespace).filter(|scrape| scrape.tick == tick) {
+            return Arc::clone(&scrape.items);
         }
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let targets = state.targets.get(namespace).into_iter().flatten();
@@ -218,9 +214,7 @@ impl Load {
             (name.clone(), self.pod_items(namespace, name, target, elapsed, &now))
         });
         let items: Arc<Vec<_>> = Arc::new(items.collect());
-        state
-            .measurements
-            .insert(namespace.to_owned(), Measurement { tick, items: Arc::clone(&items) });
+        state.scrapes.insert(namespace.to_owned(), Scrape { tick, items: Arc::clone(&items) });
         items
     }
 
@@ -234,7 +228,7 @@ impl Load {
     ) -> String {
         let load = self.target_load(target, elapsed) * f64::from(CPU_USAGE) * NANOS_PER_MILLI;
         let nanocores = load / f64::from(target.replicas.max(1));
-        let window = self.resolution.as_secs().max(1);
+        let window = self.tick_length.as_secs().max(1);
         let mut items = String::new();
         for index in 0..target.replicas {
             let comma = if index == 0 { "" } else { "," };
@@ -348,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn metrics_change_with_the_next_measurement_only() {
+    fn pod_metrics_change_with_the_next_scrape_only() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "app=a").len(), 4);
         load.set_replicas("n", "a", 2);
-        assert_eq!(cpu(&load, "app=a").len(), 4, "measured before");
-        // A new target causes a new measurement.
+        assert_eq!(cpu(&load, "app=a").len(), 4, "scraped before");
+        // A new target causes a new scrape.
         load.add("n", "c", 2);
         let one_core = |name: &str| (name.to_owned(), "1000000000n".to_owned());
         assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(one_core));
@@ -396,7 +390,8 @@ mod tests {
                 (0..50).map(|tick| load.target_load(&target, half_hours(tick))).collect();
             for (tick, one) in all.iter().enumerate() {
                 assert!((one / 4.0 - 1.0).abs() < 0.02, "{one}");
-                // The status has millicores, so it shows a tenth of a percent of the target.
+                // 0.3 % of the average usage, 500m, is 1.5m, so the status changes: it has whole
+                // millicores.
                 let before = &all[tick.saturating_sub(6)..tick];
                 assert!(
                     before.iter().all(|before| (one - before).abs() > 4.0 * 0.003),

@@ -80,7 +80,10 @@ fn require_due(percent: u32, outcomes: &[&Outcome]) -> Result<()> {
     for one in outcomes {
         let Outcome { controller, autoscalers, reconciles, reconciles_due, .. } = one;
         let decided = one.decided.count;
-        ensure!(decided == *autoscalers, "{controller}: decided {decided} of {autoscalers}");
+        ensure!(
+            decided == *autoscalers,
+            "{controller}: decided {decided} of {autoscalers} autoscalers"
+        );
         ensure!(
             *reconciles as f64 >= reconciles_due * f64::from(percent) / 100.0,
             "{controller}: made {reconciles} of {reconciles_due} due reconciles"

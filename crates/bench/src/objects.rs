@@ -244,7 +244,7 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
 
 /// The cluster in which objects are created.
 #[derive(Clone)]
-pub(crate) enum ObjectStore {
+pub(crate) enum TargetCluster {
     /// The testbed in this process. Accepts an object together with its status.
     Testbed(Testbed),
     /// A cluster for the measurement only. Needs separate requests for an object and its status.
@@ -253,7 +253,7 @@ pub(crate) enum ObjectStore {
     Shared(Client),
 }
 
-impl ObjectStore {
+impl TargetCluster {
     /// Creates an object with its status.
     pub(crate) async fn create(&self, object: Value) -> Result<()> {
         let (client, object) = match self {
@@ -273,7 +273,7 @@ impl ObjectStore {
         let problem = || format!("cannot create {} {namespace}/{name}", types.kind);
         api.create(&PostParams::default(), &object).await.with_context(problem)?;
         if has_status {
-            // Without a resource version, because nothing else writes the new object.
+            // Has no resource version, so it replaces a status that another client wrote meanwhile.
             api.replace_status(&name, &PostParams::default(), &object)
                 .await
                 .with_context(problem)?;

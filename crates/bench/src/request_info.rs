@@ -6,7 +6,7 @@ use hpa_testbed::qualified;
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 
-/// Verb, resource and subresource of a request, as in the API server's own metrics.
+/// Verb, resource and subresource of a request. Requests are counted by them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RequestKind {
     pub(crate) verb: String,
@@ -25,7 +25,7 @@ impl fmt::Display for RequestKind {
     }
 }
 
-/// A request's kind and the name of its object.
+/// A request's kind, and the namespace and name of its object. Missing ones are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     pub(crate) kind: RequestKind,

@@ -18,7 +18,8 @@ pub(crate) const ADD_PATH: &str = "/add";
 pub(crate) struct Stats {
     pub(crate) now: f64,
     pub(crate) requests: Vec<RequestCount>,
-    /// Response times in microseconds. For a watch, the time until the response started.
+    /// Response times in microseconds. For a watch, and for any request through the proxy to a
+    /// running API server, the time until the response started.
     pub(crate) response_times: Vec<u32>,
     /// By `NAMESPACE/NAME`.
     pub(crate) autoscalers: BTreeMap<String, AutoscalerRecord>,
@@ -65,7 +66,7 @@ pub(crate) struct AutoscalerRecord {
 
 impl AutoscalerRecord {
     /// Returns the time of the first status write.
-    pub(crate) fn decided(&self) -> Option<f64> {
+    pub(crate) fn decided_at(&self) -> Option<f64> {
         self.written.iter().copied().min_by(f64::total_cmp)
     }
 }
@@ -74,8 +75,8 @@ impl AutoscalerRecord {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) now: f64,
-    /// Autoscalers whose status was written.
-    pub(crate) decided: usize,
+    /// Number of autoscalers whose status was written.
+    pub(crate) decided_count: usize,
 }
 
 /// Count, percentiles and maximum of values, in the unit of the values. All zero if there are none.

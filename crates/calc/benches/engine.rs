@@ -11,7 +11,7 @@ use hpa_calc::{
     Readings, Scale, SelectedPods, Settings,
     api::ResourceName,
     replicas::{UtilizationTarget, utilization},
-    settings::{Readiness, Tolerances},
+    settings::{ReadinessRules, Tolerances},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -66,7 +66,7 @@ fn cpu_utilization(bencher: Bencher<'_, '_>, count: usize) {
         container: None,
         tolerances: Tolerances { up: 0.1, down: 0.1 },
     };
-    let readiness = Readiness::new(NOW, &Settings::default());
+    let readiness = ReadinessRules::new(NOW, &Settings::default());
     bencher.bench(|| {
         utilization(
             black_box(&target),

@@ -188,13 +188,11 @@ impl<'a> EffectiveRules<'a> {
         seconds.map_or(self.default_window, |seconds| SignedDuration::from_secs(seconds.into()))
     }
 
-    /// Selects the policy that applies, if there are several. The default is `Max`, the largest
-    /// change.
+    /// The rule that selects among several policies. The default is `Max`, the largest change.
     pub fn select_policy(&self) -> &'a PolicySelect {
         self.rules.and_then(|rules| rules.select_policy.as_ref()).unwrap_or(&PolicySelect::Max)
     }
 
-    /// The periods of the policies.
     pub(crate) fn periods(&self) -> impl Iterator<Item = SignedDuration> + use<'a> {
         self.policies().map(Policy::period)
     }
@@ -225,7 +223,7 @@ impl<'a> EffectiveRules<'a> {
     /// Each policy counts from the replicas at the start of its period: the current ones minus the
     /// net change since. `Disabled` allows no change. Percentages are float arithmetic, rounded up
     /// when scaling up and truncated when scaling down. Without policies, the result is `i32::MIN`
-    /// or `i32::MAX`, as in the reference.
+    /// or `i32::MAX`, as in the reference: `Max` then allows no change, and `Min` any change.
     pub fn limit(&self, current: i32, history: &History, now: Timestamp) -> i32 {
         let select = self.select_policy();
         if *select == PolicySelect::Disabled {

@@ -146,7 +146,7 @@ impl LargestProposal {
             number(quantile * 100.0) + "%"
         );
         let asked = counted(replicas, "replica");
-        let text = if forecast.counts {
+        let text = if forecast.may_raise {
             *self = Self {
                 replicas,
                 winner: Some(index),
@@ -200,8 +200,8 @@ impl Failures {
     }
 }
 
-/// Removes the end of the reference's errors about unknown metrics, which introduces a selector and
-/// is followed by an empty one.
+/// Removes a trailing ` for `. The reference's errors about unknown metrics end with ` for ` and a
+/// selector, and the selector may be empty.
 fn without_empty_selector(error: &str) -> &str {
     error.strip_suffix(" for ").unwrap_or(error)
 }
@@ -225,7 +225,7 @@ fn explain(
         rule: Some(proposal.rule),
         proposed_replicas: Some(proposal.replicas),
         pods: proposal.pods,
-        counted: proposal.counted,
+        counted_pods: proposal.counted_pods,
         total: proposal.total,
         error: None,
         failure: None,
@@ -246,7 +246,7 @@ mod tests {
         metric::query,
         quantity::MilliValue,
         readings::{MetricsApi, ReadError, Reading},
-        settings::{DEFAULT_METRIC_SETTINGS, Readiness, Settings, Tolerances},
+        settings::{DEFAULT_METRIC_SETTINGS, ReadinessRules, Settings, Tolerances},
     };
 
     /// Combines External metrics m0, m1, … that propose these replicas, or fail if `None`.
@@ -270,7 +270,7 @@ mod tests {
             scale: &scale,
             pods: &[],
             tolerances: Tolerances { up: 0.1, down: 0.1 },
-            readiness: Readiness {
+            readiness: ReadinessRules {
                 now: Timestamp::UNIX_EPOCH,
                 cpu_initialization_period: SignedDuration::ZERO,
                 initial_readiness_delay: SignedDuration::ZERO,

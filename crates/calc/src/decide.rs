@@ -23,7 +23,7 @@ use crate::{
         kind_without_metrics,
     },
     readings::Readings,
-    settings::{AutoscalerSettings, Bounds, BoundsChange, PodSelection},
+    settings::{Bounds, BoundsChange, PodSelection, SettingsSummary},
     status::StatusDraft,
     time::{after, before},
     validation::MAX_METRICS,
@@ -111,8 +111,8 @@ pub(crate) const BOUNDS: &str = "bounds";
 const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
 const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
-/// The reason of the condition about a bound, if the proposal is beyond it and the desired replicas
-/// are at it.
+/// The bound that the proposal exceeds and that the desired replicas are at, as the reason of the
+/// condition about that bound.
 fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
     let Bounds { min_replicas: min, max_replicas: max } = bounds;
     if proposed > max && desired == max {
@@ -155,9 +155,9 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, and their problems.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let summary = self.settings.autoscaler_settings.as_deref();
+        let summary = self.settings.summary.as_deref();
         let summary = summary.filter(|summary| !summary.is_for_built_in);
-        let Some(AutoscalerSettings { applied, problems, .. }) = summary else {
+        let Some(SettingsSummary { applied, problems, .. }) = summary else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         };
@@ -372,10 +372,11 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether the setting `zero-after` holds the last replica, because the metrics have not
-    /// proposed zero for that long. Records since when they propose it. A reconcile without a
-    /// proposal doesn't call this, so it neither ends that time nor starts it again.
-    fn is_last_replica_held(&mut self, proposed: i32, now: Timestamp) -> bool {
+    /// Records since when the metrics propose zero. Returns whether the setting `zero-after` holds
+    /// the last replica, because they have not proposed zero for that long.
+    ///
+    /// A reconcile without a proposal doesn't call this, so the recorded time stays.
+    fn update_zero_since(&mut self, proposed: i32, now: Timestamp) -> bool {
         let delay = self.settings.zero_after;
         if delay.is_zero() || proposed > 0 || self.current == 0 {
             self.history.zero_since = None;
@@ -409,7 +410,7 @@ impl Decision<'_> {
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),
         };
-        let is_held = self.is_last_replica_held(proposed, now);
+        let is_held = self.update_zero_since(proposed, now);
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
         let mut bounds = self.bounds;
         if is_held {

@@ -56,7 +56,8 @@ impl Outcome {
 /// includes all causes, so there is no `source`.
 ///
 /// With a [partial](Self::is_partial) error, the reconcile has decided, and may have written the
-/// scale.
+/// scale. Two other errors don't exclude a write: [`Self::ComputeReplicas`] with
+/// [`Settings::strict_scale_to_zero`], and [`Self::Rescale`] if the response was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileError {
@@ -99,7 +100,7 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
+    /// Whether the autoscaler's spec is invalid: a retry can't succeed until the spec changes.
     pub fn is_invalid_spec(&self) -> bool {
         matches!(self, Self::InvalidApiVersion(_))
     }
@@ -171,7 +172,7 @@ impl Decision<'_> {
     /// to bring it within `minReplicas` and `maxReplicas`.
     ///
     /// Recommendations are recorded as without a pause. `desiredReplicas` has the replicas that
-    /// would be written. Conditions and events are those of the decision.
+    /// would be written.
     ///
     /// While a direction is paused, the status has the condition `Paused=True`, which the reference
     /// doesn't have. All other conditions are unaffected, so that alerts on them don't mistake a

@@ -44,7 +44,7 @@ const UNKNOWN_START: Timestamp = Timestamp::MIN;
 pub(crate) struct Fallbacks<'a> {
     settings: &'a Settings,
     now: Timestamp,
-    /// The target's replicas.
+    /// The target's `spec.replicas`.
     current: i32,
     /// The failures of the history whose metrics have not been observed yet.
     unobserved: Vec<FailingMetric>,
@@ -94,7 +94,7 @@ impl<'a> Fallbacks<'a> {
             return None;
         }
         let metric = identity(spec)?;
-        let state = match self.failures.iter().find(|state| state.metric == metric) {
+        let state = match self.failures.iter().find(|state| state.metric_hash == metric) {
             // The spec has the metric twice.
             Some(state) => *state,
             None => self.next_state(metric, spec, fallback, failure.is_some())?,
@@ -125,10 +125,14 @@ impl<'a> Fallbacks<'a> {
         fallback: Fallback,
         has_failed: bool,
     ) -> Option<FailingMetric> {
-        let position = self.unobserved.iter().position(|state| state.metric == metric);
+        let position = self.unobserved.iter().position(|state| state.metric_hash == metric);
         let known = position.map(|position| self.unobserved.swap_remove(position));
-        let new =
-            FailingMetric { metric, since: self.now, fallback_since: None, recovering_since: None };
+        let new = FailingMetric {
+            metric_hash: metric,
+            since: self.now,
+            fallback_since: None,
+            recovering_since: None,
+        };
         let mut state = known.or(has_failed.then_some(new))?;
         if has_failed {
             state.recovering_since = None;
@@ -234,7 +238,7 @@ pub(crate) fn failures_by_status(
     failed
         .filter_map(|(_, spec)| {
             Some(FailingMetric {
-                metric: identity(spec)?,
+                metric_hash: identity(spec)?,
                 since: reported_start(&active.message, spec).unwrap_or(UNKNOWN_START),
                 fallback_since: Some(fallback_since),
                 recovering_since: None,
@@ -249,15 +253,16 @@ fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
     rest.split_once(',')?.0.parse().ok()
 }
 
-/// The time at which the fallback of a metric starts or ends, if its readings keep failing or
-/// succeeding as they do now.
+/// The time at which the fallback of a metric starts, or at which its failure ends (and with it an
+/// active fallback), if the readings keep failing or succeeding as they do now. `None` if the
+/// metric doesn't fail, or if its fallback is active and the readings fail.
 pub(crate) fn next_change(
     fallback: Fallback,
     spec: &MetricSpec,
     history: &History,
 ) -> Option<Timestamp> {
     let metric = identity(spec)?;
-    let state = history.failing_metrics.iter().find(|state| state.metric == metric)?;
+    let state = history.failing_metrics.iter().find(|state| state.metric_hash == metric)?;
     let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
     Some(match (state.recovering_since, state.fallback_since) {
         (Some(since), _) => after(since, RECOVERY),

@@ -32,9 +32,9 @@ const MAX_MESSAGE_LEN: usize = 1000;
 const PARTS_PER_POD: f64 = 1e4;
 
 impl Plan<'_> {
-    /// The measured loads of the first `count` metrics, in the order of `spec.metrics`, which
-    /// forecasts start from. `None` for metrics that failed or have a negative or infinite load.
-    /// Empty if no metrics are needed.
+    /// The measured loads of the first `count` metrics of `spec.metrics`. Forecasts start from
+    /// them. `None` for a metric that failed, or whose load is negative or not finite. Empty if no
+    /// metrics are needed.
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = plan.context(self.hpa, self.settings, &self.scale, now);
@@ -61,11 +61,12 @@ pub(crate) fn explain(
     let forecast = (*forecast).filter(|_| reason.is_active())?;
     let proposed_replicas = propose(forecast.load, proposal.load, context)?;
     let Load { total: load, per_replica } = proposal.load;
-    let counts = context.settings.forecasts.mode == Forecasting::Scale;
-    Some(ForecastExplanation { load, per_replica, forecast, proposed_replicas, counts }.into())
+    let may_raise = context.settings.forecasts.mode == Forecasting::Scale;
+    Some(ForecastExplanation { load, per_replica, forecast, proposed_replicas, may_raise }.into())
 }
 
-/// The replicas for a load, by the target and the tolerance of the metric.
+/// The replicas for a forecast load, by the target and the tolerance of the metric. `None` if the
+/// load or the target is not usable.
 fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> Option<i32> {
     let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0;
     let current = context.scale.spec_replicas;

@@ -36,7 +36,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// The first `max` characters of a text, followed by `…` if there are more.
-pub(crate) fn truncate(text: String, max: usize) -> String {
+pub fn truncate(text: String, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,

@@ -37,12 +37,15 @@ pub enum Direction {
     Down,
 }
 
-/// A metric with a fallback that can't be read, or that could not be read until recently.
+/// The failure of a metric that has a fallback. It is kept until the metric has been readable for a
+/// while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingMetric {
-    /// Identifies the metric, so that another metric doesn't inherit the failure.
-    pub metric: u64,
+    /// The hash of the metric without its target, so that another metric doesn't inherit the
+    /// failure.
+    #[serde(rename = "metric")]
+    pub metric_hash: u64,
     /// The time of the first failure.
     pub since: Timestamp,
     /// The time at which the fallback became active, if it is.

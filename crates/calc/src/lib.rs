@@ -45,7 +45,7 @@
 //!
 //! let decision = plan.decide(readings, History::default(), now);
 //! assert_eq!(decision.scale_to(), Some(3));
-//! println!("{}", decision.explanation()); // 1 -> 3: memory resource above target; …
+//! println!("{}", decision.explanation()); // 1 -> 3; *memory resource …
 //!
 //! // Write the scale, then store the status, and keep the history for the next reconcile.
 //! let conclusion = decision.conclude(Ok(()), now);

@@ -90,8 +90,8 @@ pub(crate) fn name_list(names: &[String]) -> String {
     list
 }
 
-/// The end of the message about an ambiguous selector, before the names of [`name_list`] and a
-/// closing bracket.
+/// The part of the message about an ambiguous selector that precedes the names. The names of
+/// [`name_list`] and `]` follow.
 pub(crate) const AMBIGUOUS: &str = "are controlled by multiple HPAs: [";
 
 /// The autoscalers that the message about an ambiguous selector names, and whether it leaves names
@@ -99,7 +99,11 @@ pub(crate) const AMBIGUOUS: &str = "are controlled by multiple HPAs: [";
 pub fn ambiguous_autoscalers(message: &str) -> Option<(impl Iterator<Item = &str>, bool)> {
     let (_, names) = message.rsplit_once(AMBIGUOUS)?;
     let names = names.trim_end_matches(']');
-    Some((names.split(' '), names.ends_with(" more")))
+    let (names, is_cut_off) = match names.rsplit_once(" and ") {
+        Some((names, count)) if count.ends_with(" more") => (names, true),
+        _ => (names, false),
+    };
+    Some((names.split(' '), is_cut_off))
 }
 
 #[cfg(test)]
@@ -189,6 +193,7 @@ mod tests {
         let message =
             round_trip(&Condition { message: "something else".into(), ..Condition::default() });
         assert_eq!(message, "something else");
+        assert!(matches!(message, Cow::Owned(_)));
     }
 
     #[test]
@@ -202,5 +207,18 @@ mod tests {
         let list = name_list(&names(1000, 300));
         assert_eq!(list, format!("{} and 997 more", names(3, 300).join(" ")));
         assert!(name_list(&names(2, 5000)).ends_with("0 and 1 more"));
+    }
+
+    #[rstest]
+    #[case("shop/web rhpa/shop/web", &["shop/web", "rhpa/shop/web"], false)]
+    #[case("shop/web shop/api and 997 more", &["shop/web", "shop/api"], true)]
+    fn ambiguous_autoscalers_are_only_the_names(
+        #[case] list: &str,
+        #[case] names: &[&str],
+        #[case] is_cut_off: bool,
+    ) {
+        let message = format!("pods by selector app=web {AMBIGUOUS}{list}]");
+        let (found, found_cut_off) = ambiguous_autoscalers(&message).unwrap();
+        assert_eq!((found.collect::<Vec<_>>(), found_cut_off), (names.to_vec(), is_cut_off));
     }
 }

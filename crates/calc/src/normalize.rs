@@ -30,7 +30,8 @@ pub(crate) struct NormalizedReplicas {
     pub(crate) stabilization: Option<LimitReason>,
     /// After rate limits and bounds.
     pub(crate) replicas: i32,
-    /// The effect of rate limits and bounds.
+    /// The reason of the condition `ScalingLimited`: the rate limit or bound that changed the
+    /// replicas, or `DesiredWithinRange` if none did.
     pub(crate) limit: LimitReason,
 }
 
@@ -81,7 +82,7 @@ impl NormalizeInput<'_> {
         let recommendation = Recommendation { replicas: proposed, at: self.now };
         history.add_recommendation(recommendation, |old| old.at < cutoff);
         let stabilization = (stabilized != proposed).then_some(SCALE_DOWN_STABILIZED);
-        let (max, max_reason) = self.max_replicas(scale_up_limit(self.current));
+        let (max, max_reason) = self.upper_limit(scale_up_limit(self.current));
         let min = self.bounds.min_replicas;
         let (replicas, limit) = if stabilized < min {
             (min, TOO_FEW)
@@ -156,7 +157,7 @@ impl NormalizeInput<'_> {
     ) -> (i32, LimitReason) {
         if stabilized > self.current {
             let rate = behavior.up().limit(self.current, history, self.now).max(self.current);
-            let (max, reason) = self.max_replicas(rate);
+            let (max, reason) = self.upper_limit(rate);
             if stabilized > max {
                 return (max, reason);
             }
@@ -174,7 +175,7 @@ impl NormalizeInput<'_> {
 
     /// The smaller of `maxReplicas` and the rate limit, and the reason of the condition if it
     /// applies.
-    fn max_replicas(&self, rate_limit: i32) -> (i32, LimitReason) {
+    fn upper_limit(&self, rate_limit: i32) -> (i32, LimitReason) {
         let bound = self.bounds.max_replicas;
         if bound > rate_limit { (rate_limit, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
     }

@@ -15,14 +15,15 @@ use crate::{
     settings::PodSelection,
 };
 
-/// The time for which more pods than the target has can be due to a rollout: the default of a
-/// Deployment's `progressDeadlineSeconds`.
+/// For this long, a rollout may be the reason why the selector matches more pods than the target
+/// has. This is the default of a Deployment's `progressDeadlineSeconds`.
 const MAX_ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {
-    /// Sets the condition `SelectorMatchesExtraPods` once the selector has matched more pods than
-    /// the target has for longer than [`MAX_ROLLOUT`], and removes it otherwise, also if only owned
-    /// pods count. Decisions don't depend on it.
+    /// Sets the condition `SelectorMatchesExtraPods` once the selector has matched more active pods
+    /// than the target has for longer than [`MAX_ROLLOUT`]. Until then, the condition stays as it
+    /// is. Removes it if there are no such pods, or if only owned pods count. Decisions don't
+    /// depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);

@@ -9,7 +9,7 @@ use crate::{
     metric::{Context, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
-    settings::{Bounds, DEFAULT_METRIC_SETTINGS, Readiness, Settings, Tolerances},
+    settings::{Bounds, DEFAULT_METRIC_SETTINGS, ReadinessRules, Settings, Tolerances},
     validation::MAX_METRICS,
 };
 
@@ -46,8 +46,9 @@ pub struct SelectedPods {
     /// The pods. Errors about pods name the first one in this order.
     pub pods: Vec<Arc<Pod>>,
     /// Every autoscaler of the namespace whose selector matches one of the pods, sorted, as
-    /// `namespace/name` or `prefix/namespace/name`. It includes this one, if the caller already
-    /// knows the selector. If there are several, the decision fails with `AmbiguousSelector`.
+    /// `namespace/name` or `prefix/namespace/name`. The autoscaler to decide on is among them once
+    /// the caller has recorded its selector. If there are several, the decision fails with
+    /// `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
     /// The name of this autoscaler in `autoscalers`, for reports. If absent, reports look for its
     /// `namespace/name`, with or without a prefix.
@@ -126,7 +127,7 @@ impl MetricsPlan {
             scale,
             pods: &self.pods,
             tolerances: Tolerances::for_spec(&hpa.spec, settings),
-            readiness: Readiness::new(now, settings),
+            readiness: ReadinessRules::new(now, settings),
             settings,
             metric_settings: &DEFAULT_METRIC_SETTINGS,
         }
@@ -248,8 +249,12 @@ pub(crate) fn kind_without_metrics(
 }
 
 /// Whether the autoscaler may scale its target up from zero replicas: it scaled the target to zero,
-/// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021).
+/// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021). Or
+/// `minReplicas` is 0, with [`Settings::scale_from_any_zero`].
 fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bounds: Bounds) -> bool {
+    if settings.scale_from_any_zero && bounds.min_replicas == 0 {
+        return true;
+    }
     is_scaled_to_zero(hpa, settings)
         && (bounds.min_replicas != 0 || hpa.spec.has_object_or_external_metric())
 }

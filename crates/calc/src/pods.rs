@@ -5,18 +5,19 @@ use serde::Serialize;
 use crate::{
     api::{Pod, PodPhase, ReadyCondition},
     readings::PodSample,
-    settings::Readiness,
+    settings::ReadinessRules,
     time::after,
 };
 
-/// The part of a pod in an average over pods.
+/// Whether and how a pod counts in an average over pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PodClass {
     /// The pod counts with its sample.
     Ready,
-    /// The pod is not ready, or its sample covers time before it was ready, so the sample is not
-    /// used. For a scale-up it counts with no usage. For a scale-down it doesn't count.
+    /// The pod is pending. For CPU, also a pod that is not ready, or whose sample covers time
+    /// before it was ready (see [`classify`]). The sample is not used. For a scale-up the pod
+    /// counts with no usage. For a scale-down it doesn't count.
     Unready,
     /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts
     /// with the target value. For a utilization target, that is the target's percentage of its
@@ -150,7 +151,7 @@ pub fn classify(
     pod: &Pod,
     sample: Option<&PodSample>,
     is_cpu: bool,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> PodClass {
     class_reason(pod, sample, is_cpu, readiness).class()
 }
@@ -160,7 +161,7 @@ pub fn class_reason(
     pod: &Pod,
     sample: Option<&PodSample>,
     is_cpu: bool,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> PodClassReason {
     match pod.phase {
         _ if pod.terminating => return PodClassReason::Terminating,
@@ -176,7 +177,7 @@ pub fn class_reason(
     }
 }
 
-fn cpu_sample_reason(pod: &Pod, sample: &PodSample, readiness: &Readiness) -> PodClassReason {
+fn cpu_sample_reason(pod: &Pod, sample: &PodSample, readiness: &ReadinessRules) -> PodClassReason {
     let (Some(ReadyCondition { status, last_transition_time }), Some(start)) =
         (pod.ready, pod.start_time)
     else {
@@ -239,7 +240,7 @@ mod tests {
             timestamp: at(sampled_at),
             window,
         });
-        let readiness = Readiness {
+        let readiness = ReadinessRules {
             now: at(now),
             cpu_initialization_period: SignedDuration::from_secs(300),
             initial_readiness_delay: SignedDuration::from_secs(20),
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn classification_with_extreme_times_does_not_overflow() {
-        let readiness = Readiness {
+        let readiness = ReadinessRules {
             now: Timestamp::MAX,
             cpu_initialization_period: SignedDuration::MAX,
             initial_readiness_delay: SignedDuration::MIN,

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn length_is_that_in_characters() {
+    fn letters_are_characters_not_bytes() {
         assert!(is_similar("große", "grosse") && is_similar("web-1", "web\u{1f600}\u{1f600}-1"));
         assert!(is_similar("web", "web-frontend") && !is_similar("web", "webfrontend"));
     }

@@ -147,7 +147,7 @@ fn forecast_raises_the_replicas_and_is_explained() {
             above target"
     );
     let forecast = conclusion.explanation.metrics[0].forecast.as_deref().unwrap();
-    assert_eq!((forecast.proposed_replicas, forecast.counts), (7, true));
+    assert_eq!((forecast.proposed_replicas, forecast.may_raise), (7, true));
 }
 
 #[rstest]

@@ -204,3 +204,16 @@ fn scaling_to_zero_is_premarked(
         (1, hpa.status.desired_replicas)
     );
 }
+
+/// As with kube-controller-manager before 1.36, which doesn't have the condition.
+#[test]
+fn any_zero_follows_the_metrics_if_the_setting_is_on_and_the_minimum_is_zero() {
+    let scaled_to = |spec| {
+        let mut scenario = Scenario::new(0, &[Some(5)]);
+        scenario.settings.scale_from_any_zero = true;
+        let conclusion = scenario.reconcile(&hpa_with_zero_minimum(spec, None));
+        conclusion.scaled_to
+    };
+    assert_eq!(scaled_to(json!({})), Some(4));
+    assert_eq!(scaled_to(json!({ "minReplicas": 2 })), None);
+}

@@ -113,7 +113,11 @@ async fn collect(count: usize, connections: usize, port: u16) {
     let addresses = (0..count).map(|index| IpAddr::from(ip(index))).collect();
     let settings = Settings {
         policy: Policy { addresses, ..Policy::default() },
-        limits: Limits { connections, connections_per_fetch: connections, ..Limits::default() },
+        limits: Limits {
+            connections,
+            connections_per_collection: connections,
+            ..Limits::default()
+        },
         ..Settings::default()
     };
     let clients = Clients::new(settings, Arc::new(Pods((0..count).map(pod).collect())));

@@ -77,7 +77,7 @@ impl AnnotationConfig {
 pub struct Annotations {
     /// By type and name of the metric.
     pub metrics: BTreeMap<(MetricType, String), Arc<AnnotationConfig>>,
-    /// Invalid annotations.
+    /// Invalid annotations, and those that are ignored because of another collector.
     pub problems: Vec<AnnotationProblem>,
 }
 

@@ -301,21 +301,19 @@ pub struct PodFailure {
     pub error: FetchError,
 }
 
-/// Converts a value to thousandths, as [`truncate_to_i64`] does.
+/// Converts a value to thousandths, truncated. NaN or a value out of range is an error by default.
+/// With compatibility, it becomes the smallest integer, as in Go on amd64.
 pub(crate) fn to_milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
-    truncate_to_i64(value * 1000.0, compat)
+    match (truncate_to_i64(value * 1000.0), compat) {
+        (Some(milli), _) => Ok(milli),
+        (None, Compat::Off) => Err(QueryError::OutOfRange(value)),
+        (None, Compat::Reference) => Ok(i64::MIN),
+    }
 }
 
-/// Truncates a number of thousandths. NaN or a number out of range is an error by default. With
-/// compatibility, it becomes the smallest integer, as in Go on amd64.
-pub(crate) fn truncate_to_i64(milli: f64, compat: Compat) -> Result<i64, QueryError> {
+/// Truncates a number. `None` if it is NaN or out of range.
+#[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
+pub(crate) fn truncate_to_i64(number: f64) -> Option<i64> {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
-    if (-END..END).contains(&milli) {
-        return Ok(milli as i64);
-    }
-    match compat {
-        Compat::Off => Err(QueryError::OutOfRange(milli / 1000.0)),
-        Compat::Reference => Ok(i64::MIN),
-    }
+    (-END..END).contains(&number).then_some(number as i64)
 }

@@ -176,6 +176,12 @@ impl MetricConfig {
         labels.chain(annotations).map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
+    /// Whether annotations configure the metric. A collector alone doesn't show that, because it
+    /// may be from the label `type`.
+    pub(crate) fn is_annotated(&self) -> bool {
+        self.annotation_config.is_some()
+    }
+
     /// Whether `invalid` is the error of an annotation, not of a label.
     pub(crate) fn is_annotation_invalid(&self) -> bool {
         self.annotation_config.as_ref().is_some_and(|config| config.invalid.is_some())

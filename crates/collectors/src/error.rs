@@ -16,7 +16,7 @@ use crate::{
 /// The maximum length of a setting in a [`FetchError`]. Annotations have up to 256 KiB.
 const MAX_VALUE_CHARS: usize = 300;
 
-/// An invalid annotation.
+/// An annotation that is invalid or ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation}: {reason}")]
 pub struct AnnotationProblem {
@@ -25,6 +25,7 @@ pub struct AnnotationProblem {
     pub reason: AnnotationError,
 }
 
+/// The reason why an annotation is invalid or ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// The key doesn't have the required form.
@@ -240,6 +241,8 @@ pub enum QueryError {
     NoHosts { kind: &'static str, namespace: String, name: String },
     #[error("annotation {annotation} is not a JSON object of weights")]
     Weights { annotation: String },
+    #[error("the backend {backend:?} has a negative weight in {kind} {namespace}/{name}")]
+    NegativeWeight { backend: String, kind: &'static str, namespace: String, name: String },
     /// The metric names a backend without a weight. It may have no traffic, or not exist.
     #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
     NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
@@ -250,7 +253,7 @@ pub enum QueryError {
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
     /// The value in thousandths is NaN or doesn't fit into 64 bits.
-    #[error("the value {0} is out of range")]
+    #[error("the value {0:e} is out of range")]
     OutOfRange(f64),
 }
 
@@ -286,9 +289,13 @@ pub enum HttpError {
     /// The connection wasn't opened in time.
     #[error("no connection within {} s", .0.as_secs_f64())]
     ConnectTimeout(Duration),
-    /// The response wasn't complete in time.
+    /// The head of the response wasn't complete in time, or a request with all its redirections
+    /// took too long.
     #[error("no response within {} s", .0.as_secs_f64())]
     Timeout(Duration),
+    /// The response began in time, but wasn't complete in time.
+    #[error("the response took longer than {} s", .0.as_secs_f64())]
+    SlowResponse(Duration),
     /// The connection failed, or the response is not HTTP.
     #[error("the connection failed")]
     Connection(#[source] hyper::Error),
@@ -301,7 +308,7 @@ pub enum HttpError {
     #[error("the response has a content encoding")]
     Encoding,
     /// The status of the response is not the expected one, usually 200.
-    #[error("unsuccessful response: {0}")]
+    #[error("{unsuccessful}{0}", unsuccessful = error_texts::UNSUCCESSFUL_RESPONSE)]
     Status(http::StatusCode),
     /// The task that evaluates a document panicked.
     #[error("evaluating the document panicked")]

@@ -59,7 +59,7 @@ impl Finding {
 }
 
 /// The problems of an autoscaler's annotations `metric-config.*`, and of its Pods, Object and
-/// External metrics, of which only the first [`MAX_METRICS`] are checked. Sends no requests.
+/// External metrics. Only the first [`MAX_METRICS`] metrics are checked. Sends no requests.
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
@@ -86,6 +86,7 @@ pub struct CollectorSource {
     pub collector: &'static str,
     /// The annotations of the metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), or the metric.
     pub subject: String,
+    /// Whether annotations configure the metric.
     pub is_annotated: bool,
     pub servers: Vec<Server>,
 }
@@ -103,7 +104,7 @@ pub fn source_of(
         Ok(plan) => Some(Ok(CollectorSource {
             collector: plan.name,
             subject: subject_of(&config),
-            is_annotated: !config.collector.is_empty(),
+            is_annotated: config.is_annotated(),
             servers: plan.servers(),
         })),
         Err(error @ ConfigError::Annotation(_)) => {
@@ -186,19 +187,20 @@ fn metric_names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)>
 }
 
 /// The finding for a metric whose [`CollectorPlan`] failed with `error`. `None` if there is already
-/// a finding for the annotation, or if the metric may belong to another metric source.
+/// a finding for the annotation. Also `None` if no collector reads such a metric and the metric has
+/// no annotations: it may belong to another metric source.
 pub(crate) fn config_finding(
     config: &MetricConfig,
     error: &ConfigError,
     environment: &Environment,
 ) -> Option<Finding> {
-    let is_unannotated = config.collector.is_empty();
+    let is_unannotated = !config.is_annotated();
     let is_omitted = match error {
         ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => is_unannotated,
         ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
             is_unannotated && config.metric_type == MetricType::Pods
         }
-        // [`annotation_findings`] reports invalid annotations, but no invalid labels.
+        // `annotation_findings` reports invalid annotations, but no invalid labels.
         ConfigError::Annotation(_) => config.is_annotation_invalid(),
         _ => false,
     };
@@ -313,7 +315,7 @@ pub(crate) fn setting_findings(
 
 /// The annotations of a metric, or the metric itself if it has none.
 fn subject_of(config: &MetricConfig) -> String {
-    if config.collector.is_empty() {
+    if !config.is_annotated() {
         return format!("metric {}", config.display_name());
     }
     annotations_of(config.annotated_type(), &config.metric.name, &config.collector)

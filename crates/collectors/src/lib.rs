@@ -7,7 +7,7 @@
 //!                             └► annotations, config      └► collector (trait, context, values)
 //! ```
 //!
-//! [`collection::Collection`] watches autoscalers and reads metrics on request. The table
+//! [`collection::CollectedMetrics`] watches autoscalers and reads metrics on request. The table
 //! [`registry::COLLECTORS`] has the [`registry::Collector`] of each metric. A collector is one file
 //! in `collectors`: it parses the settings of a metric, lists its servers, and reads values.
 //!
@@ -41,7 +41,6 @@ mod object_watch;
 pub mod registry;
 pub mod schedules;
 mod settings;
-mod stored_object;
 #[cfg(test)]
 mod tests;
 

@@ -3,22 +3,20 @@
 use std::{mem, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
-use hpa_metrics::{describe, resource::GroupResource};
-use kube::{
-    Api, Client,
-    core::ApiResource,
-    runtime::{WatchStreamExt, watcher},
-};
+use hpa_metrics::{StoredObject, describe, resource::GroupResource, watch_events};
+use kube::{Api, Client, core::ApiResource, runtime::watcher};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::stored_object::{PAGE_SIZE, StoredObject};
+/// The maximum number of objects in one page of a list. The client of `hpa-controller` reduces it
+/// to keep pages to a few megabytes.
+const PAGE_SIZE: u32 = 250;
 
-/// The delay of a new list after the API server has stopped serving the kind.
+/// The delay of a new list while the API server doesn't serve the kind.
 const RELIST_DELAY: Duration = Duration::from_secs(5);
 
 /// A watch of the objects of one kind, in one namespace or in all. Logs the first of consecutive
-/// failures and their end.
+/// failures, except [`WatchFailure::NotServed`], and their end.
 pub(crate) struct ObjectWatch {
     /// The noun for the objects in log lines.
     description: &'static str,
@@ -28,6 +26,8 @@ pub(crate) struct ObjectWatch {
     api: Api<StoredObject>,
     events: BoxStream<'static, watcher::Result<watcher::Event<StoredObject>>>,
     status: Status,
+    /// Whether all objects were listed once.
+    was_listed: bool,
     must_relist: bool,
 }
 
@@ -44,6 +44,7 @@ pub(crate) enum WatchFailure {
     /// The API server doesn't serve the kind, for example because its definition was deleted. Then
     /// there are no objects, and events of their deletion may be missing.
     NotServed {
+        /// Whether the previous request failed in the same way.
         is_repeated: bool,
     },
     Other(watcher::Error),
@@ -70,16 +71,18 @@ impl ObjectWatch {
             events: start(&api),
             api,
             status: Status::Working,
+            was_listed: false,
             must_relist: false,
         }
     }
 
-    /// The next event or failure. Never returns `None`, unless kube ends the watch.
+    /// The next event or failure. `None` only if kube ends the watch.
     pub(crate) async fn next(
         &mut self,
     ) -> Option<Result<watcher::Event<StoredObject>, WatchFailure>> {
         if self.must_relist {
-            // A resumed watch would not return the objects that `NotServed` removed.
+            // A resumed watch would not return the objects that `NotServed` removed. The delay is
+            // constant, because the kind may be installed at any time.
             sleep(RELIST_DELAY).await;
             self.events = start(&self.api);
             self.must_relist = false;
@@ -90,17 +93,18 @@ impl ObjectWatch {
                     matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
                 if !is_within_list {
                     self.log_recovery();
+                    self.was_listed = true;
                 }
                 Ok(event)
             }
-            Err(error) => Err(self.failure(error)),
+            Err(error) => Err(self.record_failure(error)),
         })
     }
 
-    fn failure(&mut self, error: watcher::Error) -> WatchFailure {
-        let is_start = matches!(error, watcher::Error::WatchStartFailed(_));
+    /// Classifies an error, updates the status, and logs the first failure.
+    fn record_failure(&mut self, error: watcher::Error) -> WatchFailure {
         if is_not_found(&error) {
-            self.must_relist = is_start;
+            self.must_relist = true;
             let previous = mem::replace(&mut self.status, Status::NotServed);
             return WatchFailure::NotServed { is_repeated: previous == Status::NotServed };
         }
@@ -118,8 +122,9 @@ impl ObjectWatch {
 
     fn log_recovery(&mut self) {
         if mem::replace(&mut self.status, Status::Working) != Status::Working {
+            let since = if self.was_listed { "again" } else { "now" };
             let Self { description, resource, namespace, .. } = self;
-            info!(%resource, %namespace, "{description} are watched again");
+            info!(%resource, %namespace, "{description} are watched {since}");
         }
     }
 }
@@ -127,8 +132,7 @@ impl ObjectWatch {
 fn start(
     api: &Api<StoredObject>,
 ) -> BoxStream<'static, watcher::Result<watcher::Event<StoredObject>>> {
-    let config = watcher::Config::default().page_size(PAGE_SIZE);
-    watcher(api.clone(), config).default_backoff().boxed()
+    watch_events(api.clone(), watcher::Config::default().page_size(PAGE_SIZE))
 }
 
 fn is_not_found(error: &watcher::Error) -> bool {

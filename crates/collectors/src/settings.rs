@@ -66,12 +66,13 @@ pub struct Limits {
     pub connections: usize,
     /// The maximum number of connections of one collection. An autoscaler with many slow pods
     /// therefore can't occupy all connections.
-    pub connections_per_fetch: usize,
+    pub connections_per_collection: usize,
     /// The maximum wait of a request for a connection.
     pub queue_timeout: Duration,
-    /// The default time limit of requests.
+    /// The time limit of a request. For requests to pods, tenants can set another one, and the
+    /// default is 15 s.
     pub request_timeout: Duration,
-    /// The maximum time limit that a tenant can set.
+    /// The maximum of the time limits that tenants can set for requests to pods.
     pub max_request_timeout: Duration,
     /// The maximum length of a response.
     pub response_bytes: usize,
@@ -81,7 +82,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 128,
-            connections_per_fetch: 32,
+            connections_per_collection: 32,
             queue_timeout: Duration::from_secs(15),
             request_timeout: Duration::from_secs(15),
             max_request_timeout: Duration::from_secs(60),
@@ -168,7 +169,7 @@ impl Settings {
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         for (limit, name) in [
             (self.limits.connections, "connections"),
-            (self.limits.connections_per_fetch, "connections of a collection"),
+            (self.limits.connections_per_collection, "connections of a collection"),
             (self.limits.response_bytes, "bytes of a response"),
         ] {
             if limit == 0 {

@@ -75,7 +75,7 @@ impl Options {
 
     pub(crate) fn metrics_client_settings(&self) -> ClientSettings {
         ClientSettings::default()
-            .with_deadline(self.request_timeout)
+            .with_request_timeout(self.request_timeout)
             .with_version_lifetime(self.sync_period)
     }
 

@@ -16,7 +16,7 @@ use crate::{
     informer::Informers,
     leader::{ControllerLease, Leader},
     metrics::TelemetrySources,
-    peer_check::active_peer,
+    peer_check::{PeerWindow, active_peer},
     queue::{InitialDelay, WorkQueue},
     shadow::ShadowRecords,
 };
@@ -43,7 +43,7 @@ pub async fn run(
     telemetry.attach(TelemetrySources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
-        undecodable: informers.undecodable.clone(),
+        undecodable_count: informers.undecodable_count.clone(),
         shadow: shadow.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
         forecasts: forecasts.clone(),
@@ -56,7 +56,7 @@ pub async fn run(
         () = shutdown.cancelled() => return Ok(()),
         _ = running_informers.join_next() => return Err(RunError::InformerEnded),
     }
-    check_for_peer(&dependencies, &options, &informers)?;
+    let peer_window = check_for_peer(&dependencies, &options, &informers)?;
     dependencies.pods.attach(informers.caches.pods.clone());
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
@@ -67,6 +67,7 @@ pub async fn run(
         keep_history: dependencies.keep_history,
         history: history.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
+        telemetry: telemetry.clone(),
     };
     let clock = dependencies.clock.clone();
     let candidate = Candidate::new(dependencies.election.as_ref(), clock, Arc::new(hooks));
@@ -84,6 +85,7 @@ pub async fn run(
                     forecasts,
                     history,
                     leadership,
+                    peer_window,
                 };
                 leader.run(predecessor, &mut running_informers, &shutdown).await
             }
@@ -104,36 +106,49 @@ fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
     Informers {
         caches: Caches::new(&options.scopes()),
         queue: Arc::new(WorkQueue::not_started()),
-        undecodable: Arc::new(AtomicU64::new(0)),
+        undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: options.watch_intervals(),
         dry_run: dependencies.dry_run,
         settings: options.setting_source(),
         field_manager: dependencies.field_manager(),
+        clock: dependencies.clock.clone(),
     }
 }
 
 /// Fails if another controller is active on the autoscalers, unless an option allows that. In a dry
 /// run, one is expected. Another release of hpa-rs is only logged: a rollout that changes the lease
 /// would otherwise wait forever for the pods that it replaces.
+///
+/// Returns a window if the peer may be forged. Then the controller starts, and leaves each
+/// autoscaler alone whose status the peer wrote within this window.
 fn check_for_peer(
     dependencies: &Dependencies,
     options: &Options,
     informers: &Informers,
-) -> Result<(), RunError> {
+) -> Result<Option<PeerWindow>, RunError> {
     if dependencies.dry_run {
-        return Ok(());
+        return Ok(None);
     }
+    let window = PeerWindow::new(options.sync_period);
     let now = dependencies.clock.now();
-    let Some(peer) =
-        active_peer(&informers.caches.autoscalers, &informers.settings, options.sync_period, now)
+    let Some(peer) = active_peer(&informers.caches.autoscalers, &informers.settings, window, now)
     else {
-        return Ok(());
+        return Ok(None);
     };
-    if !options.allows_active_peer && !peer.write.is_by_hpa_rs() {
+    if options.allows_active_peer || peer.write.is_by_hpa_rs() {
+        warn!("another controller is active: {peer}");
+        return Ok(None);
+    }
+    if peer.is_proven() {
         return Err(RunError::ActivePeer(Box::new(peer)));
     }
-    warn!("another controller is active: {peer}");
-    Ok(())
+    let (with_write, all) = (peer.namespace_count, peer.all_namespace_count);
+    warn!(
+        "another controller may be active: {peer}. Only {with_write} of {all} namespaces have such \
+         a write, and a user may have forged it in managedFields. After each status write of \
+         another controller, its autoscaler is left to it for two sync periods, at least 30s"
+    );
+    Ok(Some(window))
 }
 
 /// Starts the informers of pods and autoscalers. Returns the receivers that become `true` when a

@@ -72,8 +72,8 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Reads the metrics APIs of the API server and the system clock. Without an additional
-    /// observer, and without an election.
+    /// Dependencies with the metrics APIs of the API server and the system clock, but without an
+    /// additional observer and without an election.
     pub fn new(clients: Clients, options: &Options) -> Self {
         Self::with_telemetry(clients, options, Arc::default(), false, None)
     }
@@ -90,7 +90,7 @@ impl Dependencies {
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = options.metrics_client_settings();
-        let kinds = KindMapper::new(mapper.clone(), settings.deadline);
+        let kinds = KindMapper::new(mapper.clone(), settings.request_timeout);
         let coalescing = options.coalescing_settings(dry_run);
         let isolation = IsolationSettings::for_sync_period(options.sync_period);
         let observed = |source| ObservedSource::new(source, telemetry.clone(), clock.clone());

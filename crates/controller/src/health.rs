@@ -28,7 +28,7 @@ struct State {
 }
 
 /// The reason why a probe fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthError {
     #[error(
         "workers stuck: nothing started or finished, and no request got a response, for {} s \
@@ -38,6 +38,9 @@ pub enum HealthError {
     Stuck(Duration),
     #[error("caches not synced")]
     NotSynced,
+    /// Caches that metrics in this process need. The text names them.
+    #[error("metrics in this process: {0}")]
+    MetricCachesNotSynced(String),
     #[error("shutting down")]
     Stopping,
 }
@@ -69,8 +72,8 @@ impl Health {
         self.state.lock().working_since
     }
 
-    /// Fails if the workers are stuck. They are not if they make progress, have nothing to do, or
-    /// don't run, as in a standby.
+    /// Fails if the workers are stuck. They are not if they start or finish reconciles, if requests
+    /// get responses, if nothing is due, or if they don't run, as in a standby.
     pub(crate) fn alive(&self, queue: &WorkQueue<HpaKey>) -> Result<(), HealthError> {
         let State { working_since, last_response, .. } = *self.state.lock();
         let Some(working_since) = working_since else { return Ok(()) };

@@ -23,6 +23,8 @@ use crate::{
     forecast_checks::ForecastChecks,
     history_store::{HistoryHealth, HistoryStore, StoredUntil},
     informer::{Informers, ScaleInformers},
+    metrics::Telemetry,
+    peer_check::PeerWindow,
     queue::InitialDelay,
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::{Owners, ScaleClient},
@@ -40,12 +42,13 @@ const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 /// reconciles.
 const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
-/// The hooks of the controller's lease. They add annotations about the stored histories, and detect
-/// by the lease's resource versions that the API server was rewound.
+/// The hooks of the controller's lease. They add annotations about the stored histories, detect by
+/// the lease's resource versions that the API server was rewound, and measure failures.
 pub(crate) struct ControllerLease {
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) watch_ages: Arc<WatchAges>,
+    pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl LeaseHooks for ControllerLease {
@@ -59,6 +62,10 @@ impl LeaseHooks for ControllerLease {
 
     fn on_lease_version(&self, known: &str, response: &str, sent: Instant) {
         self.watch_ages.compare_versions("leases", known, response, sent);
+    }
+
+    fn on_failing_since(&self, since: Option<Instant>) {
+        self.telemetry.set_lease_failing_since(since);
     }
 }
 
@@ -83,6 +90,7 @@ pub(crate) struct Leader<'a> {
     pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) leadership: &'a Leadership,
+    pub(crate) peer_window: Option<PeerWindow>,
 }
 
 /// The tasks of a leader, in the order in which they end.
@@ -237,6 +245,7 @@ impl Leader<'_> {
             forecasts: self.forecasts.clone(),
             field_manager: dependencies.field_manager().unwrap_or_default(),
             peer_warnings: PeerWarnings::default(),
+            peer_window: self.peer_window,
             dry_run: dependencies.dry_run,
         }
     }
@@ -298,7 +307,12 @@ mod tests {
     fn lease(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
         let history = Arc::new(HistoryHealth::default());
         history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
-        let lease = ControllerLease { keep_history, history, watch_ages: Arc::default() };
+        let lease = ControllerLease {
+            keep_history,
+            history,
+            watch_ages: Arc::default(),
+            telemetry: Arc::default(),
+        };
         let set = lease.annotations().into_iter();
         let annotations = set.filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Predecessor { renewed: second(20), annotations: annotations.collect() }

@@ -106,6 +106,6 @@ pub use health::HealthError;
 pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
 pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
-pub use peer_check::ActivePeer;
+pub use peer_check::{ActivePeer, PeerWindow};
 pub use reconcile::{ConcludedReconcile, FinishedReconcile, Observer};
 pub use worker::KnownMetricChanges;

@@ -1,7 +1,8 @@
 //! Looks for a peer at the start: another controller that is active on the same autoscalers.
 
-use std::{cmp::Reverse, fmt, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, fmt, time::Duration};
 
+use hpa_calc::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::SettingSource};
@@ -9,6 +10,37 @@ use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::Setting
 /// The default sync period of kube-controller-manager. A peer may have this period although this
 /// controller's is shorter.
 const DEFAULT_PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
+
+/// Status writes in so many namespaces prove that a peer is active. Those in one or two of several
+/// namespaces may be forged by one tenant, who must not be able to prevent the start.
+const PROVING_NAMESPACES: usize = 3;
+
+/// The time for which a status write shows that its writer is active: two sync periods of either
+/// controller, at least 30 s, twice the default period of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerWindow {
+    /// The longer one of this controller's period and the default period of a peer.
+    period: SignedDuration,
+}
+
+impl PeerWindow {
+    /// The window of a controller with this sync period.
+    pub fn new(sync_period: Duration) -> Self {
+        let period = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
+        Self { period: period.max(DEFAULT_PEER_PERIOD) }
+    }
+
+    /// The length for an autoscaler with these settings. The peer may ignore the autoscaler's own
+    /// sync period, so a shorter one doesn't count.
+    fn length(self, settings: &Settings) -> SignedDuration {
+        settings.sync_period.unwrap_or(self.period).max(self.period).saturating_mul(2)
+    }
+
+    /// Whether a write of the status of an autoscaler with these settings is recent.
+    pub(crate) fn includes(self, write: &StatusWrite, settings: &Settings, now: Timestamp) -> bool {
+        !write.is_ahead_of(now) && now.duration_since(write.at) <= self.length(settings)
+    }
+}
 
 /// A peer that wrote the status of an autoscaler shortly before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,22 +51,35 @@ pub struct ActivePeer {
     /// The time from the write to the start.
     pub age: SignedDuration,
     /// The number of other autoscalers with such a write.
-    pub other_autoscalers: usize,
-    /// No counted write is older than this: two sync periods, or twice the longest own period of
-    /// these autoscalers. At least 30 s, twice the default period of the reference.
+    pub other_autoscaler_count: usize,
+    /// The number of namespaces with such a write.
+    pub namespace_count: usize,
+    /// The number of namespaces with autoscalers that could have such a write.
+    pub all_namespace_count: usize,
+    /// No counted write is older than this: the longest window of these autoscalers, see
+    /// [`PeerWindow`].
     pub window: SignedDuration,
+}
+
+impl ActivePeer {
+    /// Whether so many namespaces have a write that no tenant of one or two of them can have forged
+    /// it. If all namespaces have one, no other namespace suffers from a forged one.
+    pub fn is_proven(&self) -> bool {
+        self.namespace_count >= self.all_namespace_count.min(PROVING_NAMESPACES)
+    }
 }
 
 impl fmt::Display for ActivePeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, write: StatusWrite { manager, at }, age, other_autoscalers, window } = self;
+        let Self { key, write, age, other_autoscaler_count, window, .. } = self;
+        let StatusWrite { manager, at } = write;
         let seconds = age.as_secs();
         write!(f, "{manager} wrote the status of autoscaler {key} {seconds}s ago ({at})")?;
-        if *other_autoscalers > 0 {
+        if *other_autoscaler_count > 0 {
             write!(
                 f,
                 ", one of {} autoscalers with such a write within the last {window:#}",
-                other_autoscalers + 1
+                other_autoscaler_count + 1
             )?;
         }
         Ok(())
@@ -44,36 +89,47 @@ impl fmt::Display for ActivePeer {
 /// The peer with the latest status write, if one is active. Call this after the first list, before
 /// this controller writes a status.
 ///
-/// Autoscalers in shadow mode don't count, because they are expected to have a peer. A peer writes
-/// no status while nothing changes, so a peer may be active although none is returned.
+/// Autoscalers in shadow mode don't count, because they are expected to have a peer. Writes of other
+/// releases of hpa-rs count only if there is no other write. A peer writes no status while nothing
+/// changes, so a peer may be active although none is returned.
 pub(crate) fn active_peer(
     autoscalers: &Autoscalers,
     settings: &SettingSource,
-    sync_period: Duration,
+    window: PeerWindow,
     now: Timestamp,
 ) -> Option<ActivePeer> {
-    let period = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
-    let period = period.max(DEFAULT_PEER_PERIOD);
-    let mut window = period.saturating_mul(2);
+    let mut all_namespaces = BTreeSet::new();
     let mut recent = Vec::new();
     for (key, autoscaler) in autoscalers.all() {
         let settings = autoscaler.settings(settings);
-        let Some(write) = autoscaler.peer_writes.last().filter(|_| !settings.dry_run) else {
+        if settings.dry_run {
             continue;
-        };
-        // The peer may ignore the autoscaler's own sync period, so a shorter one doesn't count.
-        let own_window = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
-        if now.duration_since(write.at) <= own_window {
-            window = window.max(own_window);
-            recent.push((key, write));
+        }
+        all_namespaces.insert(key.namespace.clone());
+        let write = autoscaler.peer_writes.last();
+        if let Some(write) = write.filter(|write| window.includes(write, &settings, now)) {
+            recent.push((key, write, window.length(&settings)));
         }
     }
-    recent.sort_unstable_by_key(|(key, write)| (Reverse(write.at), key.clone()));
-    let other_autoscalers = recent.len().saturating_sub(1);
-    let (key, write) = recent.into_iter().next()?;
+    if recent.iter().any(|(_, write, _)| !write.is_by_hpa_rs()) {
+        recent.retain(|(_, write, _)| !write.is_by_hpa_rs());
+    }
+    recent.sort_unstable_by_key(|(key, write, _)| (Reverse(write.at), key.clone()));
+    let window = recent.iter().map(|(_, _, window)| *window).max()?;
+    let namespaces: BTreeSet<_> = recent.iter().map(|(key, ..)| key.namespace.clone()).collect();
+    let other_autoscaler_count = recent.len().saturating_sub(1);
+    let (key, write, _) = recent.into_iter().next()?;
     // The clocks of this machine and of the API server may differ.
     let age = now.duration_since(write.at).max(SignedDuration::ZERO);
-    Some(ActivePeer { key, write, age, other_autoscalers, window })
+    Some(ActivePeer {
+        key,
+        write,
+        age,
+        other_autoscaler_count,
+        namespace_count: namespaces.len(),
+        all_namespace_count: all_namespaces.len(),
+        window,
+    })
 }
 
 #[cfg(test)]
@@ -90,21 +146,29 @@ mod tests {
         Timestamp::from_second(second).expect("a time")
     }
 
+    /// Adds an autoscaler whose status this manager wrote at this second.
+    fn add(autoscalers: &Autoscalers, key: &HpaKey, manager: &str, second: i64) {
+        autoscalers.apply(key, HorizontalPodAutoscaler::default(), Origin::List);
+        let write = StatusWrite { manager: manager.into(), at: at(second) };
+        autoscalers.get(key).expect("cached").peer_writes.observe(write, true);
+    }
+
     /// Autoscalers whose status kube-controller-manager wrote at this second.
     fn autoscalers(writes: &[(&str, i64)]) -> Autoscalers {
         let autoscalers = Autoscalers::default();
         for (name, second) in writes {
-            let key = HpaKey::new("shop", *name);
-            autoscalers.apply(&key, HorizontalPodAutoscaler::default(), Origin::List);
-            let write = StatusWrite { manager: "kube-controller-manager".into(), at: at(*second) };
-            autoscalers.get(&key).expect("cached").peer_writes.observe(write, true);
+            add(&autoscalers, &HpaKey::new("shop", *name), "kube-controller-manager", *second);
         }
         autoscalers
     }
 
+    fn find(autoscalers: &Autoscalers, period: Duration, now: i64) -> Option<ActivePeer> {
+        let window = PeerWindow::new(period);
+        active_peer(autoscalers, &SettingSource::default(), window, at(now))
+    }
+
     fn peer_text(writes: &[(&str, i64)], now: i64) -> Option<String> {
-        active_peer(&autoscalers(writes), &SettingSource::default(), PERIOD, at(now))
-            .map(|peer| peer.to_string())
+        find(&autoscalers(writes), PERIOD, now).map(|peer| peer.to_string())
     }
 
     #[test]
@@ -120,8 +184,8 @@ mod tests {
     #[case::shorter_than_that_of_the_peer(5, 30)]
     #[case::longer_than_that_of_the_peer(20, 40)]
     fn window_includes_two_periods_of_both_controllers(#[case] period: u64, #[case] window: i64) {
-        let (all, settings) = (autoscalers(&[("web", 100)]), SettingSource::default());
-        let find = |age| active_peer(&all, &settings, Duration::from_secs(period), at(100 + age));
+        let all = autoscalers(&[("web", 100)]);
+        let find = |age| find(&all, Duration::from_secs(period), 100 + age);
         let peer = find(window).expect("a peer");
         assert_eq!(peer.window, SignedDuration::from_secs(window));
         assert_eq!(find(window + 1), None);
@@ -149,9 +213,7 @@ mod tests {
             let annotation = "autoscaling.hpa-rs.dev/sync-period".to_owned();
             changed.metadata.annotations.insert(annotation, period.into());
             autoscalers.apply(&key, changed, Origin::List);
-            let settings = SettingSource::default();
-            let is_active =
-                |age: i64| active_peer(&autoscalers, &settings, PERIOD, at(100 + age)).is_some();
+            let is_active = |age: i64| find(&autoscalers, PERIOD, 100 + age).is_some();
             assert!(is_active(expected) && !is_active(expected + 1), "{period}");
         }
     }
@@ -166,6 +228,46 @@ mod tests {
             .annotations
             .insert("autoscaling.hpa-rs.dev/dry-run".into(), "true".into());
         autoscalers.apply(&key, shadowed, Origin::List);
-        assert_eq!(active_peer(&autoscalers, &SettingSource::default(), PERIOD, at(110)), None);
+        assert_eq!(find(&autoscalers, PERIOD, 110), None);
+    }
+
+    #[test]
+    fn write_in_the_future_does_not_count() {
+        assert_eq!(peer_text(&[("web", 1000)], 699), None);
+        assert!(peer_text(&[("web", 1000)], 700).is_some(), "the clocks may differ");
+    }
+
+    /// The namespaces with a recent write, all namespaces, and whether a peer is proven.
+    #[rstest]
+    #[case::one_of_one(1, 1, true)]
+    #[case::one_of_two(1, 2, false)]
+    #[case::two_of_two(2, 2, true)]
+    #[case::two_of_many(2, 9, false)]
+    #[case::three_of_many(3, 9, true)]
+    fn writes_in_few_namespaces_prove_no_peer(
+        #[case] with_write: usize,
+        #[case] all: usize,
+        #[case] is_proven: bool,
+    ) {
+        let autoscalers = Autoscalers::default();
+        for index in 0..all {
+            // Two autoscalers of one namespace count once.
+            for name in ["web", "api"] {
+                let key = HpaKey::new(format!("tenant-{index}"), name);
+                let second = if index < with_write { 1000 } else { 0 };
+                add(&autoscalers, &key, "kube-controller-manager", second);
+            }
+        }
+        let peer = find(&autoscalers, PERIOD, 1010).expect("a peer");
+        assert_eq!((peer.namespace_count, peer.all_namespace_count), (with_write, all));
+        assert_eq!(peer.is_proven(), is_proven);
+    }
+
+    #[test]
+    fn later_write_of_a_release_does_not_hide_a_peer() {
+        let autoscalers = autoscalers(&[("web", 100)]);
+        add(&autoscalers, &HpaKey::new("shop", "api"), "hpa-controller:other/hpa", 105);
+        let peer = find(&autoscalers, PERIOD, 110).expect("a peer");
+        assert_eq!((&*peer.key.name, peer.other_autoscaler_count), ("web", 0));
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use futures::StreamExt;
 use hpa_controller::{
-    AutoscalerApi, HpaKey,
+    AutoscalerApi, HpaKey, SystemClock,
     cache::{Caches, Origin},
     informer::{Informers, WatchIntervals},
     k8s::FieldManager,
@@ -33,11 +33,12 @@ fn informers() -> Informers {
     Informers {
         caches: Caches::new(&[None]),
         queue: Arc::new(WorkQueue::default()),
-        undecodable: Arc::new(AtomicU64::new(0)),
+        undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: WatchIntervals { relist: PERIOD, max_age: 2 * PERIOD },
         dry_run: false,
         settings: Arc::default(),
         field_manager: Some(FieldManager::default()),
+        clock: Arc::new(SystemClock::default()),
     }
 }
 
@@ -131,7 +132,7 @@ async fn undecodable_object_is_counted_and_the_others_are_cached() {
     let informers =
         synced_informers(client(move |_| page(&[hpa("one"), bad.clone(), unusual.clone()], "")))
             .await;
-    assert_eq!(informers.undecodable.load(Ordering::Relaxed), 1);
+    assert_eq!(informers.undecodable_count.load(Ordering::Relaxed), 1);
     let mut keys: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
     keys.sort();
     assert_eq!(keys, [HpaKey::new("shop", "odd"), HpaKey::new("shop", "one")]);
@@ -184,24 +185,24 @@ async fn relist_reads_an_object_that_was_damaged_in_transit() {
     assert_eq!(lists.load(Ordering::SeqCst), 2);
 }
 
-/// Without a relist, the watch would resume after the event that could not be parsed.
-#[tokio::test(start_paused = true)]
-async fn relist_recovers_a_watch_event_that_cannot_be_parsed() {
-    let lists = Arc::new(AtomicUsize::new(0));
-    let (count, watches) = (lists.clone(), AtomicUsize::new(0));
-    let is_first = move || watches.fetch_add(1, Ordering::SeqCst) == 0;
+/// A client whose server counts the lists and responds to them by their index. The first watch
+/// delivers `event`. Watches don't end.
+fn client_with_event(
+    event: &'static str,
+    lists: &Arc<AtomicUsize>,
+    respond: impl Fn(usize) -> Value + Send + 'static,
+) -> Client {
+    let (lists, watches) = (lists.clone(), AtomicUsize::new(0));
     let service = tower::service_fn(move |request: Request<Body>| {
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.contains("watch=");
         // A list of one object checks the resource version when a silent watch resumes.
         let is_check = query.split('&').any(|parameter| parameter == "limit=1");
-        if !is_watch && !is_check {
-            count.fetch_add(1, Ordering::SeqCst);
-        }
-        let text = match (is_watch, is_watch && is_first()) {
-            (true, true) => "{\"type\": \"MODIFIED\", \"object\": {]\n".to_owned(),
-            (true, false) => String::new(),
-            (false, _) => page(&[], "").1.to_string(),
+        let text = if is_watch {
+            let is_first = watches.fetch_add(1, Ordering::SeqCst) == 0;
+            if is_first { format!("{event}\n") } else { String::new() }
+        } else {
+            respond(lists.fetch_add(usize::from(!is_check), Ordering::SeqCst)).to_string()
         };
         let frame = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(text)))]);
         let body = if is_watch {
@@ -211,11 +212,43 @@ async fn relist_recovers_a_watch_event_that_cannot_be_parsed() {
         };
         std::future::ready(Ok::<_, Infallible>(Response::new(body)))
     });
-    synced_informers(Client::new(service, "default")).await;
+    Client::new(service, "default")
+}
+
+/// Without a relist, the watch would resume after the event that could not be parsed.
+#[tokio::test(start_paused = true)]
+async fn relist_recovers_a_watch_event_that_cannot_be_parsed() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let event = r#"{"type": "MODIFIED", "object": {]"#;
+    synced_informers(client_with_event(event, &lists, |_| page(&[], "").1)).await;
     let delay = time_until_lists(&lists, 2).await;
     assert!(delay <= PERIOD + Duration::from_secs(1), "{delay:?}");
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(lists.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn relist_removes_a_pod_whose_deletion_has_no_name() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let event =
+        r#"{"type": "DELETED", "object": {"metadata": {"uid": "a", "resourceVersion": "10"}}}"#;
+    let client = client_with_event(event, &lists, |index| {
+        let pod = json!({
+            "metadata": { "name": "a", "namespace": "shop", "uid": "a", "resourceVersion": "5" },
+        });
+        let pods = if index == 0 { vec![pod] } else { Vec::new() };
+        page(&pods, "").1
+    });
+    let informers = informers();
+    let pods = informers.caches.pods.clone();
+    let (synced, mut is_synced) = watch::channel(false);
+    tokio::spawn(informers.watch_pods(client, None, synced));
+    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((pods.len(), pods.is_incomplete("shop")), (1, true));
+    time_until_lists(&lists, 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((pods.len(), pods.is_incomplete("shop")), (0, false));
 }
 
 #[tokio::test(start_paused = true)]

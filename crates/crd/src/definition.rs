@@ -11,7 +11,7 @@ use crate::{
     API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION,
     path::schema_at,
     rules,
-    schema::{Section, kind_schema, structural},
+    schema::{Section, kind_schema, structural_like_core_api},
     targets::TARGETS_FIELD,
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn custom_schema() -> Result<Value, DefinitionError> {
 
 /// The schema of the fields that the custom API shares with autoscaling/v2.
 pub(crate) fn core_schema() -> Result<Value, DefinitionError> {
-    let mut spec = structural::<HorizontalPodAutoscalerSpec>(Section::Spec);
+    let mut spec = structural_like_core_api::<HorizontalPodAutoscalerSpec>(Section::Spec);
     rules::apply(&mut spec)?;
     set_defaults(&mut spec)?;
     set_list_types(
@@ -68,7 +68,7 @@ pub(crate) fn core_schema() -> Result<Value, DefinitionError> {
     )?;
     schema_at(&mut spec, "scaleTargetRef")?
         .insert("x-kubernetes-map-type".to_owned(), "atomic".into());
-    let mut status = structural::<HorizontalPodAutoscalerStatus>(Section::Status);
+    let mut status = structural_like_core_api::<HorizontalPodAutoscalerStatus>(Section::Status);
     complete_status_schema(&mut status)?;
     let description = format!(
         "{KIND} of {API_VERSION}: the same as in autoscaling/v2, but not handled by the built-in \

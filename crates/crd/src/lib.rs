@@ -7,9 +7,11 @@
 //! from the types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes
 //! bounds, enumerations and CEL rules of the schema.
 //!
-//! `hpa crd` prints the definition. `hpa lint` and `hpa convert` check types and field names with
-//! [`type_errors`] and [`unknown_fields`], `hpa-simulate` only field names. `hpa-collectors`
-//! generates its definitions with [`schema`] and [`mod@path`].
+//! `hpa crd` prints the definition. `hpa lint`, `hpa convert` and other commands that read
+//! manifests check types and field names with [`type_errors`] and [`unknown_fields`],
+//! `hpa-simulate` only field names. The controller writes [`targets_text`] to the status.
+//! `hpa-collectors` generates its definitions with [`schema`] and [`mod@path`], and checks its
+//! field names with [`fields_not_in`].
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;
@@ -27,7 +29,8 @@ mod types;
 pub use definition::{definition, manifest};
 pub use targets::{TARGETS_FIELD, targets_text};
 pub use types::{
-    FieldError, UnknownField, member_path, quote_fractions, type_errors, unknown_fields,
+    FieldError, UnknownField, fields_not_in, member_path, quote_fractions, type_errors,
+    unknown_fields, with_metadata,
 };
 
 /// The API group of the custom API.

@@ -9,15 +9,18 @@ use serde_json::{Map, Value, json};
 pub enum Section {
     /// The spec: a string with an enumeration must have one of its values.
     Spec,
-    /// The status: a string may have any value.
+    /// The status: a string may have any value, and fewer fields are required.
     Status,
 }
 
-/// Generates the structural schema of `T`, a section of `HorizontalPodAutoscaler`. The required
-/// fields are those of the API reference of autoscaling/v2.
-pub fn structural<T: JsonSchema>(section: Section) -> Value {
+/// Generates the structural schema of `T`, a section of `HorizontalPodAutoscaler`.
+///
+/// A spec has the required fields of the API reference of autoscaling/v2. A status has fewer:
+/// `current`, `metric` and `describedObject` of a metric are optional. The core API requires them
+/// by its reference, but accepts a status without them.
+pub fn structural_like_core_api<T: JsonSchema>(section: Section) -> Value {
     let mut schema = schema_without_references::<T>();
-    restructure(&mut schema, section);
+    match_core_api(&mut schema, section);
     schema
 }
 
@@ -37,9 +40,9 @@ pub fn kind_schema(description: &str, spec: &Value, status: &Value) -> Value {
     })
 }
 
-/// Generates the structural schema of `T` without defaults. The required fields are those that
-/// schemars derives from the type.
-pub fn structural_without_defaults<T: JsonSchema>() -> Value {
+/// Generates the structural schema of `T`, with the required fields, enumerations and formats that
+/// schemars derives from the type, and without its defaults.
+pub fn structural_as_derived<T: JsonSchema>() -> Value {
     let mut schema = schema_without_references::<T>();
     simplify(&mut schema);
     schema
@@ -66,7 +69,7 @@ fn schema_without_references<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-fn restructure(schema: &mut Value, section: Section) {
+fn match_core_api(schema: &mut Value, section: Section) {
     let Some(schema) = schema.as_object_mut() else { return };
     unwrap_nullable(schema);
     schema.remove("title");
@@ -82,12 +85,12 @@ fn restructure(schema: &mut Value, section: Section) {
     }
     let defaults = set_required_fields(schema, section);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(|property| restructure(property, section));
+        properties.values_mut().for_each(|property| match_core_api(property, section));
         set_defaults(properties, defaults);
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(inner) {
-            restructure(inner, section);
+            match_core_api(inner, section);
         }
     }
 }
@@ -119,11 +122,13 @@ fn unwrap_nullable(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Requires the fields that the API reference of autoscaling/v2 requires: those that are always
-/// serialized. They are the fields for which schemars generates a default, except for lists.
+/// Requires fields that are always serialized. schemars generates a default for each of them,
+/// except in label requirements.
 ///
-/// The API server accepts a status or a label requirement without its integers and strings.
-/// Returns 0 and the empty string as the defaults of these fields.
+/// - Spec: all of them except lists.
+/// - Status, and label requirements in both sections: only integers and strings. Returns their
+///   defaults, 0 and the empty string. The API server sets these before it validates, so it accepts
+///   objects without these fields, as the core API does.
 fn set_required_fields(schema: &mut Map<String, Value>, section: Section) -> Vec<(String, Value)> {
     let Some(Value::Object(properties)) = schema.get("properties") else { return Vec::new() };
     let is_label_requirement = properties.contains_key("operator");

@@ -72,9 +72,25 @@ fn is_refused_fraction(number: &Number, schema: &Value) -> bool {
 /// Finds the fields of an object that its API doesn't have, such as misspelled or misplaced names.
 /// The API server rejects them if the client requests strict validation, as kubectl does.
 pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionError> {
+    Ok(fields_not_in(full_schema(object)?, object))
+}
+
+/// Finds the fields of an object that `schema` doesn't have, as [`unknown_fields`] does. For the
+/// kinds of other definitions, with a schema of [`with_metadata`].
+pub fn fields_not_in(schema: &'static Value, object: &Value) -> Vec<UnknownField> {
     let mut unknown = Vec::new();
-    find_unknown(object, full_schema(object)?, "", &mut unknown);
-    Ok(unknown)
+    find_unknown(object, schema, "", &mut unknown);
+    unknown
+}
+
+/// Adds the schema of `metadata` to the schema of a kind. A `CustomResourceDefinition` can't have
+/// it.
+#[must_use]
+pub fn with_metadata(mut schema: Value) -> Value {
+    if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
+        *metadata = metadata_schema();
+    }
+    schema
 }
 
 /// A field that the API doesn't have.
@@ -95,7 +111,7 @@ impl UnknownField {
 }
 
 /// The schema of the object's API: the custom API, or else the core API. Includes the schema of
-/// `metadata`, which a `CustomResourceDefinition` can't have.
+/// `metadata`.
 fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     static CUSTOM: OnceLock<Value> = OnceLock::new();
     static CORE: OnceLock<Value> = OnceLock::new();
@@ -108,10 +124,7 @@ fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     if !is_custom {
         permit_fractions(&mut schema);
     }
-    if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
-        *metadata = metadata_schema();
-    }
-    Ok(cached.get_or_init(|| schema))
+    Ok(cached.get_or_init(|| with_metadata(schema)))
 }
 
 /// Permits fractional numbers as quantities. The core API accepts them, because it decodes

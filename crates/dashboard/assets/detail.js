@@ -12,6 +12,12 @@ const CLASSES = ["ready", "unready", "missing", "ignored"];
 /** A line may break within the names of pods that are longer than this. */
 const MAX_UNBROKEN = 20;
 
+/** A line may break within the types and reasons of events that are longer than this. */
+const MAX_UNBROKEN_REASON = 40;
+
+/** The class of a cell in which no line breaks, if its text has at most `limit` characters. */
+const wholeIfShort = (text, limit) => text.length > limit ? "" : "whole";
+
 const NOT_COMPUTED = "Not known: the decision is not computed here.";
 
 const UNKNOWN_FORM = "The address must name the autoscaler as core/NAMESPACE/NAME, custom/NAMESPACE/NAME, "
@@ -325,7 +331,7 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
-    element("th", { scope: "row", textContent: pod.name, className: pod.name.length > MAX_UNBROKEN ? "" : "whole" }),
+    element("th", { scope: "row", textContent: pod.name, className: wholeIfShort(pod.name, MAX_UNBROKEN) }),
     element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: shown(pod.usageMilli) }),
@@ -370,8 +376,11 @@ function showEvents({ events, moreEvents, areEventsKnown, now }) {
   }
   const rows = events.map(({ at, type, reason, message, count: times }) => element("tr", {},
     element("td", { textContent: at === null ? "" : ago(at, Date.parse(now)), title: at ?? "" }),
-    element("td", { textContent: type, className: type === "Warning" ? "warning" : "" }),
-    element("td", { textContent: reason }),
+    element("td", {
+      textContent: type,
+      className: `${wholeIfShort(type, MAX_UNBROKEN_REASON)} ${type === "Warning" ? "warning" : ""}`,
+    }),
+    element("td", { textContent: reason, className: wholeIfShort(reason, MAX_UNBROKEN_REASON) }),
     element("td", { textContent: times > 1 ? `${message} (${times} times)` : message })));
   showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows, moreEvents);
 }
@@ -385,7 +394,7 @@ function showDecisions({ decisions, moreDecisions, now }) {
     const lasted = Date.parse(until) - Date.parse(from);
     return element("tr", {},
       element("td", { textContent: lasted > 0 ? `${when}, for ${duration(lasted)}` : when, title: from }),
-      element("td", { textContent: what }),
+      element("td", { textContent: what, className: "whole" }),
       element("td", { textContent: sentence }));
   });
   showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows, moreDecisions);

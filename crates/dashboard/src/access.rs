@@ -46,7 +46,8 @@ impl Access {
         if is_launch_token {
             launch_token.take();
         }
-        // Lax, not Strict: a link in a terminal or chat opens the page from another site.
+        // With Strict, the browser omits the cookie after the redirect if the link was opened from
+        // another site, such as a web chat.
         let cookie =
             || format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie_name, self.token);
         (is_launch_token || token == self.token).then(cookie)

@@ -2,21 +2,19 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
-use hpa_controller::{AutoscalerApi, Clock};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject},
-    core::GroupVersionKind,
-    runtime::watcher,
-};
+use hpa_controller::{AutoscalerApi, Clock, k8s::is_in_future};
+use hpa_metrics::StoredObject;
+use jiff::Timestamp;
+use kube::{Api, Client, ResourceExt, api::ApiResource, core::GroupVersionKind, runtime::watcher};
+use serde::Deserialize;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
 use crate::{
-    informer::{Change, error_message, kube_error, list_and_watch, status_code},
-    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update, format_seconds},
+    informer::{Change, decode, error_message, kube_error, list_and_watch, status_code},
+    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update, format_time},
     probe::{Failure, Probe, last_cause},
 };
 
@@ -41,10 +39,10 @@ pub(crate) struct AutoscalerWatcher {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// This many requests must fail without a usable answer, and none succeed in between, before the
-/// failure is reported. A single one is normal: a proxy ends an idle watch, or a starting API
-/// server responds with 503. The [`Probe`] reports an API server that can't be read at all.
-const MAX_UNANSWERED: u32 = 3;
+/// The failure is reported after this many consecutive requests without a usable answer. A single
+/// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
+/// [`Probe`] reports an API server that can't be read at all.
+const UNANSWERED_BEFORE_REPORT: u32 = 3;
 
 /// The reason why [`AutoscalerWatcher::watch`] returned.
 enum StopReason {
@@ -121,7 +119,7 @@ impl AutoscalerWatcher {
 
     async fn watch(&self) -> StopReason {
         let resource = api_resource(self.api);
-        let api: Api<DynamicObject> = match &self.namespace {
+        let api: Api<StoredObject> = match &self.namespace {
             Some(namespace) => {
                 self.board.set_namespace(self.api, namespace.clone());
                 Api::namespaced_with(self.client.clone(), namespace, &resource)
@@ -149,8 +147,9 @@ impl AutoscalerWatcher {
         reason
     }
 
-    /// Sets the source to synced if nothing follows a failed watch for [`RESUMED_AFTER`], because a
-    /// kube watcher doesn't report that it resumed. Runs while the sender exists.
+    /// Sets the source to synced if no change or failure follows a failed watch for
+    /// [`RESUMED_AFTER`], because a kube watcher doesn't report that it resumed. Runs while the
+    /// sender exists.
     async fn clear_watch_failures(&self, mut watch_failed: watch::Receiver<bool>) {
         while watch_failed.changed().await.is_ok() {
             while let Ok(Ok(())) = timeout(RESUMED_AFTER, watch_failed.changed()).await {}
@@ -164,20 +163,21 @@ impl AutoscalerWatcher {
     /// success.
     fn on_change(
         &self,
-        change: Change<DynamicObject>,
+        change: Change<StoredObject>,
         unanswered: &mut u32,
     ) -> ControlFlow<StopReason> {
-        let observe = |object| observe(self.api, object);
+        let now = self.clock.now();
+        let observe = |object: &StoredObject| observe(self.api, object, now);
         let update = match change {
             Change::Replace(objects) => {
-                Update::Replace(self.api, objects.into_iter().map(observe).collect())
+                Update::Replace(self.api, objects.iter().map(observe).collect())
             }
-            Change::Apply(object) => Update::Apply(Box::new(observe(object))),
+            Change::Apply(object) => Update::Apply(Box::new(observe(&object))),
             Change::Delete(object) => Update::Delete(identity(self.api, &object)),
             Change::Failed(error) => return self.on_failure(&error, unanswered),
         };
         *unanswered = 0;
-        self.board.update(update, self.clock.now());
+        self.board.update(update, now);
         // A list or watch event clears an earlier failure.
         self.board.set_source(self.api, SourceState::Synced);
         ControlFlow::Continue(())
@@ -198,12 +198,12 @@ impl AutoscalerWatcher {
         if is_unanswered {
             self.probe.failure_suspected.notify_one();
             *unanswered += 1;
-            if *unanswered < MAX_UNANSWERED {
+            if *unanswered < UNANSWERED_BEFORE_REPORT {
                 return ControlFlow::Continue(());
             }
         }
         self.board.fail_source(self.api, is_unanswered, self.clock.now(), |since| {
-            self.describe(error, is_list, &format_seconds(since))
+            self.describe(error, is_list, &format_time(since))
         });
         ControlFlow::Continue(())
     }
@@ -244,7 +244,7 @@ impl AutoscalerWatcher {
 }
 
 /// Whether a watch failed after a complete list.
-fn is_failed_watch(change: &Change<DynamicObject>) -> bool {
+fn is_failed_watch(change: &Change<StoredObject>) -> bool {
     let Change::Failed(error) = change else { return false };
     !matches!(error, watcher::Error::InitialListFailed(_))
 }
@@ -255,24 +255,57 @@ fn api_resource(api: AutoscalerApi) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "horizontalpodautoscalers")
 }
 
-fn identity(api: AutoscalerApi, object: &DynamicObject) -> Identity {
+fn identity(api: AutoscalerApi, object: &StoredObject) -> Identity {
     Identity { api, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
-fn observe(api: AutoscalerApi, object: DynamicObject) -> ObservedAutoscaler {
-    let (id, controller) = (identity(api, &object), controller(&object));
-    let hpa = serde_json::to_value(object).and_then(serde_json::from_value);
-    ObservedAutoscaler { id, hpa: hpa.map_err(|error| error.to_string()), controller }
+fn observe(api: AutoscalerApi, object: &StoredObject, now: Timestamp) -> ObservedAutoscaler {
+    let (id, controller) = (identity(api, object), controller(object, now));
+    ObservedAutoscaler { id, hpa: decode(object), controller }
 }
 
-/// The controller, by the field manager of the newest write of the status.
-fn controller(object: &DynamicObject) -> Controller {
-    let entries = object.managed_fields().iter();
+/// The part of an object that records its writers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WrittenObject {
+    metadata: WrittenMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WrittenMetadata {
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
+}
+
+/// An entry of `managedFields`. The time is text: every user who may write the object may choose
+/// one that a [`Timestamp`] can't represent.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ManagedFieldsEntry {
+    manager: Option<String>,
+    subresource: Option<String>,
+    time: Option<String>,
+}
+
+impl ManagedFieldsEntry {
+    /// `None` if it is missing or can't be represented.
+    fn timestamp(&self) -> Option<Timestamp> {
+        self.time.as_ref()?.parse().ok()
+    }
+}
+
+/// The controller, by the field manager of the newest write of the status. Times in the future don't
+/// count: users forge them.
+fn controller(object: &StoredObject, now: Timestamp) -> Controller {
+    let WrittenObject { metadata } = object.decode().unwrap_or_default();
+    let entries = metadata.managed_fields.unwrap_or_default().into_iter();
     let status_entries = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
-    let newest = status_entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
-    newest.map_or_else(Controller::default, |entry| Controller {
-        name: entry.manager.clone(),
-        at: entry.time.as_ref().map(|time| time.0),
+    let is_past =
+        |entry: &ManagedFieldsEntry| entry.timestamp().is_none_or(|at| !is_in_future(at, now));
+    let newest = status_entries.filter(is_past).max_by_key(ManagedFieldsEntry::timestamp);
+    newest.map_or_else(Controller::default, |entry| {
+        let at = entry.timestamp();
+        Controller { name: entry.manager, at }
     })
 }
 
@@ -284,16 +317,54 @@ mod tests {
         k8s::{ClientLimits, Clients},
     };
     use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+    use kube::core::ObjectList;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn autoscaler_with_times_out_of_range_is_listed_beside_others() {
+        let end = "9999-12-31T23:59:59Z";
+        let autoscaler = |name, managed_fields| {
+            let metadata =
+                json!({ "namespace": "shop", "name": name, "managedFields": managed_fields });
+            let target = json!({ "kind": "Deployment", "name": name });
+            json!({ "metadata": metadata, "spec": { "maxReplicas": 3, "scaleTargetRef": target } })
+        };
+        let write =
+            |manager, at| json!({ "manager": manager, "subresource": "status", "time": at });
+        let list: ObjectList<StoredObject> = serde_json::from_value(json!({
+            "metadata": {},
+            "items": [
+                autoscaler(
+                    "evil",
+                    json!([
+                        write("a", end),
+                        write("b", "2026-01-01T00:00:00Z"),
+                        write("c", "2126-01-01T00:00:00Z"),
+                    ])
+                ),
+                autoscaler("web", json!([{ "manager": "kubectl", "time": end }])),
+            ],
+        }))
+        .expect("a list");
+        let now = "2026-01-01T00:00:10Z".parse().expect("a time");
+        let observed: Vec<_> =
+            list.iter().map(|object| observe(AutoscalerApi::Core, object, now)).collect();
+        let [evil, web] = &*observed else { panic!("{observed:?}") };
+        assert!(evil.hpa.is_ok() && web.hpa.is_ok(), "{observed:?}");
+        assert_eq!((evil.id.name.as_str(), web.id.name.as_str()), ("evil", "web"));
+        let expected = (Some("b".to_owned()), "2026-01-01T00:00:00Z".parse().ok());
+        assert_eq!((evil.controller.name.clone(), evil.controller.at), expected);
+        assert_eq!(web.controller, Controller::default());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn failed_watch_is_reported_until_it_resumes() {
         let faults = Faults::new(1);
         let watches = Match::verb("watch").resource("horizontalpodautoscalers");
-        faults.add(
-            Fault::on(watches).first(MAX_UNANSWERED.into()).effect(Effect::ServiceUnavailable),
-        );
+        let failures = UNANSWERED_BEFORE_REPORT.into();
+        faults.add(Fault::on(watches).first(failures).effect(Effect::ServiceUnavailable));
         let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
         let testbed = Testbed::new(config);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());

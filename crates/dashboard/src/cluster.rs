@@ -16,13 +16,10 @@ use hpa_controller::{
     },
 };
 use hpa_metrics::{
-    ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, read_all,
+    ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, StoredObject,
+    read_all,
 };
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject},
-    core::GroupVersionKind,
-};
+use kube::{Api, Client, core::ApiResource};
 
 use crate::{Options, past::RecordSource, probe::Probe};
 
@@ -57,7 +54,7 @@ pub(crate) struct Cluster {
     pub(crate) policy: SettingPolicy,
     pub(crate) sync_period: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) past: Option<Arc<dyn RecordSource>>,
+    pub(crate) records: Option<Arc<dyn RecordSource>>,
 }
 
 impl Cluster {
@@ -68,14 +65,14 @@ impl Cluster {
             sync_period,
             request_timeout: timeout,
             clock,
-            past,
+            records,
             metrics,
             ..
         } = options;
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
         let metrics = metrics.unwrap_or_else(|| {
-            let limits = ClientSettings::default().with_deadline(timeout);
+            let limits = ClientSettings::default().with_request_timeout(timeout);
             let source = KubeMetricsClient::new(clients.metrics.clone(), limits);
             let kinds = KindMapper::new(mapper.clone(), timeout);
             let sharing = CoalescingSettings::for_sync_period(sync_period);
@@ -92,7 +89,7 @@ impl Cluster {
             policy,
             sync_period,
             clock,
-            past,
+            records,
         }
     }
 
@@ -122,9 +119,15 @@ impl Cluster {
         selecting.filter_map(|name| async { name }).collect().await
     }
 
-    pub(crate) fn pod_api(&self, namespace: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("", "v1", "Pod");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "pods");
+    /// The API for a kind of the core group, `v1`.
+    pub(crate) fn core_api(&self, namespace: &str, kind: &str, plural: &str) -> Api<StoredObject> {
+        let resource = ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 }

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
+use hpa_metrics::{StoredObject, decode_value, watch_events};
 use kube::{
     Api, Resource, ResourceExt,
     core::Status,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
+    runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
@@ -35,8 +33,7 @@ pub(crate) async fn list_and_watch<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let events = watcher(api, config.page_size(PAGE_SIZE)).default_backoff();
-    let mut events = std::pin::pin!(events.into_stream());
+    let mut events = watch_events(api, config.page_size(PAGE_SIZE));
     let mut listed = Vec::new();
     while let Some(event) = events.next().await {
         let change = match event {
@@ -57,6 +54,12 @@ pub(crate) async fn list_and_watch<K>(
             return;
         }
     }
+}
+
+/// Decodes an object. An error concerns only this object, and names the field.
+pub(crate) fn decode<T: DeserializeOwned>(object: &StoredObject) -> Result<T, String> {
+    let value = object.to_value().map_err(|error| error.to_string())?;
+    decode_value(value).map_err(|error| error.to_string())
 }
 
 /// The message of the API server's response. Without a response, describes the error.
@@ -170,7 +173,8 @@ impl<T> Drop for Informer<T> {
 }
 
 impl<T> Objects<T> {
-    /// Whether the first list is complete, and the list or watch has not failed since.
+    /// Whether the first list is complete, and the watch works. It works again from the first
+    /// change after a failure.
     pub(crate) fn are_known(&self) -> bool {
         self.is_first_list_done && self.watch_error.is_none()
     }
@@ -231,7 +235,9 @@ impl<T> Objects<T> {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::Pod;
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ObjectList;
     use serde_json::{from_value, json};
 
     use super::*;
@@ -294,5 +300,29 @@ mod tests {
             objects_after([list_with_undecodable(), Change::Delete(object("a", "x"))]).problem(),
             None
         );
+    }
+
+    #[test]
+    fn time_out_of_range_concerns_only_its_object() {
+        let end = "9999-12-31T23:59:59Z";
+        let managed_fields = json!([{ "manager": "kubectl", "time": end }]);
+        let list: ObjectList<StoredObject> = from_value(json!({ "metadata": {}, "items": [
+            { "metadata": { "name": "a", "managedFields": managed_fields } },
+            { "metadata": { "name": "b" }, "status": { "startTime": end } },
+            { "metadata": { "name": "c" } },
+        ] }))
+        .unwrap();
+        let mut pods = Objects::default();
+        pods.apply_change(Change::Replace(list.items), &super::decode::<Pod>);
+        assert_eq!(pods.items.keys().collect::<Vec<_>>(), ["a", "c"]);
+        assert!(pods.problem().unwrap().starts_with("b: status.startTime: "));
+    }
+
+    #[test]
+    fn deep_managed_fields_are_not_decoded() {
+        let deep = (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }));
+        let metadata = json!({ "name": "a", "managedFields": [{ "fieldsV1": deep }] });
+        let object = from_value(json!({ "metadata": metadata })).unwrap();
+        assert_eq!(&*super::decode::<Pod>(&object).unwrap().name, "a");
     }
 }

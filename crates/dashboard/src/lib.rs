@@ -11,8 +11,9 @@
 //! ```
 //!
 //! The dashboard reads with the permissions of the user who started it, and writes nothing to the
-//! cluster. A module imports only modules before it in this list: `past`, `model`, `access`,
-//! `assets`, `informer`, `probe`, `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `site`.
+//! cluster. A module imports only modules before it in this list: `json`, `past`, `model`, `access`,
+//! `assets`, `informer`, `probe`, `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `server`,
+//! `site`.
 
 mod access;
 mod assets;
@@ -20,11 +21,13 @@ mod autoscalers;
 mod cluster;
 mod detail;
 mod informer;
+mod json;
 mod model;
 mod past;
 mod probe;
 mod reporter;
 mod scales;
+mod server;
 mod site;
 
 use std::{
@@ -34,7 +37,6 @@ use std::{
     time::Duration,
 };
 
-use axum::serve::ListenerExt;
 use hpa_calc::{Settings, settings::SettingPolicy};
 use hpa_controller::{AutoscalerApi, Clock, SystemClock, k8s::Clients};
 use tokio::{
@@ -50,14 +52,14 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerRecords, OverdueAutoscaler, PastDecision, RecordSource, StatusWriter,
-        inactivity_limit,
+        ControllerActivity, ControllerRecords, OverdueAutoscaler, PastDecision, RecordSource,
+        StatusWriter, inactivity_limit,
     },
     reporter::Reporter,
 };
 
-/// The shortest time between two calls of [`RecordSource::inactivity_sentence`].
-const MIN_INACTIVITY_INTERVAL: Duration = Duration::from_secs(5);
+/// The shortest time between two calls of [`RecordSource::activity`].
+const MIN_ACTIVITY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a dashboard.
 #[derive(Clone)]
@@ -72,15 +74,15 @@ pub struct Options {
     pub settings: Settings,
     /// The settings that autoscalers may override.
     pub setting_policy: SettingPolicy,
-    /// The controller's sync period. While a page shows an autoscaler, its metrics are read at
-    /// this interval, or each second if that is longer, and after changes.
+    /// The controller's sync period. While a page shows an autoscaler, its metrics are read at this
+    /// interval, but at most once per second, and also after each change.
     pub sync_period: Duration,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
     /// The clock of the cluster. A simulated cluster has a clock of its own.
     pub clock: Arc<dyn Clock>,
     /// The source of the controller's records. `None` if they can't be read.
-    pub past: Option<Arc<dyn RecordSource>>,
+    pub records: Option<Arc<dyn RecordSource>>,
     /// The source of metrics for decisions. `None` for the metrics APIs.
     pub metrics: Option<Arc<dyn DecisionMetrics>>,
 }
@@ -96,7 +98,7 @@ impl Default for Options {
             sync_period: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             clock: Arc::new(SystemClock::default()),
-            past: None,
+            records: None,
             metrics: None,
         }
     }
@@ -110,34 +112,32 @@ pub enum StartError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Asks the source at intervals for controllers that make no decisions, and for the one that has
-/// replaced kube-controller-manager, and updates the board.
-async fn poll_inactivity(
+/// Asks the source at intervals for controllers that make no decisions, and for those that have
+/// replaced another one, and updates the board.
+async fn poll_activity(
     source: Arc<dyn RecordSource>,
     board: Arc<Board>,
     sync_period: Duration,
     clock: Arc<dyn Clock>,
 ) {
     let limit = inactivity_limit(sync_period);
-    let mut period = interval(sync_period.max(MIN_INACTIVITY_INTERVAL));
+    let mut period = interval(sync_period.max(MIN_ACTIVITY_INTERVAL));
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
         board.wait_until_synced().await;
         board.wait_until_up().await;
         let writers = board.status_writers();
-        let inactivity = source.inactivity_sentence(&writers, limit).await;
-        let overdue = match &inactivity {
-            Some(_) => source.overdue(&writers, limit).await,
-            None => Vec::new(),
-        };
+        let ControllerActivity { inactivity, overdue, acting } =
+            source.activity(&writers, limit).await;
         board.set_inactivity(inactivity);
         board.set_overdue(overdue, clock.now());
-        board.set_successor(source.successor(&writers).await, clock.now());
+        board.set_acting(acting, clock.now());
     }
 }
 
-/// A running dashboard. Dropping it closes the port and stops the watches of the list.
+/// A running dashboard. Dropping it closes the port and all connections, and stops the watches of
+/// the list.
 pub struct Dashboard {
     address: SocketAddr,
     token: String,
@@ -183,9 +183,9 @@ impl Dashboard {
             };
             tasks.spawn(watcher.run());
         }
-        if let Some(source) = options.past.clone() {
+        if let Some(source) = options.records.clone() {
             let clock = options.clock.clone();
-            tasks.spawn(poll_inactivity(source, board.clone(), options.sync_period, clock));
+            tasks.spawn(poll_activity(source, board.clone(), options.sync_period, clock));
         }
         let title = options.title.clone();
         let cluster = Arc::new(Cluster::new(clients, options, probe));
@@ -194,9 +194,7 @@ impl Dashboard {
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
         let site = Site::new(access, board.clone(), cluster, title);
         let router = site::router(Arc::new(site));
-        // Without TCP_NODELAY, a response would wait for the ACK of its first segment.
-        let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
-        tasks.spawn(async move { _ = axum::serve(listener, router).await });
+        tasks.spawn(server::serve(listener, router));
         Ok(Self { address, token, launch_token, board, clock, tasks })
     }
 

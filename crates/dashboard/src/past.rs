@@ -1,6 +1,6 @@
 //! The past of autoscalers, as the controller recorded it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{
@@ -51,32 +51,34 @@ pub struct PastDecision {
     pub sentence: String,
 }
 
-/// Reads the past of autoscalers from the controller.
+/// Reads the records of controllers.
 #[async_trait]
 pub trait RecordSource: Send + Sync {
-    /// Reads the past of an autoscaler. Its samples are those after the time `after`, or all.
+    /// Reads the records of an autoscaler. Their samples are those after the time `after`, or all.
     ///
     /// `manager` is the field manager that stored the autoscaler's status last. The error is a
-    /// sentence without a full stop: why the past can't be read, and what the user can do.
-    async fn past(
+    /// sentence without a full stop: why the records can't be read, and what the user can do.
+    async fn records(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
         after: Option<Timestamp>,
     ) -> Result<ControllerRecords, String>;
 
-    /// Returns a sentence if a controller has made no decisions for longer than `limit`. `None` if
-    /// all make decisions, or if that can't be read.
+    /// Reads whether controllers make decisions, and which of them act. A controller without a
+    /// decision for longer than `limit` is inactive.
     ///
     /// `writers` has an entry for each autoscaler with a status.
-    async fn inactivity_sentence(
+    async fn activity(
         &self,
-        writers: &[StatusWriter],
-        limit: SignedDuration,
-    ) -> Option<String>;
+        _writers: &[StatusWriter],
+        _limit: SignedDuration,
+    ) -> ControllerActivity {
+        ControllerActivity::default()
+    }
 
     /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
-    /// if a controller may act. Called only while [`Self::inactivity_sentence`] returns a sentence.
+    /// if a controller may act. Called only while [`ControllerActivity::inactivity`] is set.
     ///
     /// `manager` is the field manager that stored the autoscaler's status last. `writers` has an
     /// entry for each autoscaler with a status.
@@ -88,24 +90,21 @@ pub trait RecordSource: Send + Sync {
     ) -> Option<String> {
         None
     }
+}
 
-    /// Returns the controller of the autoscalers whose status kube-controller-manager stored last,
-    /// which hpa-rs may have replaced since.
-    ///
-    /// `writers` has an entry for each autoscaler with a status.
-    async fn successor(&self, _writers: &[StatusWriter]) -> ActingController {
-        ActingController::Unknown
-    }
-
-    /// Returns the autoscalers that are due and had no decision for longer than `limit`. Empty if
-    /// that can't be read. Called only while [`Self::inactivity_sentence`] returns a sentence.
-    async fn overdue(
-        &self,
-        _writers: &[StatusWriter],
-        _limit: SignedDuration,
-    ) -> Vec<OverdueAutoscaler> {
-        Vec::new()
-    }
+/// Whether controllers make decisions, and which of them act.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerActivity {
+    /// A sentence if a controller is inactive. `None` if all make decisions, or if that can't be
+    /// read.
+    pub inactivity: Option<String>,
+    /// The autoscalers that are due and had no decision for longer than the limit. Empty without
+    /// [`Self::inactivity`], or if that can't be read.
+    pub overdue: Vec<OverdueAutoscaler>,
+    /// For each field manager that stored a status last: the controller that acts on its
+    /// autoscalers of [`AutoscalerApi::Core`] now, because another controller may have replaced the
+    /// manager's. For a manager without an entry, [`ActingController::of_status`] applies.
+    pub acting: BTreeMap<String, ActingController>,
 }
 
 /// The controller that stored the status of an autoscaler last.
@@ -113,6 +112,8 @@ pub trait RecordSource: Send + Sync {
 pub struct StatusWriter {
     /// The API of the autoscaler.
     pub api: AutoscalerApi,
+    /// The namespace of the autoscaler.
+    pub namespace: String,
     /// The field manager.
     pub manager: String,
     /// The time of the write. `None` if it is unknown.

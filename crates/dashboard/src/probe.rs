@@ -15,7 +15,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::model::{Board, Outage, format_seconds};
+use crate::model::{Board, Outage, format_time};
 
 /// Interval of requests during an outage.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
@@ -81,7 +81,7 @@ impl Probe {
                     "" => "The API server".to_owned(),
                     server => format!("The API server at {server}"),
                 };
-                let text = failure.describe(&subject, &format_seconds(since));
+                let text = failure.describe(&subject, &format_time(since));
                 Outage { subject, kind: failure.kind(), since, text }
             }),
         }

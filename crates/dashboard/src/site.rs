@@ -13,6 +13,7 @@ use axum::{
     routing::get,
 };
 use futures::{Stream, stream};
+use hpa_calc::explain::one_line;
 use hpa_controller::Clock;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
@@ -26,13 +27,15 @@ use crate::{
     assets,
     cluster::Cluster,
     detail::Detail,
+    json::to_json,
     model::{Board, Identity, ListViewer},
 };
 
 /// The maximum number of concurrent event streams. A visible tab has one for the list, and another
 /// one if it shows an autoscaler.
 const MAX_STREAMS: usize = 64;
-/// After a change, wait for this time before the list is sent. It also limits how often it is sent.
+/// After a change, wait for this time before the list is sent. This also limits how often the list
+/// is sent.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The security headers of every response. The page must not load from or send to other sites, and
@@ -141,7 +144,7 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
 
 async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     axum::Json(serde_json::json!({
-        "cluster": site.title,
+        "cluster": one_line(&site.title),
         "version": env!("CARGO_PKG_VERSION"),
         "syncPeriodSeconds": site.cluster.sync_period.as_secs_f64(),
     }))
@@ -184,7 +187,7 @@ impl ListReader {
         self.versions.borrow_and_update();
         let changes = self.board.changes_since(self.version, self.clock.now());
         self.version = changes.version;
-        Some((serde_json::to_string(&changes).ok()?, self))
+        Some((to_json(&changes).ok()?, self))
     }
 }
 

@@ -18,7 +18,7 @@ const MINUTES_PER_HOUR: f64 = 60.0;
 const MAX_MINUTES: usize = 24 * 60;
 /// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
-/// Differences of the load below this are rounding errors.
+/// Differences of the load below this multiple of a pod's target are rounding errors.
 pub(crate) const EPSILON: f64 = 1e-6;
 
 /// The workload and its autoscaler, which keeps the load per pod near a target.

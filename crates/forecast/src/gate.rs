@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     autoscaler::{EPSILON, MeasuredMinute, Outcome, Runner, Workload, minutes},
     history::History,
-    model::{Comparisons, Forecaster, ModelChoice},
+    model::{Forecaster, ModelChoice, ModelLosses},
     trace::Trace,
 };
 
@@ -89,10 +89,10 @@ impl GateDecision {
         match self.reason {
             Reason::Forecasting => {
                 let (measure, share) = match &self.comparison {
-                    Some(it) if it.ratio() > MAX_OVERLOAD_RATIO => {
+                    Some(it) if it.overload_ratio() > MAX_OVERLOAD_RATIO => {
                         ("unserved load", it.excess_ratio())
                     }
-                    Some(it) => ("overload", it.ratio()),
+                    Some(it) => ("overload", it.overload_ratio()),
                     None => ("overload", 1.0),
                 };
                 format!(
@@ -136,7 +136,7 @@ pub struct Comparison {
     /// The outcome without forecasts.
     pub reactive: Outcome,
     /// The outcome without forecasts, with the target lowered until the run costs as much as with
-    /// forecasts. The target is lowered to a tenth at most.
+    /// forecasts, but not below a tenth of the configured one.
     #[serde(rename = "lowered")]
     pub with_lowered_target: Outcome,
     /// The lowered target, as a share of the configured one.
@@ -145,14 +145,14 @@ pub struct Comparison {
     pub forecast: Outcome,
     /// The outcome with the actual load as the forecast, see [`Backtest::perfect`].
     pub perfect: Outcome,
-    /// Whether both halves of the time had at most as much overload with forecasts as without them.
+    /// Whether forecasts added no overload in either half of the time, at equal pod-hours.
     pub is_steady: bool,
 }
 
 impl Comparison {
     /// The overload with forecasts as a share of the overload without them, at equal pod-hours. 1
     /// if neither has any, and infinite if only forecasts have.
-    pub fn ratio(&self) -> f64 {
+    pub fn overload_ratio(&self) -> f64 {
         overload_ratio(self.forecast, self.with_lowered_target)
     }
 
@@ -160,8 +160,8 @@ impl Comparison {
         self.is_steady
             && self.with_lowered_target.overload() >= MIN_OVERLOAD
             && self.forecast.excess <= self.with_lowered_target.excess
-            && (self.ratio() <= MAX_OVERLOAD_RATIO
-                || self.ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
+            && (self.overload_ratio() <= MAX_OVERLOAD_RATIO
+                || self.overload_ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
     }
 
     /// The unserved load with forecasts as a share of that without them, at equal pod-hours. 1 if
@@ -228,7 +228,7 @@ pub struct Backtest<'a> {
     trace: &'a Trace,
     settings: &'a Settings,
     history: History,
-    comparisons: Comparisons,
+    model_losses: ModelLosses,
     first: usize,
     reactive: Outcome,
 }
@@ -243,8 +243,8 @@ impl<'a> Backtest<'a> {
         };
         let reactive = runner.run(1.0, None);
         let history = trace.history();
-        let comparisons = Comparisons::new(&forecaster(trace, &history, settings), first);
-        Self { runner, trace, settings, history, comparisons, first, reactive }
+        let model_losses = ModelLosses::new(&forecaster(trace, &history, settings), first);
+        Self { runner, trace, settings, history, model_losses, first, reactive }
     }
 
     /// The outcome without forecasts.
@@ -259,7 +259,7 @@ impl<'a> Backtest<'a> {
 
     /// The model for the time after the trace.
     pub fn choose(&self) -> Option<ModelChoice> {
-        self.comparisons.choose(self.trace.len())
+        self.model_losses.choose(self.trace.len())
     }
 
     /// Measures the outcomes with and without forecasts.
@@ -296,7 +296,7 @@ impl<'a> Backtest<'a> {
     /// The forecast load that a decision at each minute uses. NaN if there is none.
     pub fn forecasts(&self) -> Vec<f32> {
         let forecaster = forecaster(self.trace, &self.history, self.settings);
-        forecaster.forecasts(self.first, &self.comparisons)
+        forecaster.forecasts(self.first, &self.model_losses)
     }
 
     /// Perfect forecasts: for each minute, the highest load until a pod that starts one minute
@@ -318,7 +318,7 @@ impl<'a> Backtest<'a> {
     }
 
     /// The load, the replicas and the ready pods at each measured minute of [`Self::run`].
-    pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<MeasuredMinute> {
+    pub fn measured_minutes(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<MeasuredMinute> {
         let mut minutes = Vec::new();
         self.runner.run_and_measure(factor, forecasts, |measured| {
             let load = measured.load * self.settings.workload.target;

@@ -64,8 +64,8 @@ impl History {
         }
     }
 
-    /// Drops the buckets that begin after a time. Such buckets exist if the clock was ahead.
-    /// Otherwise, all samples before the last bucket would be ignored.
+    /// Drops the buckets that begin after a time. Such buckets exist if the clock was ahead. If
+    /// they stayed, [`Self::add`] would ignore all samples until the clock reaches the last bucket.
     pub fn drop_after(&mut self, at: Timestamp) {
         let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
         let len = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));
@@ -128,7 +128,8 @@ impl History {
         Some(before + (after - before) * (position - whole))
     }
 
-    /// The mean of the buckets that ended before a time. `None` if one of them is missing.
+    /// The mean of the newest `buckets` buckets that ended by a time, in seconds since 1970. `None`
+    /// if one of them is missing.
     pub(crate) fn mean_before(&self, second: i64, buckets: usize) -> Option<f64> {
         let bucket = second.div_euclid(BUCKET_SECONDS) - self.first;
         let end = usize::try_from(bucket).ok().filter(|end| *end <= self.means.len())?;

@@ -1,7 +1,9 @@
 //! Forecasts a load from its past days, and checks whether forecasts would have helped an
 //! autoscaler.
 //!
-//! There is no I/O, clock or async runtime: times are arguments. `hpa forecast` prints the results.
+//! There is no I/O, clock or async runtime: times are arguments. The controller uses forecasts in
+//! its decisions while the gate, which it runs daily, recommends them. `hpa-simulate` runs
+//! autoscalers with forecasts, and `hpa forecast` prints the results of the gate.
 //!
 //! - `history`: the past load in buckets of five minutes, in bounded memory
 //! - `forecast`: the forecast, its quantiles, and the past days that it uses

@@ -60,12 +60,12 @@ impl Forecaster<'_> {
     /// The forecast that a decision at each minute uses, from minute `first` on. NaN if there is no
     /// forecast. Each day uses the model that was best in the week before, or else that of the day
     /// before.
-    pub(crate) fn forecasts(&self, first: usize, comparisons: &Comparisons) -> Vec<f32> {
+    pub(crate) fn forecasts(&self, first: usize, losses: &ModelLosses) -> Vec<f32> {
         let mut forecasts = vec![f32::NAN; self.trace.len()];
         let mut model = Model::default();
         for minute in first..self.trace.len() {
             if (minute - first).is_multiple_of(MINUTES_PER_DAY) {
-                model = comparisons.choose(minute).map_or(model, |choice| choice.model);
+                model = losses.choose(minute).map_or(model, |choice| choice.model);
             }
             let reading_minute = minute.checked_sub(self.delay);
             let forecast =
@@ -92,7 +92,7 @@ impl Forecaster<'_> {
 
 /// The losses of all models in the past. The model for a day is chosen by the week before it. These
 /// weeks overlap, so the losses of each minute are computed once and stored.
-pub(crate) struct Comparisons {
+pub(crate) struct ModelLosses {
     quantile: f64,
     /// In order of time.
     compared: Vec<MinuteLosses>,
@@ -108,7 +108,7 @@ struct MinuteLosses {
     losses: [[f32; 2]; Model::ALL.len()],
 }
 
-impl Comparisons {
+impl ModelLosses {
     /// Compares forecasts and loads from a week before `first` to the end of the trace.
     pub(crate) fn new(forecaster: &Forecaster<'_>, first: usize) -> Self {
         let start = first.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
-//!             ──► regex (regexp, RE2 syntax)    ──► names of metrics     hpa-prometheus, jsonpath
 //!             ──► yaml (YAML 1.1)               ──► trees with positions hpa-prometheus, hpa lint
+//!             ──► regex (regexp, RE2 syntax)    ──► names of metrics     hpa-prometheus
+//!  queries    ──► regex                         ──► checked matchers     hpa-prometheus
+//!  JSONPath   ──► regex                         ──► filters              hpa-collectors
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
-//! Other crates use [`Compat`] as the setting whether they also reproduce harmful behavior.
+//! [`Compat`] is the setting with which other crates select whether to reproduce harmful behavior.
 //!
 //! Go's durations and quoted texts are in `hpa_calc`.
 

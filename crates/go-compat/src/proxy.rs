@@ -1,9 +1,10 @@
 //! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
-//! The rules are those of Go and client-go. `proxy-url` of the kubeconfig's cluster comes first. If
-//! it isn't set, the scheme of the server selects `HTTPS_PROXY` or `HTTP_PROXY`. Exceptions are
-//! servers on this machine and those in `NO_PROXY`. The rules of the crate kube differ: it compares
-//! `NO_PROXY` with the host of the proxy instead of the server, and reads no variables in a pod.
+//! The rules are those of Go and client-go. `proxy-url` of the kubeconfig's cluster comes first,
+//! and applies to every server. If it isn't set, the scheme of the server selects `HTTPS_PROXY` or
+//! `HTTP_PROXY`, which don't apply to servers on this machine and in `NO_PROXY`. The rules of the
+//! crate kube differ: it compares `NO_PROXY` with the host of the proxy instead of the server, and
+//! reads no variables in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 
@@ -122,7 +123,8 @@ fn parse(url: &str, origin: &'static str) -> Result<Proxy, ProxyError> {
     Ok(Proxy { url, origin })
 }
 
-/// Whether a server needs no proxy, because it is on this machine, or because `NO_PROXY` lists it.
+/// Whether the variables set no proxy for a server: its host is `localhost` or a loopback address,
+/// or `exceptions` (the value of `NO_PROXY`) lists it.
 fn is_direct(server: &Uri, exceptions: &str) -> bool {
     let host = without_brackets(server.host().unwrap_or_default()).to_ascii_lowercase();
     let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());

@@ -148,6 +148,7 @@ pub fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, YamlError> {
     parse_documents(text, usize::MAX)
 }
 
+/// Parses at most `max` documents. Leaves out empty ones, but counts them.
 fn parse_documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
     let mut documents = Vec::new();

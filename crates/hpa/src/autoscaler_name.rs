@@ -3,17 +3,18 @@
 use anyhow::{anyhow, bail};
 use hpa_calc::{HorizontalPodAutoscaler, suggestions::is_similar};
 use hpa_controller::AutoscalerApi;
+use hpa_metrics::decode_value;
 use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    kubectl::{NoResponse, escape, get, list, missing_namespace},
+    kubectl::{NoResponse, escape, get_object, list, missing_namespace},
     manifests::string_at,
     terminal::shorten_names,
 };
 
-/// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. Of
-/// similar names, it names the first ones.
+/// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. If
+/// there are more, the error has only their number.
 const MAX_NAMES: usize = 5;
 
 /// The names of the resource, as kubectl accepts them. A group or a version may follow.
@@ -27,13 +28,14 @@ pub(crate) struct AutoscalerName {
     pub(crate) api: AutoscalerApi,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Whether the argument names the custom API by its prefix, which precedes the flag.
+    /// Whether the argument names the custom API by its prefix, which overrides the flag
+    /// `--autoscaler-api`.
     has_prefix: bool,
 }
 
 impl AutoscalerName {
-    /// Parses an argument as [`NameParts`] does. If it has no namespace, it is that of the flag
-    /// `--namespace`, else the default.
+    /// Parses an argument as [`NameParts`] does. If the argument has no namespace, the namespace is
+    /// that of the flag `--namespace`, else the default. A prefix in the argument overrides `api`.
     pub(crate) fn new(
         api: AutoscalerApi,
         argument: &str,
@@ -52,17 +54,17 @@ impl AutoscalerName {
     /// Returns the same name in the custom API, if the autoscaler can be read only there. Otherwise
     /// returns the name unchanged.
     pub(crate) async fn in_any_api(self, client: &Client) -> Self {
-        let exists_in = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
+        let exists_in = async |api| get_object(client, &self.path_in(api)).await.is_ok();
         if exists_in(AutoscalerApi::Core).await || !exists_in(AutoscalerApi::Custom).await {
             return self;
         }
         Self { api: AutoscalerApi::Custom, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error names its other API, or other
-    /// autoscalers if they can be listed.
+    /// Reads the autoscaler. If it doesn't exist, the error says that the other API has it, or
+    /// names other autoscalers if they can be listed.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
-        let error = match get::<Value>(client, &self.path_in(self.api)).await {
+        let error = match get_object(client, &self.path_in(self.api)).await {
             Ok(object) => return Ok(object),
             Err(error) => error,
         };
@@ -74,7 +76,7 @@ impl AutoscalerName {
             AutoscalerApi::Core => AutoscalerApi::Custom,
             AutoscalerApi::Custom => AutoscalerApi::Core,
         };
-        if get::<Value>(client, &self.path_in(other_api)).await.is_ok() {
+        if get_object(client, &self.path_in(other_api)).await.is_ok() {
             let advice = if self.has_prefix {
                 format!("leave out {}/", hpa_crd::SHORT_NAME)
             } else {
@@ -95,8 +97,7 @@ impl AutoscalerName {
     /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
     /// autoscaler is one of them.
     async fn describe_others(&self, client: &Client) -> Option<String> {
-        let page: Value = get(client, &list_path(self.api, Some(&self.namespace))).await.ok()?;
-        let items = page.get("items")?.as_array()?;
+        let items = list(client, &list_path(self.api, Some(&self.namespace))).await.ok()?;
         let names: Vec<_> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
         if names.contains(&self.name.as_str()) {
             return None;
@@ -234,10 +235,15 @@ pub(crate) fn find_in_files<'a>(
 /// Decodes an autoscaler of `autoscaling/v2` or of the custom API. The error names the autoscaler
 /// and the field, as in `hpa lint`.
 pub(crate) fn decode(object: &Value) -> anyhow::Result<HorizontalPodAutoscaler> {
-    serde_json::from_value(object.clone()).map_err(|error| {
+    decode_named(object, &describe(object))
+}
+
+/// Like [`decode`], with another name of the autoscaler in the error.
+pub(crate) fn decode_named(object: &Value, name: &str) -> anyhow::Result<HorizontalPodAutoscaler> {
+    decode_value(object.clone()).map_err(|error| {
         let errors = hpa_crd::type_errors(object).unwrap_or_default();
         let cause = errors.first().map_or_else(|| error.to_string(), ToString::to_string);
-        anyhow!("unable to decode {}: {cause}", describe(object))
+        anyhow!("unable to decode {name}: {cause}")
     })
 }
 
@@ -322,6 +328,22 @@ mod tests {
         let namespace = found.map(|object| string_at(object, "/metadata/namespace"));
         let namespace = namespace.map_err(|error| error.to_string());
         assert_eq!(namespace.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn error_about_a_time_out_of_range_names_autoscaler_and_field() {
+        let hpa = json!({
+            "kind": "HorizontalPodAutoscaler", "metadata": { "namespace": "shop", "name": "web" },
+            "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "web" } },
+            "status": { "lastScaleTime": "9999-12-31T23:59:59Z" },
+        });
+        let error = decode(&hpa).expect_err("a time out of range").to_string();
+        let reason = "status.lastScaleTime: failed to convert ";
+        let expected = format!("unable to decode HorizontalPodAutoscaler shop/web: {reason}");
+        assert!(error.starts_with(&expected), "{error}");
+        let error = decode_named(&hpa, "the autoscaler rhpa/shop/web").expect_err("as before");
+        let expected = format!("unable to decode the autoscaler rhpa/shop/web: {reason}");
+        assert!(error.to_string().starts_with(&expected), "{error}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(crate) struct PodSelection {
 }
 
 impl FetchedPods {
+    /// Adds the pods that match a selector in a namespace, until the returned selection is dropped.
     pub(crate) fn add(
         &self,
         namespace: &str,

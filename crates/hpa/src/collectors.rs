@@ -11,7 +11,9 @@ use futures::FutureExt;
 use hpa_calc::event::EventType;
 use hpa_collectors::{
     Clients, Compat,
-    collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
+    collection::{
+        AutoscalerGroup, CollectedMetrics, CollectionObserver, CollectorProblem, KubeCluster,
+    },
 };
 use hpa_controller::AutoscalerApi;
 use hpa_lease::{
@@ -40,9 +42,10 @@ pub(crate) struct Scope {
 
 /// The metrics of collectors, with the pods that they read.
 pub(crate) struct Collectors {
-    pub(crate) collection: Arc<Collection>,
+    pub(crate) collection: Arc<CollectedMetrics>,
+    /// The exported metrics about the collectors.
     pub(crate) metrics: ComputedMetrics,
-    objects: Arc<KubeObjects>,
+    pub(crate) objects: Arc<KubeObjects>,
 }
 
 impl Collectors {
@@ -67,7 +70,7 @@ pub(crate) fn start(
         Clients::new(arguments.client_settings(compat, prometheus, servers), cluster.clone())
             .context("unable to set up collectors")?;
     let counters = Counters::new()?;
-    let collection = Arc::new(Collection::new(
+    let collection = Arc::new(CollectedMetrics::new(
         settings,
         Arc::new(clients),
         objects.clone(),
@@ -131,7 +134,7 @@ pub(crate) fn prometheus_servers(
 
 /// Records an event on each autoscaler whose annotations or metrics have problems, and again when
 /// the message or the leader changes.
-pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
+pub(crate) fn problem_reporter(collection: Arc<CollectedMetrics>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let collection = collection.clone();
         let report = async move {
@@ -145,7 +148,7 @@ pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
                         context.events.record(problem_event(problem));
                     }
                 }
-                collection.problems_changed().await;
+                collection.wait_for_problem_change().await;
             }
         };
         report.boxed()
@@ -245,7 +248,7 @@ impl CollectionObserver for Counters {
 
 /// The exported metrics about collectors.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<ComputedMetrics> {
+fn collector_metrics(collection: Arc<CollectedMetrics>) -> prometheus::Result<ComputedMetrics> {
     let gauge = |name: &str, help: &str| {
         GaugeVec::new(Opts::new(format!("hpa_collector_{name}"), help), &["collector"])
     };
@@ -257,8 +260,8 @@ fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<Computed
     Ok(ComputedMetrics::from_gauges(gauges, move |[metrics, values, oldest]| {
         for (collector, status) in collection.status() {
             let labels = [collector];
-            metrics.with_label_values(&labels).set(status.metrics as f64);
-            values.with_label_values(&labels).set(status.values as f64);
+            metrics.with_label_values(&labels).set(status.metric_count as f64);
+            values.with_label_values(&labels).set(status.value_count as f64);
             let age = status.oldest_age.unwrap_or_default().as_secs_f64();
             oldest.with_label_values(&labels).set(age);
         }

@@ -4,9 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use hpa_collectors::collection::{Collection, CollectionSource};
+use hpa_collectors::collection::{CollectedMetrics, CollectionSource};
 use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients};
-use hpa_metrics::{DiscoveryMapper, MetricSource, Routed};
+use hpa_metrics::{DiscoveryMapper, MetricSource, ObjectLister, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, RulesFile, Servers};
@@ -27,7 +27,7 @@ const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
 pub(crate) struct Metrics {
     rules: Option<Arc<PrometheusSource>>,
-    collection: Option<Arc<Collection>>,
+    collection: Option<Arc<CollectedMetrics>>,
     pods: PodLookup,
 }
 
@@ -156,7 +156,7 @@ fn start_collection(
     telemetry: &Telemetry,
     client: Option<Client>,
     requests: &Arc<RequestMetrics>,
-) -> anyhow::Result<Option<Arc<Collection>>> {
+) -> anyhow::Result<Option<Arc<CollectedMetrics>>> {
     let flags = &arguments.collectors;
     if !flags.collectors {
         return Ok(None);
@@ -165,7 +165,7 @@ fn start_collection(
         bail!("--collectors reads autoscalers and pods of all namespaces: leave out --namespace");
     }
     let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
-    let Collectors { collection, metrics, .. } = collectors::start(
+    let Collectors { collection, metrics, objects } = collectors::start(
         flags,
         Compat::Off,
         (client, servers),
@@ -173,5 +173,6 @@ fn start_collection(
         Scope { apis: arguments.cluster.autoscaler_api.apis(), namespace: None },
     )?;
     telemetry.attach_collector(Arc::new(metrics));
+    telemetry.attach_metric_caches(move || objects.unsynced_caches());
     Ok(Some(collection))
 }

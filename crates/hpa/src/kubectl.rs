@@ -1,16 +1,21 @@
 //! Clients and requests for commands that take the flags of kubectl.
 
-use anyhow::{Context, anyhow, bail};
+mod objects;
+
+use anyhow::{Context, bail};
 use hpa_calc::suggestions::is_similar;
 use hpa_controller::k8s::{
-    ClientConfig, ClientLimits, ClientSource, Clients, DEADLINE_EXCEEDED, KubeconfigOverrides,
+    ClientConfig, ClientLimits, ClientSource, Clients, DeadlineExceeded, KubeconfigOverrides,
+    RejectingServer,
 };
 use hpa_metrics::{describe, percent_encode};
-use http::Request;
-use kube::Client;
+use http::{Request, StatusCode, response};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use self::objects::{get_object, list, list_first_page, list_needed};
 use crate::{
     args::{KubectlArguments, to_std},
     manifests::string_at,
@@ -40,9 +45,6 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     Ok(Clients::new(&config).await?)
 }
 
-/// The number of objects in a page of a list, as in kubectl.
-const PAGE_SIZE: usize = 500;
-
 /// Runs the requests of a command on this thread.
 pub(crate) fn block_on<T>(requests: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -65,28 +67,14 @@ pub(crate) fn block_on_threads<T>(
     outcome
 }
 
-/// Lists all objects at a path, which can have a query, in pages.
-pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
-    let separator = if path.contains('?') { '&' } else { '?' };
-    let path = format!("{path}{separator}limit={PAGE_SIZE}");
-    let (mut objects, mut token) = (Vec::new(), String::new());
-    loop {
-        let mut page: Value = get(client, &format!("{path}{token}")).await?;
-        if let Some(Value::Array(items)) = page.get_mut("items") {
-            objects.append(items);
-        }
-        match string_at(&page, "/metadata/continue") {
-            "" => return Ok(objects),
-            next => token = format!("&continue={}", escape(next)),
-        }
-    }
-}
-
 /// Gets an object or a list by its path. The error is the API server's message or status, or the
-/// reason why there was no usable response.
+/// reason why there was no usable response. For objects that tenants store, see [`list`] and
+/// [`get_object`].
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
-    let response = client.request(Request::get(path).body(Vec::new())?).await;
-    response.map_err(|error| failure(&error, path))
+    match send(client, path).await? {
+        Answer::Object(object) => Ok(object),
+        Answer::Refusal(refusal) => Err(refusal.into()),
+    }
 }
 
 /// Like [`get`], but returns `None` if the API server answers 404.
@@ -94,51 +82,102 @@ pub(crate) async fn get_if_served<T: DeserializeOwned>(
     client: &Client,
     path: &str,
 ) -> anyhow::Result<Option<T>> {
-    match client.request(Request::get(path).body(Vec::new())?).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(failure(&error, path)),
-        Ok(object) => Ok(Some(object)),
+    match send(client, path).await? {
+        Answer::Object(object) => Ok(Some(object)),
+        Answer::Refusal(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
+        Answer::Refusal(refusal) => Err(refusal.into()),
     }
 }
 
-/// The status of a request whose credentials the API server doesn't accept.
-const UNAUTHORIZED: u16 = 401;
+/// Whether the API server answered 403 to a request of this module.
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
+    is_refused_with(error, StatusCode::FORBIDDEN)
+}
 
-fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
-    match error {
-        kube::Error::Api(status) if status.message.is_empty() => {
-            anyhow!("the server answered {} without a message to {path}", status.code)
+/// Whether the API server answered 404 to a request of this module.
+pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
+    is_refused_with(error, StatusCode::NOT_FOUND)
+}
+
+fn is_refused_with(error: &anyhow::Error, status: StatusCode) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == status)
+}
+
+/// The API server's response to a request.
+enum Answer<T> {
+    Object(T),
+    Refusal(Refusal),
+}
+
+/// A response that isn't a success.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+struct Refusal {
+    status: StatusCode,
+    text: String,
+}
+
+async fn send<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<Answer<T>> {
+    let response = client.send(Request::get(path).body(Body::empty())?).await;
+    let (head, body) = response.map_err(|error| NoResponse::new(&error))?.into_parts();
+    let body = body.collect().await.map_err(|error| NoResponse::new(&error))?.to_bytes();
+    if !head.status.is_success() {
+        let text = refusal_text(&head, &body, path);
+        return Ok(Answer::Refusal(Refusal { status: head.status, text }));
+    }
+    let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+    Ok(Answer::Object(object.map_err(|error| NoResponse::new(&error))?))
+}
+
+/// The message of a response that isn't a success, which is a `Status` or any text.
+fn refusal_text(head: &response::Parts, body: &[u8], path: &str) -> String {
+    let message = match serde_json::from_slice::<Status>(body) {
+        Ok(status) => status.message,
+        Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
+    };
+    let code = head.status.as_u16();
+    match head.extensions.get::<RejectingServer>() {
+        _ if message.is_empty() => {
+            format!("the server answered {code} without a message to {path}")
         }
-        kube::Error::Api(status) if status.code == UNAUTHORIZED => {
-            anyhow!("the API server rejected the credentials: {}", status.message)
+        Some(RejectingServer(address)) => {
+            format!("{} rejected the credentials: {message}", api_server(address))
         }
-        kube::Error::Api(status) => anyhow!("{}", status.message),
-        error => {
-            let text = describe(error);
-            let timed_out = text.ends_with(DEADLINE_EXCEEDED);
-            NoResponse(if timed_out {
-                "no response from the API server within --request-timeout".to_owned()
-            } else {
-                text
-            })
-            .into()
-        }
+        None => message,
     }
 }
 
-/// A request without a response of the API server. Further ones would most likely fail as well.
+/// The API server in messages. `address` is empty for one in the same process.
+fn api_server(address: &str) -> String {
+    let at = if address.is_empty() { "" } else { " at " };
+    format!("the API server{at}{address}")
+}
+
+/// The reason why a request got no usable response: none arrived, or it can't be decoded. Further
+/// requests would most likely fail as well.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NoResponse(String);
+
+impl NoResponse {
+    fn new(error: &kube::Error) -> Self {
+        let Some(exceeded) = DeadlineExceeded::find(error) else { return Self(describe(error)) };
+        let (server, seconds) = (api_server(&exceeded.server), exceeded.limit.as_secs_f64());
+        Self(if exceeded.has_begun {
+            format!("the response of {server} took longer than {seconds} s (--request-timeout)")
+        } else {
+            format!("no response from {server} within {seconds} s (--request-timeout)")
+        })
+    }
+}
 
 /// The message that a namespace doesn't exist, with similar names. `None` if it exists or can't be
 /// read.
 pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}", escape(namespace));
     let Ok(None) = get_if_served::<Value>(client, &path).await else { return None };
-    let all: Value = get(client, "/api/v1/namespaces").await.unwrap_or_default();
-    let items = all.get("items").and_then(Value::as_array).into_iter().flatten();
-    let names = items.map(|item| string_at(item, "/metadata/name"));
+    let all = list(client, "/api/v1/namespaces").await.unwrap_or_default();
+    let names = all.iter().map(|item| string_at(item, "/metadata/name"));
     let similar = names.filter(|name| is_similar(name, namespace));
     let similar: Vec<String> = similar.map(str::to_owned).collect();
     let hint = if similar.is_empty() { "" } else { ". Similar: " };
@@ -163,4 +202,69 @@ pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     percent_encode(&mut escaped, text, |byte| byte == b':');
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::pending, time::Duration};
+
+    use http::Response;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn client(status: u16, body: &'static str) -> Client {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            let response = Response::builder().status(status);
+            let response = response.body(Body::from(body.as_bytes().to_vec()));
+            Ok::<_, Infallible>(response.expect("a response"))
+        });
+        Clients::from_service(service, &ClientLimits::default()).api
+    }
+
+    #[rstest]
+    #[case::credentials(
+        401,
+        r#"{"kind":"Status","message":"Unauthorized","code":401}"#,
+        "the API server rejected the credentials: Unauthorized"
+    )]
+    #[case::right(403, r#"{"message":"pods is forbidden"}"#, "pods is forbidden")]
+    #[case::proxy(502, " Bad Gateway\n", "Bad Gateway")]
+    #[case::no_message(500, "", "the server answered 500 without a message to /api")]
+    #[tokio::test]
+    async fn refusal_has_the_message_of_the_response(
+        #[case] status: u16,
+        #[case] body: &'static str,
+        #[case] expected: &str,
+    ) {
+        let error = get::<Value>(&client(status, body), "/api").await.expect_err("refused");
+        assert_eq!(error.to_string(), expected);
+        assert!(!error.is::<NoResponse>());
+    }
+
+    #[tokio::test]
+    async fn absent_object_is_none_if_it_need_not_be_served() {
+        let absent = client(404, r#"{"message":"not found","code":404}"#);
+        assert_eq!(get_if_served::<Value>(&absent, "/api").await.expect("no error"), None);
+        let error = get::<Value>(&absent, "/api").await.expect_err("absent");
+        assert_eq!(error.to_string(), "not found");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timeout_is_named_with_its_flag() {
+        let hanging =
+            tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        let limits =
+            ClientLimits { request_timeout: Duration::from_secs(15), ..ClientLimits::default() };
+        let client = Clients::from_service(hanging, &limits).api;
+        let error = get::<Value>(&client, "/api").await.expect_err("no response");
+        let expected = "no response from the API server within 15 s (--request-timeout)";
+        assert_eq!(error.to_string(), expected);
+        assert!(error.is::<NoResponse>());
+    }
+
+    #[test]
+    fn server_is_named_by_its_address() {
+        assert_eq!(api_server("10.0.0.1:6443"), "the API server at 10.0.0.1:6443");
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
@@ -22,9 +22,8 @@ use serde_json::Value;
 
 use crate::{
     args::AutoscalerApiArgument,
-    autoscaler_name::list_path,
-    debug_client::KUBE_CONTROLLER_MANAGER,
-    kubectl::{self, get_if_served},
+    autoscaler_name::{decode_named, list_path},
+    kubectl::{self, NoResponse, get_if_served},
     manifests::string_at,
     status_controller::StatusController,
     terminal,
@@ -96,27 +95,59 @@ pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler]) {
     }
 }
 
-/// Lists the autoscalers of both APIs. An API that can't be listed has none.
+/// Lists the autoscalers of both APIs. An API that isn't served, or that the user may not list, has
+/// none. Warns if there is no usable response.
 pub(crate) async fn list_readable_autoscalers(
     client: &Client,
     namespace: Option<&str>,
 ) -> Vec<ListedAutoscaler> {
     let mut autoscalers = Vec::new();
     for api in AutoscalerApi::ALL {
-        autoscalers.extend(list_autoscalers(client, api, namespace).await.unwrap_or_default());
+        match list_autoscalers(client, api, namespace).await {
+            Ok(listed) => autoscalers.extend(listed),
+            Err(error) if error.is::<NoResponse>() => terminal::warn(format!("{error:#}")),
+            Err(_) => {}
+        }
     }
     autoscalers
 }
 
-/// Lists the autoscalers of an API.
+/// Lists the autoscalers of an API. Warns of those that can't be decoded: one of them must not hide
+/// the others.
 async fn list_autoscalers(
     client: &Client,
     api: AutoscalerApi,
     namespace: Option<&str>,
 ) -> anyhow::Result<Vec<ListedAutoscaler>> {
-    let objects = kubectl::list(client, &list_path(api, namespace)).await;
+    let objects = kubectl::list(client, &list_path(api, namespace)).await.map_err(|error| {
+        if namespace.is_none() && kubectl::is_forbidden(&error) {
+            anyhow!("{error}. If you may list those of one namespace, select it with -n")
+        } else {
+            error
+        }
+    });
     let objects = objects.with_context(|| format!("unable to list autoscalers of {api}"))?;
-    objects.iter().map(|object| ListedAutoscaler::decode(api, object)).collect()
+    let (autoscalers, warning) = decode_all(api, &objects);
+    if let Some(warning) = warning {
+        terminal::warn(warning);
+    }
+    Ok(autoscalers)
+}
+
+/// Decodes autoscalers. Also returns a sentence about those that can't be decoded, if there are any.
+fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, Option<String>) {
+    let (mut autoscalers, mut errors) = (Vec::new(), Vec::new());
+    for object in objects {
+        match ListedAutoscaler::decode(api, object) {
+            Ok(autoscaler) => autoscalers.push(autoscaler),
+            Err(error) => errors.push(error),
+        }
+    }
+    let warning = errors.first().map(|first| match errors.len() - 1 {
+        0 => format!("{first:#}"),
+        others => format!("{first:#}; {others} more can't be decoded"),
+    });
+    (autoscalers, warning)
 }
 
 /// Reads the scales of the autoscalers whose short reports need them: the status of an autoscaler
@@ -146,8 +177,7 @@ impl ListedAutoscaler {
         let (namespace, name) =
             (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
         let name = HpaKey::for_api(api, namespace, name).to_string();
-        let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
-            .with_context(|| format!("unable to decode the autoscaler {name}"))?;
+        let hpa = decode_named(object, &format!("the autoscaler {name}"))?;
         let controller = StatusController::from_managed_fields(object);
         Ok(Self {
             acting: ActingController::of_status(controller.is_reference()),
@@ -160,11 +190,6 @@ impl ListedAutoscaler {
             scale: None,
             other_autoscalers: Vec::new(),
         })
-    }
-
-    /// Whether kube-controller-manager stored the status last.
-    pub(crate) fn is_of_reference(&self) -> bool {
-        self.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
     }
 
     /// Summarizes the stored status. `settings` are those of the controller's flags.
@@ -181,5 +206,84 @@ impl ListedAutoscaler {
         let mut conditions = types.iter().filter_map(|kind| self.hpa.status.condition(kind));
         let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
         Some(failed.reason.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hpa_controller::k8s::{ClientLimits, Clients};
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn forbidden_list_of_all_namespaces_names_the_flag_for_one() {
+        let forbidden = tower::service_fn(|_: Request<Body>| async {
+            let body = Body::from(br#"{"message":"not permitted"}"#.to_vec());
+            Ok::<_, Infallible>(Response::builder().status(403).body(body).expect("a response"))
+        });
+        let client = Clients::from_service(forbidden, &ClientLimits::default()).api;
+        let message = async |namespace| {
+            let listed = list_autoscalers(&client, AutoscalerApi::Core, namespace).await;
+            format!("{:#}", listed.err().expect("forbidden"))
+        };
+        let one = "unable to list autoscalers of autoscaling/v2: not permitted";
+        assert_eq!(message(Some("shop")).await, one);
+        let all = format!("{one}. If you may list those of one namespace, select it with -n");
+        assert_eq!(message(None).await, all);
+    }
+
+    #[tokio::test]
+    async fn deep_managed_fields_of_a_tenant_do_not_hide_the_autoscalers_of_others() {
+        let deep = (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }));
+        let autoscaler = |namespace, fields: &Value| {
+            let entry = json!({ "manager": "hpa-controller", "subresource": "status",
+                "time": "2026-01-01T00:00:00Z", "fieldsV1": fields });
+            let target = json!({ "kind": "Deployment", "name": "web" });
+            json!({
+                "metadata": { "namespace": namespace, "name": "web", "managedFields": [entry] },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
+            })
+        };
+        let items = [autoscaler("evil", &deep), autoscaler("shop", &json!({}))];
+        let list = json!({ "metadata": {}, "items": items }).to_string();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let body = Body::from(list.clone().into_bytes());
+            async { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let client = Clients::from_service(service, &ClientLimits::default()).api;
+        let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await.expect("a list");
+        let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["evil/web", "shop/web"]);
+        assert!(listed.iter().all(|one| one.manager.as_deref() == Some("hpa-controller")));
+        assert!(listed.iter().all(|one| one.status_stored_at.is_some()));
+    }
+
+    #[test]
+    fn undecodable_autoscaler_does_not_hide_the_others() {
+        let end = "9999-12-31T23:59:59Z";
+        let autoscaler = |name, last_scale_time: Value| {
+            json!({
+                "metadata": { "namespace": "shop", "name": name, "managedFields": [
+                    { "manager": "kubectl", "subresource": "status", "time": end },
+                ] },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": name } },
+                "status": { "lastScaleTime": last_scale_time },
+            })
+        };
+        let objects = [autoscaler("evil", end.into()), autoscaler("web", Value::Null)];
+        let (decoded, warning) = decode_all(AutoscalerApi::Core, &objects);
+        let names: Vec<_> = decoded.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["shop/web"]);
+        assert_eq!(decoded[0].status_stored_at, None);
+        let warning = warning.expect("a warning");
+        let expected = "unable to decode the autoscaler shop/evil: status.lastScaleTime: ";
+        assert!(warning.starts_with(expected), "{warning}");
+        let (_, none) = decode_all(AutoscalerApi::Core, &objects[1..]);
+        assert_eq!(none, None);
     }
 }

@@ -73,6 +73,10 @@ use tracing::{Level, error};
 
 use crate::args::{Arguments, Command, RulesCommand};
 
+/// Exit status of a command in which 1 is a finding, such as a difference or a mistake: the command
+/// failed, or could not check all of its input.
+const EXIT_INCONCLUSIVE: u8 = 2;
+
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -84,14 +88,14 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse_or_exit();
     let failure = match &command {
         #[cfg(feature = "demo")]
-        Command::Demo(_) => ExitCode::from(lint::EXIT_NOT_CHECKED),
+        Command::Demo(_) => ExitCode::from(EXIT_INCONCLUSIVE),
         Command::Forecast(_)
         | Command::Lint(_)
         | Command::Recommend(_)
         | Command::ShadowReport(_)
-        | Command::Status(_) => ExitCode::from(lint::EXIT_NOT_CHECKED),
+        | Command::Status(_) => ExitCode::from(EXIT_INCONCLUSIVE),
         Command::Rules(rules) if matches!(rules.command, RulesCommand::Compare(_)) => {
-            ExitCode::from(lint::EXIT_NOT_CHECKED)
+            ExitCode::from(EXIT_INCONCLUSIVE)
         }
         _ => ExitCode::FAILURE,
     };

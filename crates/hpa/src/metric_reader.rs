@@ -54,7 +54,7 @@ impl MetricReader {
         if let Some(warning) = arguments.unused_server() {
             terminal::warn(warning);
         }
-        let limits = ClientSettings::default().with_deadline(timeout);
+        let limits = ClientSettings::default().with_request_timeout(timeout);
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);
         let pods = Arc::new(FetchedPods::default());
@@ -86,7 +86,7 @@ impl MetricReader {
             let source = Fallback::new(Arc::new(Routed::new(sources)), apis);
             // The threshold prevents namespace lists: rules have only the pods of the decisions,
             // not all pods of a namespace.
-            Arc::new(Coalescing::new(source, kinds, coalescing.with_threshold(usize::MAX)))
+            Arc::new(Coalescing::new(source, kinds, coalescing.with_min_selectors(usize::MAX)))
         };
         let client = match &schedules {
             Some(schedules) => Arc::new(ScheduleClient::new(schedules.clone(), client)),

@@ -63,7 +63,7 @@ impl Collector for RequestMetrics {
     }
 }
 
-/// Metrics of which some are computed on each scrape.
+/// Metrics, some of which are computed on each scrape.
 pub(crate) struct ComputedMetrics {
     metrics: Vec<Box<dyn Collector>>,
     set: Box<dyn Fn() + Send + Sync>,
@@ -119,8 +119,8 @@ pub(crate) fn rule_metrics(source: Arc<PrometheusSource>) -> prometheus::Result<
     Ok(ComputedMetrics::from_gauges(gauges, move |[series, metrics, failures, last_success]| {
         for rule in source.rule_status() {
             let labels = [rule.rule.as_str(), rule.server.as_str()];
-            series.with_label_values(&labels).set(rule.series as f64);
-            metrics.with_label_values(&labels).set(rule.metrics as f64);
+            series.with_label_values(&labels).set(rule.series_count as f64);
+            metrics.with_label_values(&labels).set(rule.metric_count as f64);
             failures.with_label_values(&labels).set(rule.failures as f64);
             if let Some(time) = rule.last_success {
                 last_success.with_label_values(&labels).set(time.as_second() as f64);

@@ -93,7 +93,7 @@ fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) ->
         max_risk: arguments.max_risk / 100.0,
     };
     let existing_violations = lint_violations(base, &base.manifest);
-    let runs = options.runs() as f64;
+    let runs = options.estimated_runs() as f64;
     let cores = available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let expected = Duration::try_from_secs_f64(run_time.as_secs_f64() * runs / cores);
     let progress = Progress::new(runs, "runs").expecting(expected.unwrap_or(Duration::MAX));

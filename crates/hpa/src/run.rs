@@ -98,8 +98,8 @@ fn refusal(peer: &ActivePeer) -> String {
     format!(
         "not started, because another controller is active and both would overwrite each other's \
          decisions: {peer}. Compare decisions with it: hpa shadow-report. Or switch it off; if \
-         it is off already, start again after {window:#} (two sync periods, at least 30s). To \
-         start anyway: --allow-other-controller"
+         it is off already, start again after {window:#} (two sync periods of the controller or \
+         of an autoscaler, at least 30s). To start anyway: --allow-other-controller"
     )
 }
 

@@ -17,14 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    EXIT_INCONCLUSIVE,
     api_client::client_config,
     args::{ClusterArguments, ShadowReportArguments, to_std},
     controller_options::options_from,
     kubectl, logging, signals, terminal,
 };
-
-/// Exit status if the comparison could not have found a difference.
-const EXIT_INCONCLUSIVE: u8 = 2;
 
 /// Compares decisions for the time of `--for` or until a signal, then prints the report. The exit
 /// status is 1 with differences, and 2 if the comparison failed or could not have found a
@@ -65,11 +63,11 @@ fn short_comparison_warning(arguments: &ShadowReportArguments) -> Option<String>
 
 /// The result in one line.
 fn headline(summary: &Summary, length: SignedDuration) -> String {
-    let Summary { compared, decisions, different, rows, .. } = summary;
+    let Summary { compared_autoscalers: compared, comparisons, different, rows, .. } = summary;
     let autoscalers = counted(*compared, "autoscaler");
-    let counted_decisions = counted(*decisions, "decision");
+    let counted_decisions = counted(*comparisons, "decision");
     match inconclusive_reason(summary) {
-        Some(reason) if *decisions == 0 => format!("nothing was compared: {reason}"),
+        Some(reason) if *comparisons == 0 => format!("nothing was compared: {reason}"),
         Some(reason) => {
             format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
         }
@@ -109,7 +107,7 @@ fn inconclusive_reason(summary: &Summary) -> Option<String> {
             "the peer wrote no status. Check that it runs, or compare while the load changes"
                 .to_owned()
         }
-        Summary { decisions: 0, .. } => "no decision was due yet; use a longer --for".to_owned(),
+        Summary { comparisons: 0, .. } => "no decision was due yet; use a longer --for".to_owned(),
         Summary { longest_window, .. } => {
             format!(
                 "--for is shorter than the stabilization windows and policy periods (up to \
@@ -173,14 +171,13 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
     }
     let list = async |api: &str, scope: &str, resource: &str| {
         let path = format!("/{api}/{scope}{resource}?limit=1");
-        let list = kubectl::get::<Value>(client, &path).await;
-        list.with_context(|| format!("{resource} can't be listed"))
+        let objects = kubectl::list_first_page(client, &path).await;
+        objects.with_context(|| format!("{resource} can't be listed"))
     };
     let mut autoscalers = Vec::new();
     for api in cluster.autoscaler_api.apis() {
         for scope in &scopes {
-            let list = list(&format!("apis/{api}"), scope, hpa_crd::PLURAL).await?;
-            autoscalers.extend(list.pointer("/items/0").cloned());
+            autoscalers.extend(list(&format!("apis/{api}"), scope, hpa_crd::PLURAL).await?);
         }
     }
     if autoscalers.is_empty() {
@@ -246,9 +243,9 @@ mod tests {
     fn summary() -> Summary {
         Summary {
             autoscalers: 13,
-            compared: 12,
-            decisions: 480,
-            conclusive: 470,
+            compared_autoscalers: 12,
+            comparisons: 480,
+            conclusive_comparisons: 470,
             peer_is_active: true,
             longest_window: SignedDuration::from_mins(5),
             ..Summary::default()
@@ -258,7 +255,7 @@ mod tests {
     fn summary_with_differences(autoscalers: usize, decisions: u64) -> Summary {
         let row = Row {
             key: HpaKey::new("shop", "web"),
-            decisions: 40,
+            comparisons: 40,
             different: decisions,
             differences: Vec::new(),
             ours: String::new(),
@@ -282,7 +279,7 @@ mod tests {
     #[rstest]
     #[case::same(summary(), "12 autoscalers compared for 10m: no difference in 480 decisions")]
     #[case::one(
-        Summary { compared: 1, decisions: 1, ..summary() },
+        Summary { compared_autoscalers: 1, comparisons: 1, ..summary() },
         "1 autoscaler compared for 10m: no difference in 1 decision")]
     #[case::some_inconclusive(
         Summary { inconclusive_autoscalers: 2, ..summary() },
@@ -297,7 +294,7 @@ mod tests {
     )]
     #[case::no_autoscalers(Summary::default(), "nothing was compared: there are no autoscalers")]
     #[case::no_decisions(
-        Summary { decisions: 0, conclusive: 0, ..summary() },
+        Summary { comparisons: 0, conclusive_comparisons: 0, ..summary() },
         "nothing was compared: no decision was due yet; use a longer --for")]
     #[case::inactive_peer(
         Summary { peer_is_active: false, ..summary() },
@@ -315,7 +312,7 @@ mod tests {
         "12 autoscalers compared for 10m: no difference could be found: --for is too short: the \
          peer wrote its last status shortly before the start")]
     #[case::too_short(
-        Summary { conclusive: 0, ..summary() },
+        Summary { conclusive_comparisons: 0, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \
          stabilization windows and policy periods (up to 5m)")]
     fn headline_counts_differences_or_says_why_none_could_be_found(

@@ -57,7 +57,7 @@ fn steep_mornings_are_forecastable() {
     assert_eq!(output.status.code(), Some(0), "{stdout}{}", utf8(&output.stderr));
     for part in [
         "Forecasts would have helped: ",
-        "pod-hours, simulated pods were overloaded for ",
+        "simulated pods with an assumed capacity were overloaded for ",
         "Forecasts are for 4m ahead (the horizon): pods are ready after 2m",
         "from 2026-01-05 00:01 to 2026-02-01 23:56 (America/New_York)",
         "   LOAD BEYOND CAPACITY\n",
@@ -84,7 +84,8 @@ fn forecasts_are_compared_with_a_target_of_similar_cost() {
     let folder = tempfile::tempdir().unwrap();
     // Every load is a multiple of the target, so any lower target needs one more pod.
     let stdout = utf8(&forecast_file(&write_load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
-    assert!(stdout.contains(" fewer pod-hours, simulated pods were overloaded"), "{stdout}");
+    let headline = stdout.lines().next().unwrap_or_default();
+    assert!(headline.ends_with(" more pod-hours."), "{stdout}");
     assert!(stdout.contains("target × 0.9999"), "{stdout}");
 }
 
@@ -107,14 +108,14 @@ fn short_load_is_reported_as_not_enough_history() {
     let output = forecast_file(&write_load(&folder, 5, |_| 1.0), &[]);
     assert_eq!(output.status.code(), Some(1));
     let stdout = utf8(&output.stdout);
-    assert!(stdout.contains("Not enough history: the load has 5d"), "{stdout}");
+    assert!(stdout.contains("Not enough history: it covers 5d, "), "{stdout}");
     assert!(!stdout.contains("Recommended"), "{stdout}");
 
     let rows: Vec<_> = (0..58).map(|minute| format!("{},1", 600 + minute * 60)).collect();
     let file = folder.path().join("short.csv");
     fs::write(&file, rows.join("\n")).unwrap();
     let stdout = utf8(&forecast_file(&file, &[]).stdout);
-    assert!(stdout.starts_with("Not enough history: the load has 58m, "), "{stdout}");
+    assert!(stdout.starts_with("Not enough history: it covers 58m, "), "{stdout}");
 }
 
 #[test]

@@ -23,8 +23,9 @@ use std::{
 };
 
 use axum::{
-    Form, Router,
+    Form, Json, Router,
     extract::Request,
+    http::StatusCode,
     middleware::{self, Next},
     routing::any,
 };
@@ -208,18 +209,52 @@ async fn missing_metric_of_a_rule_is_explained() {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let text = explain(objects::pods_metric("http_requests_per_secnd", "10")).await;
-    let expected = "cannot be read: no rule of --metrics-config has http_requests_per_secnd, and \
-                    reading it from a metrics API failed: ";
+    let expected = "cannot be read here: no rule of --metrics-config has http_requests_per_secnd, \
+                    and reading it from a metrics API failed: ";
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
     let expected = "no rule of --metrics-config has http_requests_per_secnd (similar: \
                     http_requests_per_second). ";
     assert!(text.contains(expected), "{text}");
     assert!(!text.contains("kubectl get apiservices"), "{text}");
     let text = explain(objects::external_metric("http_requests_total", "1")).await;
-    let expected = "cannot be read: no value: the query sum(http_requests_total{";
+    let expected = "cannot be read here: no value: the query sum(http_requests_total{";
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
     assert!(text.contains("in the message is that of http_requests_total, but "), "{text}");
     assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
+    let series = json!([
+        { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
+    ]);
+    let error = json!({ "status": "error", "errorType": "bad_data", "error": "parse error" });
+    let query = async move || (StatusCode::BAD_REQUEST, Json(error.clone()));
+    let rejecting = Router::new()
+        .route("/api/v1/series", any(async move || prometheus_success(series.clone())))
+        .route("/api/v1/query", any(query));
+    let rejecting = format!("http://{}", serve(rejecting).await);
+    let cluster = Cluster::new().await;
+    let rules = cluster.served.dir.path().join("rules.yaml");
+    fs::write(&rules, REQUEST_RULES).unwrap();
+    let rules = rules.display().to_string();
+    let explain = async |url: &str| {
+        let mut command =
+            cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]);
+        command.args(["--metrics-config", &rules, "--prometheus-url", url]);
+        let output = command.output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("kubectl get apiservices"), "{text}");
+        text
+    };
+    let text = explain("http://127.0.0.1:1").await;
+    let expected = "Check --prometheus-url http://127.0.0.1:1, or servers in the rules file.";
+    assert!(text.contains(expected), "{text}");
+    let text = explain(&rejecting).await;
+    let expected = "Prometheus rejects the query of rules[0] for http_requests_per_second: \
+                    bad_data: parse error. Correct its metricsQuery. To check it: hpa rules check ";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(&format!(" --prometheus-url {rejecting}\n")), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

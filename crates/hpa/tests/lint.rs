@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command, sync::Arc};
 
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use serde_json::json;
 
 const VALID: &str = "\
 apiVersion: autoscaling/v2
@@ -238,4 +239,34 @@ async fn kinds_that_may_not_be_listed_are_named_with_the_rules_that_need_them() 
     assert!(errors.starts_with(expected), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
     assert_eq!(output.status.code(), Some(0), "{errors}");
+}
+
+/// A tenant may choose the managed fields of an object, and nest them more deeply than
+/// `serde_json` decodes.
+#[tokio::test]
+async fn deep_managed_fields_of_a_tenant_do_not_fail_commands_for_the_cluster() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    let web = objects::hpa("web", 3..=3, vec![objects::cpu_metric(60)]);
+    let mut evil = objects::hpa("evil", 3..=3, vec![objects::cpu_metric(60)]);
+    let deep = (0..130).fold(json!({}), |inner, _| json!({ "f:a": inner }));
+    evil["metadata"]["managedFields"] = json!([{
+        "manager": "k", "operation": "Update", "apiVersion": "autoscaling/v2",
+        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:metadata": { "f:labels": deep } },
+    }]);
+    testbed.apply_all([objects::running_deployment("web", 3), web, evil]);
+    let served = ServedTestbed::new(&testbed).await;
+    let evil_name = format!("{NAMESPACE}/evil");
+    for arguments in [["lint", "-A"].as_slice(), &["status"], &["explain", evil_name.as_str()]] {
+        let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
+        let output = output.expect("the program runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        let (output, errors) = (text(output.stdout), text(output.stderr));
+        assert!(!output.is_empty() && !errors.contains("recursion"), "{arguments:?}: {errors}");
+        if arguments == ["lint", "-A"] {
+            assert!(output.contains("cluster: warning: shop/web: spec.minReplicas: "), "{output}");
+            assert!(output.contains("\n2 autoscalers, "), "{output}");
+        }
+    }
 }

@@ -323,8 +323,13 @@ async fn start_prometheus_proxy(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
                     return;
                 }
             }
-            lines.lock().push(head.lines().next().unwrap_or_default().to_owned());
-            let body = r#"{"status":"success","data":[]}"#;
+            let line = head.lines().next().unwrap_or_default().to_owned();
+            let body = if line.contains("/api/v1/query") {
+                r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#
+            } else {
+                r#"{"status":"success","data":[]}"#
+            };
+            lines.lock().push(line);
             let length = body.len();
             let head =
                 format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");

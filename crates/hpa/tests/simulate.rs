@@ -23,8 +23,8 @@ fn simulate_compares_variants_and_explains_their_scalings() {
     let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     let mut lines = table.lines();
-    let answer = "Best variant (least overload, then least cost): tolerance 2 % up, overloaded for 0s, \
-                  at $3.31 (+1.17 %), 8.28 pod-hours.";
+    let answer = "Best variant (least overload, then lowest cost): tolerance 2 % up, overloaded for \
+                  0s, at $3.31 (+1.17 %), 8.28 pod-hours.";
     assert_eq!(lines.next(), Some(answer));
     let title = lines.next().unwrap_or_default();
     assert!(title.starts_with("tolerance, ") && title.ends_with(" simulated"), "{title}");
@@ -64,9 +64,7 @@ fn names_do_not_control_the_terminal() {
     assert_eq!(status, Some(0));
     assert!(table.contains("\n\\u{1b}[31mred\\u{202e}"), "{table}");
     let (_, json, _) = hpa(&["simulate", &file.to_string_lossy(), "-ojson"]);
-    assert!(json.contains(r"[31mred\u202e"), "{json}");
-    let output: Value = serde_json::from_str(&json).expect("JSON");
-    assert!(output.to_string().contains("red\u{202e}"));
+    assert!(json.contains(r"\\u{1b}[31mred\\u{202e}"), "{json}");
 }
 
 #[test]
@@ -88,8 +86,8 @@ fn reports_need_no_other_file_and_name_every_variant() {
     let output: Value = serde_json::from_str(&json).expect("JSON");
     let variants = output["variants"].as_array().expect("variants");
     assert_eq!(variants.len(), 2);
-    let rescales = |index: usize| variants[index]["steps"].as_array().map(Vec::len);
-    assert!(rescales(0) > rescales(1), "the base flaps: {json}");
+    let scalings = |index: usize| variants[index]["steps"].as_array().map(Vec::len);
+    assert!(scalings(0) > scalings(1), "the base flaps: {json}");
     let page = fs::read_to_string(html).expect("a page");
     let links = ["http://", "https://", "src="];
     let links = links.into_iter().filter(|link| page.contains(link)).collect::<Vec<_>>();

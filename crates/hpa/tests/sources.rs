@@ -164,7 +164,8 @@ async fn explain_reads_the_sources_that_the_flags_configure() {
             "{first}"
         );
         let flag = if name.ends_with("night") { "--scaling-schedule" } else { "--collectors" };
-        let advice = format!("If the controller runs with {flag}, use its flags here.");
+        let others = if name.ends_with("orders") { ", with --prometheus-url or" } else { "." };
+        let advice = format!("If the controller runs with {flag}, use its flags here{others}");
         assert!(output.contains(&advice), "{output}");
         let output = run(&served, &["explain", &name], &flags).await;
         let first = output.lines().next().unwrap_or_default();
@@ -184,7 +185,8 @@ async fn explain_reports_why_a_source_cannot_be_read() {
     assert!(output.contains(expected), "{output}");
     assert!(output.contains("127.0.0.1 is a loopback address"), "{output}");
     let expected = "The controller had a value of mails in its last status. The collector \
-                    json-path reads mails from a URL of the autoscaler.";
+                    json-path reads mails from a URL of the autoscaler, from which this machine \
+                    got no value.";
     assert!(output.contains(expected), "{output}");
 }
 
@@ -210,11 +212,14 @@ async fn advice_names_the_failing_collector() {
         output
     };
     // The loopback address is not allowed.
-    let expected = "The collector json-path reads mails from a URL of the autoscaler. Check that \
-                    the controller reaches that server, and the settings: ";
+    let expected = "The collector json-path reads mails from a URL of the autoscaler, from \
+                    which this machine got no value. Check that this server runs and answers from \
+                    the controller's network, or from here with kubectl port-forward, and the \
+                    settings: ";
     let output = explain("mail", &collectors_on, expected).await;
     assert!(output.contains(&format!("the settings: {mails}.")), "{output}");
-    let expected = "The collector json-path reads rps from the target's pods. Check that the pods";
+    let expected = "The collector json-path reads rps from the target's pods, from which this \
+                    machine got no value. Check that the pods";
     explain("web", &collectors_on, expected).await;
     let expected = "waiting needs the collector prometheus (annotations \
                     metric-config.object.waiting.prometheus/*), which is off: add --prometheus-url";

@@ -1,4 +1,4 @@
-//! The clock for decisions, which tests and the demo replace.
+//! The clock for decisions and for the times in the lease. Tests and the demo replace it.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ impl Instants {
     }
 }
 
-/// The time for decisions: windows, policy periods, pod ages. The work queue uses tokio's time.
+/// The time for decisions (windows, policy periods, pod ages) and for the lease: the times in it,
+/// and the detection of suspensions. The work queue and the election's deadlines use tokio's time.
 pub trait Clock: Send + Sync {
     fn instants(&self) -> Instants;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::Instant;
+
+use crate::lease::LeaseTime;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeaseRecord {
@@ -12,9 +13,9 @@ pub(crate) struct LeaseRecord {
     /// The time for which the lease is valid after a renewal.
     pub(crate) duration: Duration,
     /// The time when the holder acquired or released the lease, by the holder's wall clock.
-    pub(crate) acquired: Option<Timestamp>,
+    pub(crate) acquired: Option<LeaseTime>,
     /// The time when the holder last renewed or released the lease, by the holder's wall clock.
-    pub(crate) renewed: Option<Timestamp>,
+    pub(crate) renewed: Option<LeaseTime>,
     /// The number of times that another holder acquired the lease. A release doesn't count.
     pub(crate) transitions: i32,
 }
@@ -93,6 +94,7 @@ pub(crate) fn decide(
 mod tests {
     use std::sync::LazyLock;
 
+    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
@@ -108,7 +110,7 @@ mod tests {
         LeaseRecord {
             holder: holder.to_owned(),
             duration: Duration::from_secs(15),
-            renewed: Timestamp::from_second(renewed).ok(),
+            renewed: Timestamp::from_second(renewed).ok().map(LeaseTime::from),
             ..LeaseRecord::default()
         }
     }

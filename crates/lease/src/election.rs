@@ -43,6 +43,10 @@ pub trait LeaseHooks: Send + Sync {
     /// response, and `sent` the time of the request. If `response` is lower, the API server was
     /// rewound.
     fn on_lease_version(&self, _known: &str, _response: &str, _sent: Instant) {}
+
+    /// Called with the time at which the first of consecutive requests for the lease failed, and
+    /// with `None` when requests succeed again. A conflict is not a failure.
+    fn on_failing_since(&self, _since: Option<Instant>) {}
 }
 
 impl LeaseHooks for () {}

@@ -6,7 +6,6 @@ use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
@@ -23,6 +22,7 @@ use crate::{
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     election::{Election, ElectionConfig, LeaseHooks},
     leadership::{ElectionState, Predecessor},
+    lease::{ElectionLease, LeaseTime},
     record::annotate,
     request_error::RequestError,
 };
@@ -30,24 +30,27 @@ use crate::{
 /// The elector logs a lasting failure again after this time.
 const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
+type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<ElectionLease>>>;
 
 pub(crate) struct Elector {
-    api: Api<Lease>,
+    api: Api<ElectionLease>,
     config: ElectionConfig,
     clock: Arc<dyn Clock>,
     state: watch::Sender<ElectionState>,
     observation: LeaseObservation,
     /// The lease as last read, written or watched. Writes carry its resource version.
-    lease: Option<Lease>,
+    lease: Option<ElectionLease>,
     /// The last known resource version, even if the lease has been deleted since.
     last_version: Option<String>,
-    /// The last lease holder other than this instance. `None` also if the lease had no renew time.
+    /// The last lease holder other than this instance. `None` also if the lease had no renew time,
+    /// or one that [`LeaseTime::timestamp`] can't represent.
     predecessor: Option<Predecessor>,
     hooks: Arc<dyn LeaseHooks>,
     /// Started when a GET finds the lease. Ends if the watch fails or this instance acquires or
     /// renews the lease.
     watch: Option<LeaseWatch>,
+    /// The time of the first of consecutive failed requests. `None` if the last request succeeded.
+    failing_since: Option<Instant>,
     /// The time of the last log line about a failed request. `None` if the last request succeeded.
     failure_logged: Option<Instant>,
 }
@@ -82,13 +85,15 @@ impl Elector {
             predecessor: None,
             hooks,
             watch: None,
+            failing_since: None,
             failure_logged: None,
         };
         (elector, receiver)
     }
 
     /// Runs until the leadership is lost or `release` is cancelled, then releases the lease if this
-    /// instance still holds it.
+    /// instance is still the leader. After the renew deadline, it writes nothing: the lease must
+    /// expire.
     pub(crate) async fn run(mut self, release: CancellationToken) {
         while !release.is_cancelled() && !self.read_lease().await {
             self.wait(self.next_poll(), &release).await;
@@ -198,21 +203,22 @@ impl Elector {
             .map_or(limit, |until| limit.min(until.saturating_duration_since(Instant::now())))
     }
 
-    /// Returns `false` if the request failed. A missing lease is a success.
+    /// Reads the lease, and watches it from then on. Returns `false` if the request failed. A
+    /// missing lease is a success.
     async fn read_lease(&mut self) -> bool {
         let sent = Instant::now();
         let response = timeout(self.request_timeout(), self.api.get_opt(&self.config.name)).await;
         let result = response.map_err(|_| RequestError::TimedOut);
         match result.and_then(|lease| lease.map_err(RequestError::from)) {
             Ok(lease) => {
-                self.log_success();
-                self.compare_versions(lease.as_ref(), sent);
+                self.record_success();
+                self.report_version(lease.as_ref(), sent);
                 self.observe(lease);
                 self.watch_lease();
                 true
             }
             Err(error) => {
-                self.log_failure(&error);
+                self.record_failure(&error);
                 false
             }
         }
@@ -228,16 +234,16 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
-    /// Calls the hook if the version before the request is known. The hook detects that the API
-    /// server was rewound.
-    fn compare_versions(&self, lease: Option<&Lease>, sent: Instant) {
+    /// Reports the lease's version to the hook, which detects that the API server was rewound, if
+    /// the version before the request is known.
+    fn report_version(&self, lease: Option<&ElectionLease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {
             self.hooks.on_lease_version(last, &version, sent);
         }
     }
 
-    fn observe(&mut self, lease: Option<Lease>) {
+    fn observe(&mut self, lease: Option<ElectionLease>) {
         let identity = &self.config.identity;
         let record = lease.as_ref().map(LeaseRecord::from);
         if let Some(other) = record.as_ref().filter(|record| record.holder != *identity) {
@@ -246,7 +252,8 @@ impl Elector {
                 info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
             }
             let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.clone());
-            self.predecessor = other.renewed.map(|renewed| Predecessor {
+            let renewed = other.renewed.as_ref().and_then(LeaseTime::timestamp);
+            self.predecessor = renewed.map(|renewed| Predecessor {
                 renewed,
                 annotations: annotations.unwrap_or_default(),
             });
@@ -257,15 +264,18 @@ impl Elector {
     }
 
     /// The lease with this instance as its holder, acquired or renewed now.
-    fn our_lease(&self) -> Lease {
-        let now = self.clock.now();
+    fn our_lease(&self) -> ElectionLease {
+        let now = LeaseTime::from(self.clock.now());
         let observed = self.observation.record();
         let is_ours = observed.is_some_and(|record| record.holder == self.config.identity);
         let transitions = observed.map_or(0, |record| record.transitions);
         let record = LeaseRecord {
             holder: self.config.identity.clone(),
             duration: self.config.lease_duration,
-            acquired: observed.and_then(|record| record.acquired).filter(|_| is_ours).or(Some(now)),
+            acquired: observed
+                .filter(|_| is_ours)
+                .and_then(|record| record.acquired.clone())
+                .or_else(|| Some(now.clone())),
             renewed: Some(now),
             transitions: if is_ours || observed.is_none() {
                 transitions
@@ -273,11 +283,15 @@ impl Elector {
                 transitions.saturating_add(1)
             },
         };
-        let mut lease = self.lease.clone().unwrap_or_default();
-        lease.metadata.name = Some(self.config.name.clone());
+        let mut lease = self.known_lease();
         record.write_to(&mut lease);
         annotate(&mut lease, self.hooks.annotations());
         lease
+    }
+
+    /// The lease as last read, or a new one.
+    fn known_lease(&self) -> ElectionLease {
+        self.lease.clone().unwrap_or_else(|| ElectionLease::named(&self.config.name))
     }
 
     /// Acquires or renews the lease. The leadership counts from the start of the request, which is
@@ -293,8 +307,8 @@ impl Elector {
         };
         let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
-                self.log_success();
-                self.compare_versions(Some(&lease), sent);
+                self.record_success();
+                self.report_version(Some(&lease), sent);
                 self.observe(Some(lease));
                 self.extend_leadership(sent, renewed);
                 return LeaseWrite::Done;
@@ -308,12 +322,12 @@ impl Elector {
             debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
             return LeaseWrite::Conflict;
         }
-        self.log_failure(&error);
+        self.record_failure(&error);
         LeaseWrite::Failed
     }
 
-    /// Extends the leadership to the renew deadline, counted from when the renewal was sent. `sent`
-    /// and `renewed` are that time.
+    /// Extends the leadership to the renew deadline, counted from when the renewal was sent: `sent`
+    /// is that time by tokio's clock, and `renewed` by `self.clock`.
     fn extend_leadership(&mut self, sent: Instant, renewed: Instants) {
         self.watch = None;
         if self.leader_until().is_none() {
@@ -325,43 +339,50 @@ impl Elector {
         self.state.send_replace(ElectionState::Leading { until, renewed, predecessor });
     }
 
-    /// Releases the lease if we hold it. The next leader then needn't wait for its expiry.
+    /// Releases the lease if we are the leader. The next leader then needn't wait for its expiry.
     async fn release(&mut self) {
         let is_leader = self.leader_until().is_some_and(|until| Instant::now() < until);
         let record = self.observation.record();
         let is_ours = |record: &&LeaseRecord| record.holder == self.config.identity;
         let Some(record) = record.filter(is_ours).filter(|_| is_leader) else { return };
-        let now = Some(self.clock.now());
+        let now = Some(LeaseTime::from(self.clock.now()));
         let released = LeaseRecord {
             holder: String::new(),
             duration: Duration::from_secs(1),
-            acquired: now,
+            acquired: now.clone(),
             renewed: now,
             ..record.clone()
         };
-        let mut lease = self.lease.clone().unwrap_or_default();
+        let mut lease = self.known_lease();
         released.write_to(&mut lease);
         annotate(&mut lease, self.hooks.annotations());
         let parameters = PostParams::default();
         let request = self.api.replace(&self.config.name, &parameters, &lease);
         match timeout(self.request_timeout(), request).await {
             Ok(Ok(_)) => info!(lease = %self.lease_name(), "released the leader lease"),
-            Ok(Err(error)) => self.log_failure(&error.into()),
-            Err(_) => self.log_failure(&RequestError::TimedOut),
+            Ok(Err(error)) => self.record_failure(&error.into()),
+            Err(_) => self.record_failure(&RequestError::TimedOut),
         }
     }
 
-    fn log_success(&mut self) {
-        if self.failure_logged.take().is_some() {
+    fn record_success(&mut self) {
+        if self.failing_since.take().is_some() {
+            self.failure_logged = None;
+            self.hooks.on_failing_since(None);
             info!(lease = %self.lease_name(), "requests for the leader lease succeed again");
         }
     }
 
-    /// Logs the first of consecutive failures, and then one a minute while they last: otherwise a
-    /// standby that can't read the lease would look healthy.
-    fn log_failure(&mut self, error: &RequestError) {
-        if self.failure_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER) {
-            self.failure_logged = Some(Instant::now());
+    /// Reports the first of consecutive failures to the hooks. Logs it, and then one a minute while
+    /// they last: otherwise a standby that can't read the lease would look healthy.
+    fn record_failure(&mut self, error: &RequestError) {
+        let now = Instant::now();
+        if self.failing_since.is_none() {
+            self.failing_since = Some(now);
+            self.hooks.on_failing_since(self.failing_since);
+        }
+        if self.failure_logged.is_none_or(|last| now.duration_since(last) >= LOG_AGAIN_AFTER) {
+            self.failure_logged = Some(now);
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
     }
@@ -369,8 +390,11 @@ impl Elector {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU16, Ordering};
+
     use http::{Request, Response};
     use kube::{Client, client::Body};
+    use parking_lot::Mutex;
     use serde_json::json;
     use tower::service_fn;
 
@@ -422,6 +446,30 @@ mod tests {
             assert!(!elector.read_lease().await);
             assert_eq!(elector.failure_logged, Some(Instant::now()), "{code}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hooks_get_the_start_and_the_end_of_failures() {
+        #[derive(Default)]
+        struct FailureRecord(Mutex<Vec<Option<Instant>>>);
+        impl LeaseHooks for FailureRecord {
+            fn on_failing_since(&self, since: Option<Instant>) {
+                self.0.lock().push(since);
+            }
+        }
+        let code = Arc::new(AtomicU16::new(500));
+        let answer = code.clone();
+        let mut elector = elector(move |_| answer.load(Ordering::Relaxed));
+        let record = Arc::new(FailureRecord::default());
+        elector.hooks = record.clone();
+        let start = Instant::now();
+        assert!(!elector.read_lease().await);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!elector.read_lease().await);
+        code.store(404, Ordering::Relaxed);
+        assert!(elector.read_lease().await);
+        assert!(elector.read_lease().await);
+        assert_eq!(*record.0.lock(), [Some(start), None]);
     }
 
     #[tokio::test]

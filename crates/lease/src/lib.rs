@@ -12,8 +12,8 @@
 //!
 //! [`Candidate`] joins an election. [`lead`] joins it again after each lost lease, for work that
 //! can be restarted. [`LeaderTask`] is work that only the leader does. [`events`] writes Kubernetes
-//! events. [`LeaseHooks`] connects the leader's work with the lease: it adds annotations, and it
-//! gets the lease's resource versions.
+//! events. [`LeaseHooks`] adds annotations to the lease, and gets its resource versions and the
+//! time since which requests for it fail.
 //!
 //! Protocol, flags, defaults and fields are those of client-go. Instances of both can compete for a
 //! lease. The differences:
@@ -23,9 +23,8 @@
 //! - A deleted lease remains its holder's until it would have expired.
 //! - The leader may write until the renew deadline after it sent the last renewal
 //!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after the
-//!   deadline.
-//!   The monotonic clock stops while a machine is suspended, so the leadership also ends by the
-//!   wall clock.
+//!   deadline. The monotonic clock stops while a machine is suspended, so the leadership also ends
+//!   by the wall clock.
 
 mod candidate;
 mod clock;
@@ -35,6 +34,7 @@ mod elector;
 pub mod events;
 mod identity;
 mod leadership;
+mod lease;
 mod record;
 mod request_error;
 mod task;
@@ -44,4 +44,5 @@ pub use clock::{Clock, Instants, SystemClock};
 pub use election::{Election, ElectionConfig, LeaseHooks};
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
+pub use lease::{ElectionLease, ElectionLeaseSpec, LeaseTime};
 pub use task::{LeaderContext, LeaderTask, lead};

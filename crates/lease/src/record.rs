@@ -2,22 +2,22 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use k8s_openapi::{
-    api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
+use kube::core::TypeMeta;
+
+use crate::{
+    decision::LeaseRecord,
+    lease::{ElectionLease, ElectionLeaseSpec},
 };
 
-use crate::decision::LeaseRecord;
-
-impl From<&Lease> for LeaseRecord {
-    fn from(lease: &Lease) -> Self {
+impl From<&ElectionLease> for LeaseRecord {
+    fn from(lease: &ElectionLease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
             duration: Duration::from_secs(seconds.try_into().unwrap_or_default()),
-            acquired: spec.acquire_time.map(|time| time.0),
-            renewed: spec.renew_time.map(|time| time.0),
+            acquired: spec.acquire_time,
+            renewed: spec.renew_time,
             transitions: spec.lease_transitions.unwrap_or_default(),
         }
     }
@@ -25,20 +25,24 @@ impl From<&Lease> for LeaseRecord {
 
 impl LeaseRecord {
     /// Writes the record to a lease and keeps its other fields.
-    pub(crate) fn write_to(&self, lease: &mut Lease) {
-        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+    pub(crate) fn write_to(&self, lease: &mut ElectionLease) {
+        lease.types.get_or_insert_with(TypeMeta::resource::<ElectionLease>);
+        let spec = lease.spec.get_or_insert_with(ElectionLeaseSpec::default);
         spec.holder_identity = Some(self.holder.clone());
         // Rounded up to whole seconds: no standby may acquire the lease early.
         let seconds = self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0);
         spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
-        spec.acquire_time = self.acquired.map(MicroTime);
-        spec.renew_time = self.renewed.map(MicroTime);
+        spec.acquire_time.clone_from(&self.acquired);
+        spec.renew_time.clone_from(&self.renewed);
         spec.lease_transitions = Some(self.transitions);
     }
 }
 
 /// Sets annotations of a lease. `None` removes one.
-pub(crate) fn annotate(lease: &mut Lease, annotations: Vec<(&'static str, Option<String>)>) {
+pub(crate) fn annotate(
+    lease: &mut ElectionLease,
+    annotations: Vec<(&'static str, Option<String>)>,
+) {
     let stored = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
     for (name, value) in annotations {
         match value {
@@ -53,25 +57,39 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::lease::LeaseTime;
 
     #[test]
     fn record_round_trips_with_its_duration_rounded_up() {
         let written = LeaseRecord {
             holder: "a_1".to_owned(),
             duration: Duration::from_millis(1500),
-            acquired: Timestamp::from_second(10).ok(),
-            renewed: Timestamp::from_second(20).ok(),
+            acquired: Timestamp::from_second(10).ok().map(LeaseTime::from),
+            renewed: Timestamp::from_second(20).ok().map(LeaseTime::from),
             transitions: 7,
         };
-        let mut lease = Lease::default();
+        let mut lease = ElectionLease::default();
         written.write_to(&mut lease);
         let read = LeaseRecord { duration: Duration::from_secs(2), ..written };
         assert_eq!(LeaseRecord::from(&lease), read);
     }
 
     #[test]
+    fn new_lease_is_written_with_its_kind() {
+        let mut lease = ElectionLease::named("a");
+        LeaseRecord::default().write_to(&mut lease);
+        let expected = serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": { "name": "a" },
+            "spec": { "holderIdentity": "", "leaseDurationSeconds": 0, "leaseTransitions": 0 },
+        });
+        assert_eq!(serde_json::to_value(&lease).expect("an object"), expected);
+    }
+
+    #[test]
     fn only_named_annotations_change() {
-        let mut lease = Lease::default();
+        let mut lease = ElectionLease::default();
         annotate(&mut lease, vec![("a", Some("1".to_owned())), ("b", Some("2".to_owned()))]);
         annotate(&mut lease, vec![("b", None), ("c", Some("3".to_owned()))]);
         let annotations = lease.metadata.annotations.expect("annotations");
@@ -86,6 +104,6 @@ mod tests {
 
     #[test]
     fn empty_lease_has_no_holder() {
-        assert_eq!(LeaseRecord::from(&Lease::default()), LeaseRecord::default());
+        assert_eq!(LeaseRecord::from(&ElectionLease::default()), LeaseRecord::default());
     }
 }

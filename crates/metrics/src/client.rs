@@ -13,9 +13,9 @@ const MAX_CONCURRENT_READS: usize = 8;
 
 /// Answers the metric queries of autoscalers.
 ///
-/// As in the reference controller, the error is [`ReadError::Fetch`] if the metric can't be read or
-/// an object doesn't have exactly one value, and [`ReadError::Empty`] if another response has no
-/// items.
+/// As in the reference controller, the error is [`ReadError::Fetch`] if the metric can't be read,
+/// or if the response to a query for an object doesn't have exactly one value. It is
+/// [`ReadError::Empty`] if the response to any other query has no items.
 #[async_trait]
 pub trait MetricsClient: Send + Sync {
     /// Answers a query of a [`Plan`](hpa_calc::plan::Plan).

@@ -32,10 +32,10 @@ pub enum MetricError {
         message: Box<str>,
     },
     /// The response was not complete in time.
-    #[error("context deadline exceeded: no response within {deadline:?} ({request})")]
+    #[error("context deadline exceeded: no response within {limit:?} ({request})")]
     Timeout {
         /// The time limit.
-        deadline: Duration,
+        limit: Duration,
         /// The request.
         request: Box<str>,
     },
@@ -96,7 +96,7 @@ pub enum MetricError {
         part: &'static str,
         /// The name.
         name: Box<str>,
-        /// The cause.
+        /// The reasons, separated by spaces.
         reasons: Box<str>,
     },
     /// A [`MetricSource`](crate::MetricSource) returned the wrong variant of
@@ -111,8 +111,8 @@ pub enum MetricError {
     /// server could not find the metric M for pods NAME".
     #[error("no value for the object: {0}")]
     NoValueForObject(#[source] NotFound),
-    /// The external metric exists, but has no value. Only for a source that is read without a metrics
-    /// API: the response of an API is then empty.
+    /// The external metric exists, but has no value. Only for sources in this process: a metrics
+    /// API returns an empty list instead.
     #[error("{}", error_texts::NO_VALUE)]
     NoValue(#[source] NotFound),
     /// The sources in this process don't have the metric, and the metrics API failed.
@@ -190,9 +190,9 @@ pub enum NotFound {
         /// The message, which says what is missing.
         message: String,
     },
-    /// The sample of the object is not a value.
-    #[error("the query {query} has none: {reason}")]
-    NoValue {
+    /// The query has a sample for the object, but it is not a value.
+    #[error("the query {query} has no usable value: {reason}")]
+    UnusableSample {
         /// The query.
         query: String,
         /// The reason why the sample is not a value.
@@ -224,7 +224,13 @@ impl MetricError {
 
     /// Whether the metric, its value or the object doesn't exist, as far as the source knows.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::UnknownMetric(_) | Self::NoValueForObject(_) | Self::NoSuchObject(_))
+        matches!(
+            self,
+            Self::UnknownMetric(_)
+                | Self::NoValueForObject(_)
+                | Self::NoValue(_)
+                | Self::NoSuchObject(_)
+        )
     }
 
     /// Converts to the error of a reading, with the text of [`describe`].
@@ -246,12 +252,13 @@ impl MetricError {
 /// The error of [`ResourceNames::resource_for`](crate::ResourceNames::resource_for), if the lookup
 /// takes too long.
 #[derive(Debug, thiserror::Error)]
-#[error("context deadline exceeded: no response within {deadline:?}")]
+#[error("context deadline exceeded: no response within {limit:?}")]
 pub(crate) struct LookupTimeout {
-    pub(crate) deadline: Duration,
+    pub(crate) limit: Duration,
 }
 
-/// A metrics server may return a whole HTML page, which is too long for a condition or an event.
+/// The maximum length of a description. A metrics server may return a whole HTML page, which is too
+/// long for a condition or an event.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 /// Formats an error and its causes in at most 4096 bytes, without credentials of URLs, for logs and
@@ -278,23 +285,49 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The innermost cause of a failed connection, in plain words. `ca_setting` names the setting with
-/// the CA of the server. If it is empty, the text has no hint.
-pub fn connection_cause(error: &(dyn Error + 'static), ca_setting: &str) -> String {
+/// The names of the settings that [`connection_cause`] advises. An empty one gives no advice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TlsSettingNames<'a> {
+    /// The setting with the CA of the server.
+    pub ca: &'a str,
+    /// The settings with the client certificate and its key.
+    pub client_certificate: &'a str,
+}
+
+/// Whether the server refused a connection without a client certificate. With TLS 1.3, the client
+/// learns it only when it waits for the response.
+pub fn is_client_certificate_missing(error: &(dyn Error + 'static)) -> bool {
+    innermost(error).to_string().contains(CERTIFICATE_REQUIRED)
+}
+
+/// The name of the TLS alert in the errors of rustls.
+const CERTIFICATE_REQUIRED: &str = "CertificateRequired";
+
+fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
-    let cause = last.to_string();
+    last
+}
+
+/// The innermost cause of a failed connection, in plain words, with advice for TLS.
+pub fn connection_cause(error: &(dyn Error + 'static), settings: TlsSettingNames<'_>) -> String {
+    let advice = |prefix: &str, setting: &str| {
+        if setting.is_empty() { String::new() } else { format!("{prefix}{setting}") }
+    };
+    let cause = innermost(error).to_string();
     if cause.contains("InvalidContentType") {
         return "the server doesn't speak TLS: use http://".to_owned();
     }
     // If a trusted CA has the same name as the unknown one, the signature doesn't match its key.
     if ["UnknownIssuer", "BadSignature"].iter().any(|problem| cause.contains(problem)) {
-        let hint = if ca_setting.is_empty() { "" } else { ": set its CA with " };
-        return format!(
-            "the certificate of the server was issued by an unknown CA{hint}{ca_setting}"
-        );
+        let advice = advice(": set its CA with ", settings.ca);
+        return format!("the certificate of the server was issued by an unknown CA{advice}");
+    }
+    if cause.contains(CERTIFICATE_REQUIRED) {
+        let advice = advice(": set it with ", settings.client_certificate);
+        return format!("the server requires a client certificate{advice}");
     }
     // The text before the error number says the same.
     match cause.split_once(" (os error ") {
@@ -319,6 +352,10 @@ fn message(error: &(dyn Error + 'static)) -> String {
         };
     }
     match error.downcast_ref::<kube::Error>() {
+        // As which kube returns an event of a watch that it can't decode.
+        Some(kube::Error::Api(status)) if status.code == 0 && status.message.is_empty() => {
+            "the API server sent an event that can't be decoded".to_owned()
+        }
         Some(kube::Error::Api(status)) => status.to_string(),
         Some(kube::Error::Service(error)) => error.to_string(),
         _ => error.to_string(),

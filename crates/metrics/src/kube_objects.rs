@@ -1,29 +1,32 @@
 //! Lists and caches objects of an API server.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use hpa_calc::Selector;
 use jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams},
-    core::ObjectMeta,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, runtime::watcher};
 use parking_lot::RwLock;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{
-    ObjectKey, describe,
+    ObjectKey, StoredObject, describe,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
     resource::{ApiResource, GroupResource},
+    stored_object::list_metadata,
     sync_state::SyncState,
+    watch_events::watch_events,
 };
 
 /// The maximum number of objects in one response of a list.
@@ -44,11 +47,21 @@ pub struct KubeObjects {
 }
 
 /// The fields of a pod or a node that are decoded.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct SlimObject {
-    metadata: ObjectMeta,
+    metadata: SlimMetadata,
     #[serde(default)]
     status: Option<SlimStatus>,
+}
+
+/// The times are not parsed: see [`StoredObject`].
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimMetadata {
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -85,41 +98,13 @@ impl SlimStatus {
     }
 }
 
-impl kube::Resource for SlimObject {
-    type DynamicType = kube::core::ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
-        kind.kind.as_str().into()
-    }
-
-    fn group(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
-        kind.group.as_str().into()
-    }
-
-    fn version(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
-        kind.version.as_str().into()
-    }
-
-    fn plural(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
-        kind.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 /// The objects of a kind, by namespace and name.
 #[derive(Debug, Default)]
 struct ObjectCache {
     /// `None` before the first list is complete.
     objects: RwLock<Option<ObjectsByNamespace>>,
     sync_state: SyncState,
+    is_watched: AtomicBool,
 }
 
 type ObjectsByNamespace = HashMap<String, BTreeMap<String, CachedObject>>;
@@ -199,15 +184,15 @@ impl KubeObjects {
     ) -> Result<Vec<String>, ListError> {
         let kind = kube_resource(&resource.group_resource, &resource.version, &resource.kind);
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let api: Api<DynamicObject> = api(self.client.clone(), namespace, &kind);
         let mut params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
         let mut names = Vec::new();
         loop {
-            let page = api.list_metadata(&params).await.map_err(|error| ListError::Request {
+            let page = list_metadata(&self.client, &kind, namespace, &params).await;
+            let page = page.map_err(|error| ListError::Request {
                 resource: resource.group_resource.to_string(),
                 source: Arc::new(error),
             })?;
-            names.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+            names.extend(page.items.iter().filter_map(|object| object.meta().name.clone()));
             match page.metadata.continue_ {
                 Some(token) if !token.is_empty() => params = params.continue_token(&token),
                 _ => return Ok(names),
@@ -216,13 +201,11 @@ impl KubeObjects {
     }
 }
 
-fn api<K>(client: Client, namespace: Option<&str>, kind: &kube::core::ApiResource) -> Api<K>
-where
-    K: kube::Resource<
-            DynamicType = kube::core::ApiResource,
-            Scope = kube::core::DynamicResourceScope,
-        >,
-{
+fn api(
+    client: Client,
+    namespace: Option<&str>,
+    kind: &kube::core::ApiResource,
+) -> Api<StoredObject> {
     match namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, kind),
         None => Api::all_with(client, kind),
@@ -283,48 +266,72 @@ impl ObjectLister for KubeObjects {
         let node = self.nodes.get(&ObjectKey::new("", name), "nodes")?;
         Ok(node.map(|node| node.metadata))
     }
+
+    fn unsynced_caches(&self) -> Vec<String> {
+        self.pods.not_synced("pods").into_iter().chain(self.nodes.not_synced("nodes")).collect()
+    }
 }
 
 impl ObjectCache {
-    /// Lists and watches all objects. Never ends.
-    async fn watch(&self, api: Api<SlimObject>, resource: &'static str) {
-        let events = watcher(api, watcher::Config::default()).default_backoff();
-        let mut events = std::pin::pin!(events);
+    /// Lists and watches all objects. Logs the first of consecutive failures, and their end. Never
+    /// ends.
+    async fn watch(&self, api: Api<StoredObject>, resource: &'static str) {
+        self.is_watched.store(true, Ordering::Relaxed);
+        let mut events = watch_events(api, watcher::Config::default());
         let mut listed = ObjectsByNamespace::default();
+        let mut is_failing = false;
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.apply(event, &mut listed),
+                Ok(event) => {
+                    let is_within_list =
+                        matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
+                    if !is_within_list && std::mem::take(&mut is_failing) {
+                        tracing::info!(resource, "objects for metrics are watched again");
+                    }
+                    self.apply(event, &mut listed);
+                }
                 Err(error) => {
                     self.sync_state.set_failed(&error);
-                    tracing::warn!(
-                        resource,
-                        error = describe(&error),
-                        "unable to watch objects for metrics, retrying"
-                    );
+                    let error = describe(&error);
+                    if std::mem::replace(&mut is_failing, true) {
+                        tracing::debug!(resource, error, "unable to watch objects for metrics");
+                    } else {
+                        tracing::warn!(
+                            resource,
+                            error,
+                            "unable to watch objects for metrics, retrying"
+                        );
+                    }
                 }
             }
         }
     }
 
-    fn apply(&self, event: watcher::Event<SlimObject>, listed: &mut ObjectsByNamespace) {
+    fn apply(&self, event: watcher::Event<StoredObject>, listed: &mut ObjectsByNamespace) {
         match event {
             watcher::Event::Init => listed.clear(),
-            watcher::Event::InitApply(object) => insert(listed, object),
+            watcher::Event::InitApply(object) => insert(listed, &object),
             watcher::Event::InitDone => {
                 *self.objects.write() = Some(std::mem::take(listed));
                 self.sync_state.set_synced();
             }
             watcher::Event::Apply(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
-                    insert(objects, object);
+                    insert(objects, &object);
                 }
             }
             watcher::Event::Delete(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
-                    remove(objects, object.metadata);
+                    remove(objects, &key(&object));
                 }
             }
         }
+    }
+
+    /// A text that names the cache if it is watched and has not synced yet.
+    fn not_synced(&self, resource: &'static str) -> Option<String> {
+        let is_unsynced = self.is_watched.load(Ordering::Relaxed) && !self.sync_state.is_synced();
+        is_unsynced.then(|| ListError::NotSynced(resource).to_string())
     }
 
     /// The selected objects, sorted. `None` before the cache has synced.
@@ -369,67 +376,37 @@ impl ObjectCache {
     }
 }
 
-fn remove(objects: &mut ObjectsByNamespace, object: ObjectMeta) {
-    let namespace = object.namespace.unwrap_or_default();
-    let Some(in_namespace) = objects.get_mut(&namespace) else { return };
-    in_namespace.remove(&object.name.unwrap_or_default());
+fn key(object: &StoredObject) -> ObjectKey {
+    ObjectKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+}
+
+fn remove(objects: &mut ObjectsByNamespace, key: &ObjectKey) {
+    let Some(in_namespace) = objects.get_mut(&key.namespace) else { return };
+    in_namespace.remove(&key.name);
     if in_namespace.is_empty() {
-        objects.remove(&namespace);
+        objects.remove(&key.namespace);
     }
 }
 
-fn insert(objects: &mut ObjectsByNamespace, object: SlimObject) {
-    let ObjectMeta { name, namespace, labels, deletion_timestamp, .. } = object.metadata;
-    let key =
-        ObjectKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
-    let status = object.status.unwrap_or_default();
+/// Adds or replaces an object. An undecodable one is removed.
+fn insert(objects: &mut ObjectsByNamespace, object: &StoredObject) {
+    let key = key(object);
+    let SlimObject { metadata, status } = match object.decode() {
+        Ok(decoded) => decoded,
+        Err(error) => {
+            tracing::warn!(object = %key, %error, "ignoring an undecodable object for metrics");
+            remove(objects, &key);
+            return;
+        }
+    };
+    let status = status.unwrap_or_default();
+    let labels = metadata.labels.unwrap_or_default();
     let cached = CachedObject {
-        metadata: ObjectMetadata { key: key.clone(), labels: labels.unwrap_or_default() },
+        metadata: ObjectMetadata { key: key.clone(), labels },
         is_running: status.phase.as_deref() == Some("Running"),
         ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
         ready_since: status.ready_since(),
-        is_terminating: deletion_timestamp.is_some(),
+        is_terminating: metadata.deletion_timestamp.is_some(),
     };
     objects.entry(key.namespace).or_default().insert(key.name, cached);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pod(namespace: &str, name: &str, app: &str, phase: &str) -> SlimObject {
-        serde_json::from_value(serde_json::json!({
-            "metadata": { "namespace": namespace, "name": name, "labels": { "app": app } },
-            "status": { "phase": phase },
-        }))
-        .unwrap()
-    }
-
-    fn names(cache: &ObjectCache, namespace: &str, selector: &str) -> Option<Vec<String>> {
-        let selector = Selector::parse(selector).unwrap();
-        let pods = cache.select(namespace, &selector, |pod| pod.is_running)?;
-        Some(pods.iter().map(|pod| pod.key.to_string()).collect())
-    }
-
-    #[test]
-    fn cache_has_the_objects_of_the_last_list_and_later_changes() {
-        let (cache, mut listed) = (ObjectCache::default(), ObjectsByNamespace::default());
-        let mut apply = |event| cache.apply(event, &mut listed);
-        apply(watcher::Event::Init);
-        apply(watcher::Event::InitApply(pod("shop", "web-1", "web", "Running")));
-        apply(watcher::Event::InitApply(pod("shop", "web-0", "web", "Running")));
-        apply(watcher::Event::InitApply(pod("shop", "web-2", "web", "Pending")));
-        assert_eq!(names(&cache, "shop", ""), None, "not synced");
-        apply(watcher::Event::InitDone);
-        assert_eq!(names(&cache, "shop", "app=web").unwrap(), ["shop/web-0", "shop/web-1"]);
-        assert_eq!(names(&cache, "shop", "app=api").unwrap(), [""; 0]);
-
-        apply(watcher::Event::Apply(pod("api", "api-0", "api", "Running")));
-        apply(watcher::Event::Delete(pod("shop", "web-0", "web", "Running")));
-        assert_eq!(names(&cache, "", "").unwrap(), ["api/api-0", "shop/web-1"]);
-
-        apply(watcher::Event::Init);
-        apply(watcher::Event::InitDone);
-        assert_eq!(names(&cache, "", "").unwrap(), [""; 0]);
-    }
 }

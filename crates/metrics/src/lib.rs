@@ -48,7 +48,8 @@
 //! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
 //!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
-//!   [`kube_objects`] implements it. [`mapper`] loads the [`resource`]s from the API server's
+//!   [`kube_objects`] implements it. It reads each object as a [`StoredObject`], and watches by
+//!   [`watch_events`](watch_events()). [`mapper`] loads the [`resource`]s from the API server's
 //!   discovery.
 //!
 //! Query and reading types of autoscalers come from [`hpa_calc::readings`]: a controller passes the
@@ -106,6 +107,7 @@
 
 mod client;
 mod coalesce;
+mod decode;
 mod error;
 mod isolate;
 mod kube_client;
@@ -116,8 +118,10 @@ pub mod query;
 pub mod resource;
 mod routed;
 pub mod source;
+pub mod stored_object;
 mod sync_state;
 pub mod values;
+mod watch_events;
 pub mod wire;
 
 #[cfg(test)]
@@ -127,7 +131,11 @@ pub mod test_doubles;
 
 pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
-pub use error::{MetricError, NotFound, connection_cause, describe, with_causes};
+pub use decode::{DecodeError, decode_json, decode_value};
+pub use error::{
+    MetricError, NotFound, TlsSettingNames, connection_cause, describe,
+    is_client_certificate_missing, with_causes,
+};
 pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
@@ -139,5 +147,7 @@ pub use query::{
 };
 pub use routed::{Fallback, Routed};
 pub use source::{ApiGroups, Catalog, MetricSource};
+pub use stored_object::StoredObject;
 pub use sync_state::SyncState;
 pub use values::{CustomValues, ExternalValues, ObjectKind, Origin, UsageList, Values};
+pub use watch_events::watch_events;

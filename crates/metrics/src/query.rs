@@ -252,13 +252,13 @@ pub trait ResourceNames: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct KindMapper {
     names: Arc<dyn ResourceNames>,
-    deadline: Duration,
+    limit: Duration,
 }
 
 impl KindMapper {
-    /// Limits each lookup of `names` to `deadline`.
-    pub fn new(names: Arc<dyn ResourceNames>, deadline: Duration) -> Self {
-        Self { names, deadline }
+    /// Limits each lookup of `names` to `limit`.
+    pub fn new(names: Arc<dyn ResourceNames>, limit: Duration) -> Self {
+        Self { names, limit }
     }
 
     /// The resource, the namespace and the name of an object that an autoscaler refers to.
@@ -273,10 +273,10 @@ impl KindMapper {
         if group.is_empty() && kind == "Namespace" {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }
-        let deadline = self.deadline;
-        let resource = match timeout(deadline, self.names.resource_for(group, kind)).await {
+        let limit = self.limit;
+        let resource = match timeout(limit, self.names.resource_for(group, kind)).await {
             Ok(resource) => resource,
-            Err(_) => Err(LookupTimeout { deadline }.into()),
+            Err(_) => Err(LookupTimeout { limit }.into()),
         };
         let resource = resource.map_err(|source| {
             let kind =

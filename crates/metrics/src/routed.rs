@@ -40,8 +40,9 @@ impl Catalog for Routed {
         if problems.is_empty() { Ok(()) } else { Err(problems.concat()) }
     }
 
-    fn undiscovered(&self) -> Option<String> {
-        let problems: Vec<_> = self.catalogs().filter_map(Catalog::undiscovered).collect();
+    fn undiscovered(&self, query: &Query) -> Option<String> {
+        let problems: Vec<_> =
+            self.catalogs().filter_map(|catalog| catalog.undiscovered(query)).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 
@@ -91,8 +92,9 @@ impl MetricSource for Routed {
 /// Reads a metric from the first source if its catalog has the metric, and otherwise from the next
 /// source. An error of the first source is the answer. A metric that the first source may yet
 /// discover is not read from the next one: the query fails with status 503. An error of the next
-/// source also has the reason why the first one doesn't have the metric. An external metric without
-/// a value is an error here: that of an empty response is about a metrics API.
+/// source also has the reason why the first one doesn't have the metric. If the first source has no
+/// value of an external metric, the error is [`MetricError::NoValue`], because the error of an
+/// empty list says that a metrics API returned none.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -104,9 +106,9 @@ impl<S: MetricSource> Fallback<S> {
         Self { source, next }
     }
 
-    /// Returns an error until the first source has discovered its metrics.
-    fn check_discovered(&self) -> Result<(), MetricError> {
-        match self.source.catalog().undiscovered() {
+    /// Returns an error if the first source may yet discover the metric of a query.
+    fn check_discovered(&self, query: &Query) -> Result<(), MetricError> {
+        match self.source.catalog().undiscovered(query) {
             Some(message) => Err(MetricError::Status { code: 503, message: message.into() }),
             None => Ok(()),
         }
@@ -123,10 +125,10 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
         let catalog = self.source.catalog();
         let has_group = catalog.groups().has(query.api());
         let has_metric = has_group && catalog.has(query);
-        // A catalog has usage even before discovery.
+        // A catalog accepts queries for usage even before discovery.
         let is_usage = matches!(query, Query::PodUsage { .. } | Query::NodeUsage { .. });
         if has_group && (is_usage || !has_metric) {
-            self.check_discovered()?;
+            self.check_discovered(query)?;
         }
         if has_metric {
             return self.source.read(query).await.and_then(require_value);
@@ -147,7 +149,10 @@ fn require_value(values: Values) -> Result<Values, MetricError> {
             let query = origin.query;
             let reason = match omitted.first() {
                 _ if query.is_empty() => NotFound::Other(format!("{} returned none", origin.rule)),
-                Some(one) => NotFound::Other(format!("the query {query} has none: {}", one.reason)),
+                Some(one) => NotFound::Other(format!(
+                    "the query {query} has no usable value: {}",
+                    one.reason
+                )),
                 None => NotFound::NoResult { query },
             };
             Err(MetricError::NoValue(reason))

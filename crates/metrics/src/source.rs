@@ -50,14 +50,13 @@ pub trait Catalog: Send + Sync {
     /// metrics.
     fn groups(&self) -> ApiGroups;
 
-    /// Fails until the source has discovered its metrics. Until then, a metric that is not found
-    /// may still exist. The error has the problems that prevent discovery, for example one for each
-    /// failed rule.
+    /// Fails until the source has discovered its metrics, and the caches that it needs have synced.
+    /// The error has the problems that prevent this, for example one for each failed rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
-    /// Says whose metrics are not discovered yet, and why, for the error of a query. `None` if
-    /// [`Self::readiness`] succeeds.
-    fn undiscovered(&self) -> Option<String> {
+    /// Says whose metrics are not discovered yet, and why, for the error of a query. `None` once
+    /// they are discovered, and if the metric of the query can't be one of them.
+    fn undiscovered(&self, _: &Query) -> Option<String> {
         Some(not_discovered("sources in this process", &self.readiness().err()?))
     }
 

@@ -22,6 +22,8 @@ pub struct FixedObjects {
     pub objects: Vec<(GroupResource, ObjectMetadata)>,
     /// The requested lists: resource, namespace and selector.
     pub lists: Mutex<Vec<(GroupResource, String, String)>>,
+    /// The texts of the caches that have not synced.
+    pub unsynced: Vec<String>,
 }
 
 impl FixedObjects {
@@ -77,6 +79,10 @@ impl ObjectLister for FixedObjects {
     async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
         let nodes = self.nodes(&Selector::everything()).await?;
         Ok(nodes.into_iter().find(|object| object.key.name == name))
+    }
+
+    fn unsynced_caches(&self) -> Vec<String> {
+        self.unsynced.clone()
     }
 }
 

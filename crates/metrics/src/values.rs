@@ -64,7 +64,7 @@ pub struct CustomValues {
     pub items: Vec<MetricValue>,
     /// Objects that are not in `items` because their sample is not a value, such as NaN. A query
     /// for a named object fails instead.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedSample>,
     /// The origin of the values.
     pub origin: Origin,
 }
@@ -75,7 +75,7 @@ pub struct ExternalValues {
     /// The values, in the order of the result.
     pub items: Vec<ExternalMetricValue>,
     /// Series that are not in `items` because their sample is not a value.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedSample>,
     /// The origin of the values.
     pub origin: Origin,
 }
@@ -107,7 +107,7 @@ pub struct ObjectKind {
 
 /// A sample that can't be the value of a metric, such as NaN.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Omitted {
+pub struct OmittedSample {
     /// The object, or the labels of the series, for messages.
     pub subject: String,
     /// The reason why the sample is not a value.

@@ -1,5 +1,5 @@
-//! The modelled cluster: a workload, its pods and its workload controller, in steps of a second.
-//! The testbed runs the same model with API objects.
+//! A [`ClusterModel`] with one workload and its workload controller, in steps of a second. The
+//! testbed runs the same model with API objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -56,7 +56,7 @@ pub(crate) struct Cluster {
     template: PodTemplate,
     other_pods: Vec<RunningPods>,
     containers: Vec<Container>,
-    /// The pods as the API returns them, by number.
+    /// The pods as the API returns them, by creation index.
     api_pods: BTreeMap<u64, Arc<Pod>>,
 }
 
@@ -113,7 +113,7 @@ impl Cluster {
             status_replicas: 0,
             kind: workload_kind(spec),
             min_ready: field("minReadySeconds").and_then(Value::as_f64).unwrap_or_default(),
-            target_load: profile.target(),
+            target_load: profile.effective_target_load(),
             revisions: vec![Revision { uid: format!("{}-0", spec.name), replicas: 0 }],
             rollouts: 0,
             incidents,
@@ -267,7 +267,7 @@ impl Cluster {
             }
         }
         let (now, min_ready) = (self.model.now, self.min_ready);
-        let workload = self.model.workload(&self.id);
+        let workload = self.model.workload_or_insert(&self.id);
         workload.desired = self.replicas;
         let active = || workload.pods.values().filter(|pod| pod.lifecycle.is_active());
         let ready = active().filter(|pod| pod.lifecycle.is_ready()).count();
@@ -287,7 +287,7 @@ impl Cluster {
 
     fn reconcile_deployment(&mut self, strategy: &Value, desired: u32) {
         let (now, min_ready) = (self.model.now, self.min_ready);
-        let workload = self.model.workload(&self.id);
+        let workload = self.model.workload_or_insert(&self.id);
         let states: Vec<RevisionState> = self
             .revisions
             .iter()
@@ -313,8 +313,9 @@ impl Cluster {
         let revisions: Vec<(String, u32)> =
             self.revisions.iter().map(|one| (one.uid.clone(), one.replicas)).collect();
         for (uid, replicas) in revisions {
-            let workload = self.model.workload(&self.id);
-            for _ in 0..workload.terminate_surplus(&uid, replicas, now) {
+            let workload = self.model.workload_or_insert(&self.id);
+            let missing = workload.terminate_surplus(&uid, replicas, now);
+            for _ in 0..missing {
                 let name = self.model.generate_name(&uid);
                 self.create_pod(&name, &uid);
             }
@@ -323,7 +324,7 @@ impl Cluster {
 
     fn remove_old_revisions(&mut self) {
         let current = self.revisions.len().saturating_sub(1);
-        let workload = self.model.workload(&self.id);
+        let workload = self.model.workload_or_insert(&self.id);
         let mut index = 0;
         self.revisions.retain(|revision| {
             index += 1;
@@ -335,7 +336,7 @@ impl Cluster {
     fn reconcile_stateful_set(&mut self, spec: StatefulSetSpec) {
         let revision = self.rollouts.to_string();
         let (owner, now) = (self.id.name.clone(), self.model.now);
-        let workload = self.model.workload(&self.id);
+        let workload = self.model.workload_or_insert(&self.id);
         for ordinal in spec.reconcile(workload, &owner, &revision, now) {
             self.create_pod(&format!("{owner}-{ordinal}"), &owner);
         }
@@ -355,10 +356,10 @@ impl Cluster {
     fn update_api_pods(&mut self) {
         let (template, start, api_pods) = (&self.template, self.start, &mut self.api_pods);
         let Some(workload) = self.model.workloads.get_mut(&self.id) else { return };
-        api_pods.retain(|number, _| workload.pods.get(*number).is_some());
+        api_pods.retain(|index, _| workload.pods.get(*index).is_some());
         for pod in workload.pods.values_mut().filter(|pod| pod.is_dirty) {
             pod.is_dirty = false;
-            api_pods.insert(pod.number(), Arc::new(template.api_pod(pod, start)));
+            api_pods.insert(pod.creation_index(), Arc::new(template.api_pod(pod, start)));
         }
     }
 }

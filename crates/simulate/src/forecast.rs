@@ -2,7 +2,7 @@
 //!
 //! The forecasts learn from the load of the workload, in the four weeks before the start and during
 //! the run. Metrics are assumed to be proportional to the load. The gate, which checks whether
-//! forecasts help, runs for each metric at its first reading and then daily.
+//! forecasts help, runs for each metric at its first reading under a load and then daily.
 
 use std::collections::VecDeque;
 
@@ -125,10 +125,13 @@ impl Forecasts {
     }
 }
 
-/// The durations that the horizon depends on.
+/// Two parts of the default horizon. The third is the delay of the metric.
 #[derive(Clone, Copy)]
 struct Timing {
+    /// The time from a pod's creation until it is ready.
     startup: SignedDuration,
+    /// The controller's sync period, even if the autoscaler sets its own: the controller computes
+    /// the horizon in the same way.
     period: SignedDuration,
 }
 
@@ -201,7 +204,7 @@ impl MetricState {
 
 /// Whether forecasts of the workload's load would have helped in the weeks before the start.
 pub(crate) fn would_help(variant: &Variant) -> bool {
-    let target = variant.profile().target();
+    let target = variant.profile().effective_target_load();
     let settings = Timing::for_variant(variant).gate_settings(
         &variant.autoscaler,
         &variant.settings(),

@@ -221,6 +221,8 @@ impl Measurements {
         let pod_hours = self.pod_seconds / SECONDS_PER_HOUR;
         let has_requests = self.slowdown.weight > 0.0;
         let shortages = number::count(self.shortages.len());
+        // `sum` of no values is -0.0.
+        let total_shortage = self.shortages.iter().fold(0.0, |total, seconds| total + seconds);
         Outcome {
             pod_hours,
             cost: pod_hours * self.cost.per_pod_hour,
@@ -238,13 +240,13 @@ impl Measurements {
             rescales: self.rescales,
             reaction: Reaction {
                 shortages,
-                mean_seconds: self.shortages.iter().sum::<f64>() / f64::from(shortages.max(1)),
+                mean_seconds: total_shortage / f64::from(shortages.max(1)),
                 max_seconds: self.shortages.iter().copied().fold(0.0, f64::max),
             },
         }
     }
 
-    /// The waits in the queue whose 99th percentile is the largest.
+    /// The waits in the queue with the largest 99th percentile.
     fn queue_wait(&self) -> Option<QueueWait> {
         let waits = self.queues.iter().map(|queue| &queue.waits);
         let waits = waits.max_by(|one, other| {
@@ -301,8 +303,8 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// The waits in the queue whose 99th percentile is the largest, in seconds. Queues are first in,
-/// first out.
+/// The waits in the queue with the largest 99th percentile, in seconds. Queues are first in, first
+/// out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWait {
@@ -347,6 +349,7 @@ impl Rescales {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
+    /// The number of shortages.
     pub shortages: u32,
     pub mean_seconds: f64,
     pub max_seconds: f64,
@@ -367,5 +370,28 @@ mod tests {
         let median = values.percentile(0.5);
         assert!((0.95..=1.05).contains(&median), "{median}");
         assert!(WeightedHistogram::default().percentile(0.99).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn no_outcome_without_shortages_is_negative() {
+        let scenario = "
+duration: 5m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 20
+workload:
+  replicas: 8
+  profile: {cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100, readiness: 5s}
+  load: {constant: 100}
+";
+        let no_files = |_: &str| Err("there are no files".to_owned());
+        let file = crate::ScenarioFile::parse(scenario, &no_files).unwrap();
+        let outcome = file.variants[0].run().outcome;
+        assert_eq!(outcome.reaction.shortages, 0);
+        let json = serde_json::to_string(&outcome).unwrap();
+        assert!(!json.contains(":-"), "{json}");
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OtherPods {
-    /// The start of the pods, in time since the start of the simulation.
+    /// The time from the start of the simulation until the pods start.
     pub at: Seconds,
     /// The time for which the pods run.
     #[serde(rename = "for")]

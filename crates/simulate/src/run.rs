@@ -116,6 +116,8 @@ pub struct Scaling {
 pub struct Problem {
     /// Seconds since the start.
     pub from: f64,
+    /// A sync period after the last reconcile of the problem, or the end of the run if that is
+    /// earlier, in seconds since the start.
     pub to: f64,
     pub sentence: String,
 }
@@ -132,7 +134,7 @@ pub struct TimelinePoint {
     pub served: f64,
     /// The capacity of the ready pods.
     pub capacity: f64,
-    /// The largest backlog of a queue.
+    /// The backlog of the queue with the largest one.
     pub backlog: f64,
     pub ready: u32,
     pub pods: u32,
@@ -177,6 +179,13 @@ impl Variant {
     pub(crate) fn settings(&self) -> Settings {
         let settings = self.controller.decision_settings();
         settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
+    }
+
+    /// The sync period in seconds: the one that the autoscaler sets, or else that of the controller.
+    /// `settings` are those of the variant.
+    pub(crate) fn sync_period(&self, settings: &Settings) -> f64 {
+        let autoscaler_period = settings.sync_period.map(|period| period.as_secs_f64());
+        autoscaler_period.unwrap_or(self.controller.sync_period.get())
     }
 
     /// Runs the variant to its end with `options`.
@@ -236,10 +245,8 @@ impl<'a> Simulator<'a> {
         self.run
     }
 
-    /// The sync period that the autoscaler sets, or else that of the controller.
     fn sync_period(&self) -> f64 {
-        let autoscaler_period = self.settings.sync_period.map(|period| period.as_secs_f64());
-        autoscaler_period.unwrap_or(self.variant.controller.sync_period.get())
+        self.variant.sync_period(&self.settings)
     }
 
     /// The second of the next reconcile: the next change of scheduled bounds, or `due` if that is

@@ -11,7 +11,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Interval for polling a custom clock, because it may run at any speed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures the time since its creation.
+/// Measures the time since its creation, for the start and end of faults.
 #[derive(Clone)]
 pub(crate) struct FaultClock {
     elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -36,9 +36,10 @@ impl FaultClock {
         (self.elapsed)()
     }
 
-    pub(crate) async fn sleep_until(&self, time: Duration) {
+    /// Waits until this time after the creation.
+    pub(crate) async fn sleep_until(&self, elapsed: Duration) {
         loop {
-            let remaining = time.saturating_sub(self.elapsed());
+            let remaining = elapsed.saturating_sub(self.elapsed());
             if remaining.is_zero() {
                 return;
             }

@@ -14,8 +14,8 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// Configuration of a testbed.
 #[derive(Clone)]
 pub struct Config {
-    /// The number of changes of each resource that the watch cache keeps. A watch from a resource
-    /// version before the oldest of these changes gets 410 `Expired`.
+    /// The number of changes of each resource that the watch cache keeps. A watch that needs an
+    /// older change gets 410 `Expired`.
     pub watch_cache_size: usize,
     /// Interval of `BOOKMARK` events, for watches that allow them.
     pub bookmark_interval: Duration,

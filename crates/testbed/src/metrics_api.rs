@@ -22,9 +22,9 @@ use crate::{
 
 pub(crate) fn handle(server: &Server, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
     let info = &request.info;
-    let version = (info.group.clone(), info.version.clone());
+    let api = (info.group.clone(), info.version.clone());
     let provider = server.config.metrics.as_ref();
-    let provider = provider.filter(|provider| provider.served_apis().contains(&version));
+    let provider = provider.filter(|provider| provider.served_apis().contains(&api));
     let Some(provider) = provider else { return Ok(not_found_page()) };
     if request.method != Method::GET {
         return Err(ApiError::method_not_allowed());

@@ -110,7 +110,8 @@ fn is_acceptable(accept: &str) -> bool {
     accept.trim().is_empty() || types.any(|one| JSON_TYPES.contains(&one))
 }
 
-/// The `as` parameter of the first supported media type. `""` if it has none.
+/// The `as` parameter of the first JSON media type that has none or has `v=v1`. `""` for the full
+/// object.
 fn negotiate_format(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);

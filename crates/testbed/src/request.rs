@@ -135,7 +135,8 @@ impl ApiRequest {
         self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    pub(crate) fn is_set(&self, name: &str) -> bool {
+    /// Whether a query parameter is `true` or `1`.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
         matches!(self.parameter(name), "true" | "1")
     }
 

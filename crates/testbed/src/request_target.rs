@@ -53,7 +53,7 @@ impl RequestTarget {
 /// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subresource {
-    /// Everything except the status, if the resource has a status subresource.
+    /// Everything. If the status is a subresource, everything else.
     None,
     /// Only the status.
     Status,

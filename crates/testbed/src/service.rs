@@ -32,6 +32,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Service {
     pub(crate) server: Arc<Server>,
+    /// The name of the client. If `None`, it is the product in the `User-Agent` header.
     pub(crate) client: Option<Arc<str>>,
 }
 

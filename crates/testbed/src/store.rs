@@ -141,7 +141,7 @@ impl Collection {
         Ok(self.log.range(from..).cloned().collect())
     }
 
-    /// Sends the resource version of each new change.
+    /// A receiver of the resource version of the last change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// Without it, the simulated controllers would not reconcile the restored objects.
+    /// The simulated controllers reconcile the restored objects only if this version changes.
     #[test]
     fn restore_is_the_last_change_of_a_collection() {
         let mut store = Store::new(10, None);

@@ -124,7 +124,8 @@ users:
         Ok((*stored).clone())
     }
 
-    /// Returns a stored object. The namespace is empty for cluster-scoped objects.
+    /// Returns an object in the version in which it is stored, whatever `api_version` is: an
+    /// autoscaler as `autoscaling/v2`. The namespace is empty for cluster-scoped objects.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.server.state.lock();
         let resource = resource(&state, api_version, kind)?;
@@ -132,7 +133,8 @@ users:
         state.store.get(&resource.key(), &id).map(|object| (**object).clone())
     }
 
-    /// Returns all objects of a kind, ordered by namespace and name.
+    /// Returns all objects of a kind in the versions in which they are stored, ordered by namespace
+    /// and name.
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
@@ -140,6 +142,8 @@ users:
         objects.map(|object| (**object).clone()).collect()
     }
 
+    /// Deletes an object, or marks it as deleted if it has finalizers. The default namespace is
+    /// `default`.
     pub fn delete(
         &self,
         api_version: &str,

@@ -67,9 +67,8 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
     ensure!(status.code() == Some(1), "{status}\n{}", log());
     let error = refused.tail(1, "not started, because");
     let sentence = format!("{REFERENCE} wrote the status of autoscaler {}/web ", env.ns);
-    for part in
-        [sentence.as_str(), "30s (two sync periods, at least 30s)", "--allow-other-controller"]
-    {
+    let advice = "30s (two sync periods of the controller or of an autoscaler, at least 30s)";
+    for part in [sentence.as_str(), advice, "--allow-other-controller"] {
         ensure!(error.contains(part), "no {part:?} in {error:?}\n{}", log());
     }
     let hpa = env.hpas().get("web").await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hpa_controller::RunError;
-use hpa_tests::harness::TestbedExt;
+use hpa_tests::harness::{TestbedExt, objects};
 use k8s_openapi::api::{
     apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
 };
@@ -14,7 +14,11 @@ use kube::{
 use serde_json::json;
 
 use super::{finish, running_cluster, sleep_periods};
-use crate::{NAMESPACE, PERIOD, cluster::Cluster};
+use crate::{
+    NAMESPACE, PERIOD,
+    cluster::Cluster,
+    targets::{Id, Target},
+};
 
 const REFERENCE: &str = "kube-controller-manager";
 
@@ -51,7 +55,7 @@ async fn controller_does_not_start_beside_an_active_one() {
     cluster.start_controller();
     let error = cluster.wait_for_exit().await.expect_err("it must not start");
     let RunError::ActivePeer(peer) = &error else { panic!("{error}") };
-    assert_eq!((peer.key.to_string().as_str(), peer.other_autoscalers), ("shop/web", 0));
+    assert_eq!((peer.key.to_string().as_str(), peer.other_autoscaler_count), ("shop/web", 0));
     assert_eq!(peer.write.manager, REFERENCE);
     let text = error.to_string();
     let expected = "another controller is active: kube-controller-manager wrote the status of \
@@ -66,6 +70,27 @@ async fn controller_does_not_start_beside_an_active_one() {
     let stored = cluster.testbed.hpa("web").expect("an autoscaler");
     assert_eq!(stored["status"]["desiredReplicas"], 2);
     finish(cluster).await;
+}
+
+/// A tenant of one namespace can forge a status write in `managedFields`. That must not affect the
+/// autoscalers of others, and a real peer must be left alone.
+#[tokio::test(start_paused = true)]
+async fn write_in_one_of_two_namespaces_affects_only_its_autoscaler() {
+    let mut cluster = cluster_written_by(REFERENCE).await;
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = "other".into();
+    cluster.apply(namespace);
+    let other = Target { id: Id::new("other", "web"), ..Target::in_shop("web") };
+    cluster.apply(other.autoscaler());
+    cluster.loads.set("web", 4);
+    cluster.loads.set("jobs", 4);
+    cluster.start_controller();
+    cluster.sleep(Duration::from_secs(29)).await;
+    let replicas = ["jobs", "web"].map(|name| cluster.testbed.replicas(name));
+    assert_eq!(replicas, [4, 2], "web is left to the peer");
+    cluster.wait_for_replicas("web", 4).await;
+    assert_eq!(peer_writes(&cluster), 0, "writes from before the start");
+    cluster.shut_down().await;
 }
 
 /// A rollout that changes the lease must not wait forever for the pods that it replaces.

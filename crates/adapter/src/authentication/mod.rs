@@ -18,6 +18,7 @@ use hpa_metrics::describe;
 use http::HeaderMap;
 use parking_lot::RwLock;
 
+pub(crate) use peer::KnownClient;
 pub use peer::{Peer, RequestedCertificates};
 pub use trust::{Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError};
 pub use trust_source::{
@@ -36,7 +37,7 @@ pub enum Unauthenticated {
     /// The errors of the credentials, by method.
     #[error("invalid credentials: {}", .0.join("; "))]
     Invalid(Vec<String>),
-    #[error("too many tokens wait for a review")]
+    #[error("too many tokens need a review")]
     Busy,
 }
 
@@ -61,29 +62,31 @@ impl Authenticator {
 
     /// Whether a client is a front proxy.
     pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
-        let verified = peer.verify(&self.trust.read().clone());
-        verified.is_some_and(|verified| verified.is_front_proxy())
+        let verification = peer.verify(&self.trust.read().clone());
+        verification.is_some_and(|verification| verification.is_front_proxy())
     }
 
-    /// Determines the user of a request by the certificate of the connection or, if that names none,
-    /// by the token, which may need a review by the API server. Without any credentials, the user is
-    /// anonymous.
+    /// Determines the user of a request: by the headers, if the client is a front proxy, else by the
+    /// client certificate, else by the token, which may need a review by the API server. Without any
+    /// credentials, the user is anonymous.
     pub async fn authenticate(
         &self,
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Authenticated, Unauthenticated> {
-        let authenticated =
-            |user: User, is_proxied| Authenticated { user: user.authenticated(), is_proxied };
+        let authenticated = |user: User, is_proxied| {
+            let user = user.with_authenticated_group();
+            Authenticated { user, is_proxied }
+        };
         let mut problems = Vec::new();
-        let verified = peer.verify(&self.trust.read().clone());
-        if let Some(verified) = verified {
-            match verified.front_proxy_user(headers) {
+        let verification = peer.verify(&self.trust.read().clone());
+        if let Some(verification) = verification {
+            match verification.front_proxy_user(headers) {
                 Ok(Some(user)) => return Ok(authenticated(user, true)),
                 Ok(None) => {}
                 Err(problem) => problems.push(format!("front proxy: {problem}")),
             }
-            match verified.certificate_user() {
+            match verification.certificate_user() {
                 Ok(Some(user)) => return Ok(authenticated(user, false)),
                 Ok(None) => {}
                 Err(problem) => problems.push(format!("client certificate: {problem}")),

@@ -2,10 +2,7 @@
 
 use std::{
     net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -28,17 +25,26 @@ use super::{
     der::{Subject, has_version_1},
     trust::{Authority, FrontProxy, Trust},
 };
-use crate::reviews::{LogLimit, User};
+use crate::reviews::{Flow, LogLimit, User};
 
-/// The lifetime of a verification result. A certificate that expires must end the access of an open
+/// The lifetime of a cached verification. A certificate that expires must end the access of an open
 /// connection.
-const VERIFIED_LIFETIME: Duration = Duration::from_secs(30);
+const VERIFICATION_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The client of a connection.
 pub struct Peer {
     address: IpAddr,
     certificate: Option<ClientCertificate>,
-    is_authenticated: AtomicBool,
+    known: OnceLock<KnownClient>,
+}
+
+/// A client of which a request had valid credentials.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KnownClient {
+    /// A front proxy, or a member of `system:masters`.
+    Trusted,
+    /// Any other user.
+    User(Flow),
 }
 
 /// The certificate of a client. Only the possession of its key has been verified.
@@ -46,16 +52,17 @@ struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// `None` if [`Subject::of_certificate`] can't read it.
     subject: Option<Subject>,
-    verified: Mutex<Option<(Arc<VerifiedPeer>, Instant)>>,
+    verification: Mutex<Option<(Arc<Verification>, Instant)>>,
 }
 
-/// The result of verifying a certificate with the trusted CAs.
-pub(super) struct VerifiedPeer {
+/// The result of verifying a certificate with the trusted CAs. It may have failed with both.
+pub(super) struct Verification {
     trust: Arc<Trust>,
     /// `None` if [`Subject::of_certificate`] can't read it.
     subject: Option<Subject>,
-    /// `None` if no front proxy CA is trusted.
+    /// Whether a CA of front proxies issued the certificate. `None` if no such CA is trusted.
     front_proxy: Option<Result<(), String>>,
+    /// Whether a CA of clients issued the certificate. `None` if no such CA is trusted.
     client: Option<Result<(), String>>,
 }
 
@@ -64,56 +71,57 @@ impl Peer {
     pub fn new(address: IpAddr, chain: Vec<CertificateDer<'static>>) -> Self {
         let certificate = chain.first().map(|client| ClientCertificate {
             subject: Subject::of_certificate(client),
-            verified: Mutex::new(None),
+            verification: Mutex::new(None),
             chain: chain.clone(),
         });
-        Self { address, certificate, is_authenticated: AtomicBool::new(false) }
+        Self { address, certificate, known: OnceLock::new() }
     }
 
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Records that a request had valid credentials.
-    pub(crate) fn set_authenticated(&self) {
-        self.is_authenticated.store(true, Ordering::Relaxed);
+    /// Records that a request had valid credentials. The first one of a connection counts.
+    pub(crate) fn set_known(&self, client: KnownClient) {
+        self.known.set(client).ok();
     }
 
-    pub(crate) fn is_authenticated(&self) -> bool {
-        self.is_authenticated.load(Ordering::Relaxed)
+    /// `None` if no request had valid credentials yet.
+    pub(crate) fn known(&self) -> Option<KnownClient> {
+        self.known.get().copied()
     }
 
     /// Verifies the certificate, if there is one.
-    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<VerifiedPeer>> {
+    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<Verification>> {
         Some(self.certificate.as_ref()?.verify(trust))
     }
 }
 
 impl ClientCertificate {
     /// Verifies the certificate, or returns a recent result for the same CAs.
-    fn verify(&self, trust: &Arc<Trust>) -> Arc<VerifiedPeer> {
-        let mut cached = self.verified.lock();
-        if let Some((verified, until)) = &*cached
-            && Arc::ptr_eq(&verified.trust, trust)
+    fn verify(&self, trust: &Arc<Trust>) -> Arc<Verification> {
+        let mut cached = self.verification.lock();
+        if let Some((verification, until)) = &*cached
+            && Arc::ptr_eq(&verification.trust, trust)
             && Instant::now() < *until
         {
-            return verified.clone();
+            return verification.clone();
         }
         let verify = |authority: &Authority| {
             authority.verify(&self.chain, UnixTime::now()).map_err(|error| error.to_string())
         };
-        let verified = Arc::new(VerifiedPeer {
+        let verification = Arc::new(Verification {
             subject: self.subject.clone(),
             front_proxy: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.authority)),
             client: trust.client_authority.as_ref().map(verify),
             trust: trust.clone(),
         });
-        *cached = Some((verified.clone(), Instant::now() + VERIFIED_LIFETIME));
-        verified
+        *cached = Some((verification.clone(), Instant::now() + VERIFICATION_LIFETIME));
+        verification
     }
 }
 
-impl VerifiedPeer {
+impl Verification {
     /// The user in the headers, if the client is a front proxy.
     pub(super) fn front_proxy_user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
         let proxy = self.front_proxy()?;
@@ -128,10 +136,10 @@ impl VerifiedPeer {
     /// The trusted front proxies, if the client is one of them. `None` if no front proxies are
     /// trusted. Fails if the certificate is not that of a front proxy.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
-        let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
+        let (Some(proxy), Some(outcome)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);
         };
-        verified.clone()?;
+        outcome.clone()?;
         let common_name = &self.subject()?.common_name;
         if !proxy.allows(common_name) {
             return Err(format!("the common name {common_name:?} is not allowed"));
@@ -140,8 +148,8 @@ impl VerifiedPeer {
     }
 
     pub(super) fn certificate_user(&self) -> Result<Option<User>, String> {
-        let Some(verified) = &self.client else { return Ok(None) };
-        verified.clone()?;
+        let Some(outcome) = &self.client else { return Ok(None) };
+        outcome.clone()?;
         let Subject { common_name, organizations } = self.subject()?.clone();
         if common_name.is_empty() {
             return Ok(None);
@@ -191,7 +199,7 @@ impl ClientCertVerifier for RequestedCertificates {
     ) -> Result<ClientCertVerified, Error> {
         // rustls would reject it later, with an unhelpful error.
         if has_version_1(end_entity) == Some(true) {
-            if self.warnings.is_due() {
+            if self.warnings.try_acquire() {
                 let subject = Subject::of_certificate(end_entity).unwrap_or_default();
                 let name = subject.common_name;
                 warn!(name, "{VERSION_1_ERROR}: reissue it with version 3 (with extensions)");

@@ -409,11 +409,11 @@ async fn certificate_that_expires_ends_the_access_of_its_connection() {
     assert!(verify(2031).is_err(), "expired");
     assert!(verify(2019).is_err(), "not valid yet");
     let peer = peer(chain.clone());
-    let verified = peer.verify(&trust).unwrap();
+    let verification = peer.verify(&trust).unwrap();
     tokio::time::advance(Duration::from_secs(29)).await;
-    assert!(Arc::ptr_eq(&verified, &peer.verify(&trust).unwrap()));
+    assert!(Arc::ptr_eq(&verification, &peer.verify(&trust).unwrap()));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(!Arc::ptr_eq(&verified, &peer.verify(&trust).unwrap()));
+    assert!(!Arc::ptr_eq(&verification, &peer.verify(&trust).unwrap()));
 }
 
 /// Issued by `openssl x509 -req` without extensions.

@@ -103,8 +103,9 @@ impl Authority {
         Ok(Self { verifier, count })
     }
 
-    /// Verifies that a CA of the bundle issued the certificate for clients, and that it is valid at
-    /// `now`. The first certificate of the chain is that of the client.
+    /// Verifies that a CA of the bundle issued the client's certificate, that it is for client
+    /// authentication, and that it is valid at `now`. The first certificate of the chain is that of
+    /// the client.
     pub(crate) fn verify(
         &self,
         chain: &[CertificateDer<'_>],

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt};
-use hpa_metrics::describe;
+use hpa_metrics::{describe, watch_events};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -31,7 +31,7 @@ pub struct TrustSettings {
     pub client_ca_file: Option<PathBuf>,
     /// The front proxies, instead of those in the ConfigMap.
     pub front_proxy: Option<FrontProxyFlags>,
-    /// Whether to read the ConfigMap, if the other fields don't replace all of it.
+    /// Whether the ConfigMap must be read. Not used if the other fields replace all of it.
     pub lookup: ConfigMapLookup,
 }
 
@@ -47,9 +47,9 @@ pub struct FrontProxyFlags {
 pub enum ConfigMapLookup {
     /// The server doesn't start if the ConfigMap can't be read.
     Required,
-    /// If the ConfigMap can't be read, the server starts without the cluster's CAs and uses them
-    /// once it can.
-    Tolerated,
+    /// If the ConfigMap can't be read, the server starts without the cluster's CAs, and loads them
+    /// once it can be read.
+    Optional,
     /// The ConfigMap isn't read.
     Skipped,
 }
@@ -62,8 +62,8 @@ pub enum TrustSourceError {
     #[error("unable to use {}", path.display())]
     Authority { path: PathBuf, source: AuthorityError },
     #[error(
-        "unable to read the ConfigMap {NAMESPACE}/{NAME} ({}\
-         --authentication-tolerate-lookup-failure starts without it)",
+        "unable to read the ConfigMap {NAMESPACE}/{NAME} ({}to start without the ConfigMap, set \
+         --authentication-tolerate-lookup-failure)",
         permission_hint(.0)
     )]
     Lookup(#[source] kube::Error),
@@ -80,7 +80,7 @@ pub enum TrustSourceError {
 fn permission_hint(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => {
-            "the role extension-apiserver-authentication-reader permits it; "
+            "to permit this, bind the role extension-apiserver-authentication-reader; "
         }
         _ => "",
     }
@@ -102,7 +102,7 @@ impl TrustSource {
         if source.reads_config_map() {
             match source.look_up().await {
                 Ok(trust) => source.cluster = trust,
-                Err(error) if source.settings.lookup == ConfigMapLookup::Tolerated => {
+                Err(error) if source.settings.lookup == ConfigMapLookup::Optional => {
                     warn!(
                         error = describe(&error),
                         "starting without the cluster's certificate authorities"
@@ -147,7 +147,7 @@ impl TrustSource {
     pub async fn run(mut self, authenticator: Arc<Authenticator>, stop: CancellationToken) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        let maps = watcher(maps, named).default_backoff().applied_objects();
+        let maps = watch_events(maps, named).applied_objects();
         let reads_config_map = self.reads_config_map();
         let mut maps = maps.inspect_err(log_watch_error).boxed();
         let mut files = interval(FILE_INTERVAL);

@@ -47,7 +47,7 @@ pub struct Conversion {
 
 impl Conversion {
     /// Whether the target is a kind of `meta.k8s.io` in a known version.
-    fn is_meta(&self) -> bool {
+    fn is_of_meta_group(&self) -> bool {
         self.group == "meta.k8s.io" && matches!(self.version.as_str(), "v1" | "v1beta1")
     }
 }
@@ -67,17 +67,16 @@ pub enum Conversions {
 impl Conversions {
     fn allow(self, conversion: Option<&Conversion>) -> bool {
         let Some(conversion) = conversion else { return true };
-        let is_meta = || {
-            conversion.is_meta()
-                && matches!(
-                    conversion.kind.as_str(),
-                    "PartialObjectMetadata" | "PartialObjectMetadataList"
-                )
-        };
+        let is_metadata = matches!(
+            conversion.kind.as_str(),
+            "PartialObjectMetadata" | "PartialObjectMetadataList"
+        );
         match self {
             Self::None => false,
-            Self::Metadata => is_meta(),
-            Self::Table => is_meta() || (conversion.is_meta() && conversion.kind == "Table"),
+            Self::Metadata => conversion.is_of_meta_group() && is_metadata,
+            Self::Table => {
+                conversion.is_of_meta_group() && (is_metadata || conversion.kind == "Table")
+            }
             Self::Discovery => {
                 conversion.kind == "APIGroupDiscoveryList"
                     && conversion.group == "apidiscovery.k8s.io"

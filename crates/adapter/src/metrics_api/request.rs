@@ -25,11 +25,11 @@ pub fn custom_query(
             namespace: String::new(),
             name: attributes.namespace,
             subresource: attributes.name,
-            segments: attributes.segments + 1,
+            segment_count: attributes.segment_count + 1,
             ..attributes
         };
     }
-    if attributes.segments < 3 {
+    if attributes.segment_count < 3 {
         return Err(StatusError::bad_request("invalid request path"));
     }
     let options = list_options(query)?;

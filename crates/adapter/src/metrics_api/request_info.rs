@@ -28,7 +28,7 @@ pub struct ResourceAttributes {
     /// The name of the object.
     pub name: String,
     /// The number of path segments from the resource to the end.
-    pub segments: usize,
+    pub segment_count: usize,
 }
 
 /// A path with a `watch` or `proxy` prefix that is too short.
@@ -64,7 +64,7 @@ impl RequestInfo {
             resource: segment(0),
             name: segment(1),
             subresource: if info.verb == "proxy" { String::new() } else { segment(2) },
-            segments: rest.len(),
+            segment_count: rest.len(),
         };
         if attributes.name.is_empty() {
             let verb = collection_verb(&info.verb, query, &mut attributes.name);

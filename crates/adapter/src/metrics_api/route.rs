@@ -60,7 +60,8 @@ impl Route {
         Ok(route)
     }
 
-    fn of_path(groups: ApiGroups, path: &str) -> Result<Self, NoRoute> {
+    /// Finds the route of a percent-decoded path, for any method and media type.
+    pub(crate) fn of_path(groups: ApiGroups, path: &str) -> Result<Self, NoRoute> {
         if matches!(path, "/apis" | "/apis/") {
             return Ok(Self::Groups);
         }

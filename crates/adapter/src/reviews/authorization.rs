@@ -101,7 +101,7 @@ impl Authorizer {
         Ok(access)
     }
 
-    /// Whether a request needs no review.
+    /// Whether every user may send a request, without a review.
     pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()

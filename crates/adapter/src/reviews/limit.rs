@@ -1,5 +1,5 @@
-//! Limits that clients share fairly: of concurrent work, and of the rate of token reviews. Also a
-//! limit of log lines that any client can cause.
+//! Limits that clients share fairly: of concurrent work, and of the rate of reviews. Also a limit
+//! of log lines that any client can cause.
 
 use std::{
     collections::HashMap,
@@ -49,8 +49,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A limit on concurrent use. A flow may use at most one more than it leaves free, so a single flow
-/// gets at most half of the limit, rounded up.
+/// A limit on concurrent use. What a flow uses may exceed what all flows leave free by at most one.
+/// A single flow therefore gets at most half of the limit, rounded up.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
@@ -74,7 +74,7 @@ impl FairLimit {
         self.limit / 2
     }
 
-    /// Acquires an amount. `None` if the flow would use at least two more than it leaves free.
+    /// Acquires an amount. `None` if the flow would then use at least two more than is left free.
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;
@@ -113,42 +113,56 @@ impl Drop for FairPermit {
     }
 }
 
-/// Limits running and waiting reviews. A flow can use half of both.
+/// Limits the admitted reviews, which run or wait, and the running ones. A flow can use half of
+/// each limit.
 pub struct ReviewLimit {
-    started: Arc<FairLimit>,
+    admitted: Arc<FairLimit>,
     running: Arc<FairLimit>,
+    rate: Option<RateLimit>,
 }
 
 impl ReviewLimit {
     pub fn new(running: usize, waiting: usize) -> Self {
-        Self { started: FairLimit::new(running + waiting), running: FairLimit::new(running) }
+        let (admitted, running) = (FairLimit::new(running + waiting), FairLimit::new(running));
+        Self { admitted, running, rate: None }
     }
 
-    /// Waits for a slot and runs a review. Fails at once if too many are waiting.
+    /// Also limits the rate of admitted reviews, in total and for each flow.
+    #[must_use]
+    pub fn with_rate(self, all: Rate, each: Rate) -> Self {
+        Self { rate: Some(RateLimit::new(all, each)), ..self }
+    }
+
+    /// Waits for a slot and runs a review. Fails at once if too many are waiting, or if the rate is
+    /// exceeded.
     pub async fn run<T>(
         &self,
         flow: Flow,
         review: impl Future<Output = Result<T, ReviewError>>,
     ) -> Result<T, ReviewError> {
-        let _started = self.started.try_acquire(flow, 1).ok_or(ReviewError::TooMany)?;
+        let _admitted = self.admitted.try_acquire(flow, 1).ok_or(ReviewError::TooMany)?;
+        if self.rate.as_ref().is_some_and(|rate| !rate.take(flow)) {
+            return Err(ReviewError::TooMany);
+        }
         let _running = self.running.acquire(flow, 1).await;
         review.await
     }
 }
 
-/// Limits a rate, in total and for each [`network`].
-pub(crate) struct RateLimit {
+/// Limits a rate, in total and for each flow.
+struct RateLimit {
     all: Rate,
     each: Rate,
-    /// The time when each bucket is full again, by network. `None` is the bucket of all clients.
-    full_at: Mutex<HashMap<Option<IpAddr>, Instant>>,
+    /// The time when each bucket is full again, by flow. `None` is the bucket of all flows.
+    full_at: Mutex<HashMap<Option<Flow>, Instant>>,
 }
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    pub(crate) per_second: u32,
-    pub(crate) burst: u32,
+pub struct Rate {
+    pub per_second: u32,
+    /// The size of the bucket.
+    pub burst: u32,
 }
 
 impl Rate {
@@ -161,22 +175,22 @@ impl Rate {
 }
 
 impl RateLimit {
-    pub(crate) fn new(all: Rate, each: Rate) -> Self {
+    fn new(all: Rate, each: Rate) -> Self {
         Self { all, each, full_at: Mutex::default() }
     }
 
-    /// Takes a token from the bucket of the client's network and from that of all clients. If one
-    /// is empty, takes none and returns `false`.
-    pub(crate) fn take(&self, client: IpAddr) -> bool {
+    /// Takes a token from the bucket of the flow and from that of all flows. If one is empty, takes
+    /// none and returns `false`.
+    fn take(&self, flow: Flow) -> bool {
         let now = Instant::now();
-        let network = Some(network(client));
+        let flow = Some(flow);
         let mut full_at = self.full_at.lock();
-        // Full buckets are dropped. The rate of all clients limits the number of entries.
+        // Full buckets are dropped. The rate of all flows limits the number of entries.
         full_at.retain(|_, at| now < *at);
-        let each = self.each.take(full_at.get(&network).copied(), now);
+        let each = self.each.take(full_at.get(&flow).copied(), now);
         let all = self.all.take(full_at.get(&None).copied(), now);
         let (Some(each), Some(all)) = (each, all) else { return false };
-        full_at.extend([(network, each), (None, all)]);
+        full_at.extend([(flow, each), (None, all)]);
         true
     }
 }
@@ -188,8 +202,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub struct LogLimit(Mutex<Option<Instant>>);
 
 impl LogLimit {
-    /// Whether to log the line now.
-    pub fn is_due(&self) -> bool {
+    /// Returns whether to log the line now, and if so, starts the next interval.
+    pub fn try_acquire(&self) -> bool {
         let now = Instant::now();
         let mut last = self.0.lock();
         let is_due = last.is_none_or(|last| now >= last + LOG_INTERVAL);
@@ -211,7 +225,7 @@ mod tests {
     const JANE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn flow_uses_at_most_as_much_as_it_leaves_free() {
+    fn flow_gets_half_of_the_limit_or_of_the_rest() {
         let (limit, eve, jane) =
             (FairLimit::new(12), Flow::of_address(EVE), Flow::of_address(JANE));
         let take = |flow| std::iter::from_fn(|| limit.try_acquire(flow, 1)).collect::<Vec<_>>();
@@ -254,14 +268,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_networks_are_removed() {
+    async fn rate_of_reviews_is_limited_only_if_there_is_one() {
+        let (rate, eve) = (Rate { per_second: 1, burst: 3 }, Flow::of_address(EVE));
+        let review_all = |limit: ReviewLimit| {
+            let reviews =
+                (0..10).map(|_| limit.run(eve, async { Ok::<_, ReviewError>(()) }).now_or_never());
+            reviews.filter(|outcome| matches!(outcome, Some(Ok(())))).count()
+        };
+        assert_eq!(review_all(ReviewLimit::new(2, 2)), 10);
+        assert_eq!(review_all(ReviewLimit::new(2, 2).with_rate(rate, rate)), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_flows_are_removed() {
         let rate = |per_second| Rate { per_second, burst: 10 };
         let limit = RateLimit::new(rate(100), rate(1));
         for address in 0..3 * 24 * 60 {
-            assert!(limit.take(std::net::Ipv4Addr::from_bits(address).into()));
+            let address = std::net::Ipv4Addr::from_bits(address).into();
+            assert!(limit.take(Flow::of_address(address)));
             advance(Duration::from_mins(1)).await;
         }
-        // The last network, and all clients together.
+        // The last flow, and all flows together.
         assert_eq!(limit.full_at.lock().len(), 2);
     }
 
@@ -269,7 +296,10 @@ mod tests {
     async fn rate_is_limited_per_client_and_in_total() {
         let each = Rate { per_second: 1, burst: 2 };
         let limit = RateLimit::new(Rate { per_second: 2, burst: 3 }, each);
-        let take = |client| std::iter::from_fn(|| limit.take(client).then_some(())).count();
+        let take = |client| {
+            let flow = Flow::of_address(client);
+            std::iter::from_fn(|| limit.take(flow).then_some(())).count()
+        };
         assert_eq!((take(EVE), take(JANE)), (2, 1));
         advance(Duration::from_secs(1)).await;
         assert_eq!((take(EVE), take(JANE)), (1, 1));
@@ -281,8 +311,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn line_is_due_once_per_interval() {
         let limit = LogLimit::default();
-        assert!(limit.is_due() && !limit.is_due());
+        assert!(limit.try_acquire() && !limit.try_acquire());
         advance(LOG_INTERVAL).await;
-        assert!(limit.is_due() && !limit.is_due());
+        assert!(limit.try_acquire() && !limit.try_acquire());
     }
 }

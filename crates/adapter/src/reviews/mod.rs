@@ -1,6 +1,6 @@
 //! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
-//! are cached. The number of running and of waiting reviews is limited, and the rate of reviews of
-//! unknown tokens.
+//! are cached. The number of running and of waiting reviews is limited, and the rate of those that
+//! clients other than front proxies can cause.
 
 mod authorization;
 mod limit;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 pub use authorization::{Authorizer, AuthorizerOptions};
 pub(crate) use limit::{FairLimit, FairPermit, network};
-pub use limit::{Flow, LogLimit, ReviewLimit};
+pub use limit::{Flow, LogLimit, Rate, ReviewLimit};
 pub use review::{Access, AccessReviews, AudienceReviews, ReviewError, TokenReviews};
 pub use token::{TokenAuthenticator, TokenError, bearer_token};
 
@@ -36,7 +36,7 @@ pub struct User {
 }
 
 impl User {
-    /// The memory of the user's strings.
+    /// The memory of the user's strings in bytes.
     pub(crate) fn text_bytes(&self) -> usize {
         let extra = self.extra.iter().flat_map(|(key, values)| std::iter::once(key).chain(values));
         let all = [&self.name, &self.uid].into_iter().chain(&self.groups).chain(extra);
@@ -59,7 +59,7 @@ impl User {
     /// Adds the group [`AUTHENTICATED`], unless the user is [`ANONYMOUS`] or in
     /// [`UNAUTHENTICATED`].
     #[must_use]
-    pub fn authenticated(mut self) -> Self {
+    pub fn with_authenticated_group(mut self) -> Self {
         let has_group = self.is_in(AUTHENTICATED) || self.is_in(UNAUTHENTICATED);
         if self.name != ANONYMOUS && !has_group {
             self.groups.push(AUTHENTICATED.to_owned());

@@ -25,7 +25,7 @@ pub enum ReviewError {
     Request(#[from] kube::Error),
     #[error("the API server sent no review within {} s", TIMEOUT.as_secs())]
     Timeout,
-    #[error("too many requests wait for a review")]
+    #[error("too many requests need a review")]
     TooMany,
     #[error("the review allows and denies the access")]
     Contradiction,

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, header};
 
 use crate::reviews::{
     User,
-    limit::{Flow, Rate, RateLimit, ReviewLimit},
+    limit::{Flow, Rate, ReviewLimit},
     review::{ReviewError, TokenReviews},
     ttl_cache::TtlCache,
 };
@@ -49,7 +49,6 @@ pub struct TokenAuthenticator {
     hasher: RandomState,
     known_limit: ReviewLimit,
     unknown_limit: ReviewLimit,
-    unknown_rate: RateLimit,
 }
 
 enum ReviewResult {
@@ -78,8 +77,8 @@ impl TokenAuthenticator {
             known: TtlCache::new(MAX_KNOWN),
             hasher: RandomState::new(),
             known_limit: ReviewLimit::new(MAX_RUNNING, MAX_WAITING),
-            unknown_limit: ReviewLimit::new(MAX_RUNNING, MAX_WAITING),
-            unknown_rate: RateLimit::new(UNKNOWN_RATE, UNKNOWN_RATE_OF_NETWORK),
+            unknown_limit: ReviewLimit::new(MAX_RUNNING, MAX_WAITING)
+                .with_rate(UNKNOWN_RATE, UNKNOWN_RATE_OF_NETWORK),
         }
     }
 
@@ -121,9 +120,6 @@ impl TokenAuthenticator {
         token: String,
     ) -> Result<ReviewResult, ReviewError> {
         let is_known = self.known.get(&self.hasher.hash_one(&token)).is_some();
-        if !is_known && !self.unknown_rate.take(client) {
-            return Err(ReviewError::TooMany);
-        }
         let limit = if is_known { &self.known_limit } else { &self.unknown_limit };
         limit.run(Flow::of_address(client), self.review(token)).await
     }

@@ -34,6 +34,9 @@ pub enum CertificateError {
     },
     #[error("{key} does not match {certificates}")]
     Mismatch { certificates: String, key: String, source: rustls::Error },
+    /// The key or the first certificate is malformed or unsupported.
+    #[error("unable to use {key} with {certificates}")]
+    Unusable { certificates: String, key: String, source: rustls::Error },
     #[error("the TLS settings are invalid")]
     Settings(#[source] rustls::Error),
 }
@@ -181,12 +184,15 @@ fn new_acceptor(
         Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         None => builder.with_no_client_auth(),
     };
-    let mut config =
-        builder.with_single_cert(chain, key).map_err(|error| CertificateError::Mismatch {
-            certificates: source.chain_origin.clone(),
-            key: source.key_origin.clone(),
-            source: error,
-        })?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        let (certificates, key) = (source.chain_origin.clone(), source.key_origin.clone());
+        match error {
+            rustls::Error::InconsistentKeys(_) => {
+                CertificateError::Mismatch { certificates, key, source: error }
+            }
+            _ => CertificateError::Unusable { certificates, key, source: error },
+        }
+    })?;
     config.alpn_protocols.clone_from(&handshake.protocols);
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -265,6 +271,11 @@ mod tests {
         (cert.pem(), signing_key.serialize_pem())
     }
 
+    /// Well-formed PEM whose content is garbage.
+    fn garbage_pem(label: &str) -> String {
+        format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n")
+    }
+
     #[test]
     fn certificate_and_key_must_match() {
         let (chain, key) = self_signed();
@@ -281,6 +292,11 @@ mod tests {
         assert_eq!(load(&chain, &key), Ok(()));
         let mismatch = "the given key does not match the given chain";
         assert_eq!(load(&chain, &other), Err(mismatch.to_owned()));
+        let unusable = "unable to use the given key with the given chain";
+        let (certificate_garbage, key_garbage) =
+            (garbage_pem("CERTIFICATE"), garbage_pem("PRIVATE KEY"));
+        assert_eq!(load(&chain, &key_garbage), Err(unusable.to_owned()));
+        assert_eq!(load(&certificate_garbage, &key), Err(unusable.to_owned()));
         assert_eq!(load("", &key), Err("unable to use the given chain".to_owned()));
         assert_eq!(load(&chain, ""), Err("unable to use the given key".to_owned()));
     }

@@ -35,6 +35,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     pub connections: usize,
+    /// Connections without valid credentials yet. It bounds the memory that strangers can use.
+    pub unknown: usize,
     /// Up to this number, connections of authenticated users are replaced only if no connection of
     /// an unknown client can be.
     pub authenticated: usize,
@@ -58,8 +60,8 @@ pub struct Connections {
 #[derive(Default)]
 struct OpenConnections {
     by_id: HashMap<u64, ConnectionEntry>,
-    /// The unread responses of all connections but [`ClientClass::Protected`] ones.
-    unread: usize,
+    /// The number of unread responses of all connections but [`ClientClass::Protected`] ones.
+    unread_count: usize,
     /// The number of changes, which orders them.
     sequence: u64,
 }
@@ -101,10 +103,17 @@ impl Connections {
         Arc::new(Self { limits, open: Mutex::default() })
     }
 
-    /// Adds a connection. `None` if there are too many and none can be replaced.
+    /// Adds a connection. `None` if there are too many, in total or of unknown clients, and none
+    /// can be replaced.
     pub fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
-        if open.by_id.len() >= self.limits.connections && !open.close_one(self.limits) {
+        let limits = self.limits;
+        let is_full = open.by_id.len() >= limits.connections;
+        let is_unknown_full = open.count(ClientClass::Unknown) >= limits.unknown;
+        if is_unknown_full && !open.close_one_of(ClientClass::Unknown) {
+            return None;
+        }
+        if is_full && !is_unknown_full && !open.close_one(limits) {
             return None;
         }
         let id = open.next_sequence();
@@ -129,11 +138,13 @@ impl OpenConnections {
         self.sequence
     }
 
-    /// Closes a connection to make room for a new one. Unknown clients and users have separate
-    /// shares. Returns `false` if no connection is replaceable.
+    fn count(&self, class: ClientClass) -> usize {
+        self.by_id.values().filter(|entry| entry.class == class).count()
+    }
+
+    /// Closes a connection to make room for a new one. Returns `false` if none is replaceable.
     fn close_one(&mut self, limits: ConnectionLimits) -> bool {
-        let count = |class| self.by_id.values().filter(|entry| entry.class == class).count();
-        let classes = if count(ClientClass::Authenticated) > limits.authenticated {
+        let classes = if self.count(ClientClass::Authenticated) > limits.authenticated {
             [ClientClass::Authenticated, ClientClass::Unknown]
         } else {
             [ClientClass::Unknown, ClientClass::Authenticated]
@@ -158,7 +169,7 @@ impl OpenConnections {
 
     /// Closes connections until the unread responses are within the limit.
     fn limit_unread(&mut self, limit: usize) {
-        while self.unread > limit {
+        while self.unread_count > limit {
             let limited =
                 self.by_id.iter().filter(|(_, entry)| entry.class != ClientClass::Protected);
             let slowest =
@@ -178,7 +189,7 @@ impl OpenConnections {
     fn remove(&mut self, id: u64) -> Option<ConnectionEntry> {
         let entry = self.by_id.remove(&id)?;
         if entry.class != ClientClass::Protected {
-            self.unread -= entry.unread.len();
+            self.unread_count -= entry.unread.len();
         }
         Some(entry)
     }
@@ -194,7 +205,7 @@ impl OpenConnections {
         let unread_before = limited_unread(entry);
         change(entry);
         entry.changed = sequence;
-        self.unread = self.unread - unread_before + limited_unread(entry);
+        self.unread_count = self.unread_count - unread_before + limited_unread(entry);
     }
 }
 
@@ -214,7 +225,7 @@ impl Connection {
 
     /// Waits until the connection must be closed, to make room for another one or because it has
     /// the most unread responses.
-    pub async fn replaced(&self) {
+    pub async fn must_close(&self) {
         self.close.cancelled().await;
     }
 
@@ -240,7 +251,7 @@ impl Connection {
     }
 
     /// Waits until the client has been idle, or hasn't read a response, for too long. Returns
-    /// `Idle` also if the connection has been replaced.
+    /// `Idle` also if [`Connection::must_close`] returns.
     pub(crate) async fn expired(&self) -> CloseReason {
         loop {
             let now = Instant::now();

@@ -1,7 +1,9 @@
 //! Accepts TLS connections and serves requests with HTTP/1.1 and HTTP/2.
 
 mod certificate;
+mod client;
 mod connections;
+mod read_rate;
 #[cfg(test)]
 mod tests;
 mod write_timeout;
@@ -27,8 +29,13 @@ use tracing::debug;
 pub use certificate::{CertificateError, HandshakeSettings, ServingCertificate};
 pub use connections::{ClientClass, Connection, ConnectionLimits, Connections, RunningRequest};
 
-use self::{connections::CloseReason, write_timeout::WriteTimeout};
-use crate::{authentication::Peer, service::Adapter};
+use self::{
+    client::{Client, UserConnections},
+    connections::CloseReason,
+    read_rate::ReadRate,
+    write_timeout::WriteTimeout,
+};
+use crate::{authentication::Peer, response::too_many_headers, service::Adapter};
 
 /// The time limit for receiving the head of an HTTP/1.1 request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
@@ -41,22 +48,51 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The time limit for requests in progress at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time for which a client may read nothing.
+/// The time limit of a pending write. The client must read some bytes within it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Each instance of kube-apiserver needs only a few connections. An unread response takes about 2
-/// KiB in addition to its body.
+/// KiB in addition to its body. A head of [`CLIENT_LIMITS`] whose end hasn't been received takes at
+/// most 160 KiB of memory, so 256 unknown clients can use 40 MiB. At most 208 of them have a
+/// request in progress: 80 by `admission`, and 128 whose tokens are reviewed. The others are
+/// replaceable.
 const LIMITS: ConnectionLimits =
-    ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
+    ConnectionLimits { connections: 1024, unknown: 256, authenticated: 512, unread: 2048 };
+
+/// The connections of users other than `system:masters`. A single user gets half, so unfinished
+/// heads of a user take 40 MiB. Connections above the user's share are among the unknown ones.
+const USER_CONNECTIONS: usize = 512;
 
 /// The maximum number of connections that wait to be accepted. The kernel caps it at
 /// `net.core.somaxconn`. It drops further connections, and clients repeat them only after a second,
 /// so a burst would delay probes.
 const BACKLOG: u32 = 4096;
 
-/// The maximum size of request headers. A front proxy sends a header for each group of the user.
-const MAX_HEADER_BYTES: u32 = 64 << 10;
-const MAX_HEADERS: usize = 1024;
+/// The limits of requests on a connection.
+#[derive(Clone, Copy, Debug)]
+struct RequestLimits {
+    /// The size of headers as HTTP/2 counts it: 32 bytes for each in addition to its text.
+    header_bytes: u32,
+    headers: usize,
+    /// Concurrent requests on an HTTP/2 connection.
+    streams: u32,
+}
+
+/// A front proxy sends a header for each group of the user. With HTTP/2, `header_bytes` bounds
+/// their number, as each header counts as more than 32 bytes. The streams are the default of
+/// kube-apiserver.
+const FRONT_PROXY_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 64 << 10, headers: (64 << 10) / 32, streams: 250 };
+
+/// Clients other than front proxies. A token can have 16 KiB. With HPACK, a request of a few
+/// hundred bytes can have as many headers as the size allows, and each takes more memory than its
+/// size.
+const CLIENT_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 20 << 10, headers: 64, streams: 32 };
+
+/// The bytes of request bodies that a client may send in advance: the default of the protocol.
+/// Bodies aren't read, so hyper's default of 1 MiB has no use.
+const WINDOW: u32 = (1 << 16) - 1;
 
 /// The maximum length of a client's certificate chain.
 const MAX_CHAIN_BYTES: usize = 16 << 10;
@@ -64,15 +100,13 @@ const MAX_CHAIN_BYTES: usize = 16 << 10;
 /// The time limit for closing an idle connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The default limit of concurrent requests on an HTTP/2 connection, as in kube-apiserver.
-const MAX_STREAMS: u32 = 250;
-
 /// Options of connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerOptions {
     /// HTTP/1.1 only.
     pub disable_http2: bool,
     /// The maximum number of concurrent requests on an HTTP/2 connection. `None` for the default.
+    /// Clients other than front proxies have at most 32.
     pub max_streams: Option<u32>,
 }
 
@@ -81,6 +115,17 @@ impl ServerOptions {
     pub fn protocols(self) -> Vec<Vec<u8>> {
         let http1 = b"http/1.1".to_vec();
         if self.disable_http2 { vec![http1] } else { vec![b"h2".to_vec(), http1] }
+    }
+
+    fn request_limits(self, is_front_proxy: bool) -> RequestLimits {
+        let limits = if is_front_proxy { FRONT_PROXY_LIMITS } else { CLIENT_LIMITS };
+        match (self.max_streams, is_front_proxy) {
+            (None, _) => limits,
+            (Some(streams), true) => RequestLimits { streams, ..limits },
+            (Some(streams), false) => {
+                RequestLimits { streams: streams.min(limits.streams), ..limits }
+            }
+        }
     }
 }
 
@@ -123,7 +168,9 @@ impl Server {
     ) {
         let tasks = TaskTracker::new();
         let connections = Connections::new(LIMITS);
-        let shared = Arc::new(ServerState { adapter, certificate, options, stop: stop.clone() });
+        let users = UserConnections::new(USER_CONNECTIONS);
+        let shared =
+            Arc::new(ServerState { adapter, certificate, options, users, stop: stop.clone() });
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -160,6 +207,7 @@ struct ServerState {
     adapter: Arc<Adapter>,
     certificate: Arc<ServingCertificate>,
     options: ServerOptions,
+    users: Arc<UserConnections>,
     stop: CancellationToken,
 }
 
@@ -169,7 +217,7 @@ impl ServerState {
         let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
         let accepted = tokio::select! {
             accepted = handshake => accepted,
-            () = connection.replaced() => {
+            () = connection.must_close() => {
                 debug!("closed a connection without a request to make room for another one");
                 return;
             }
@@ -195,23 +243,38 @@ impl ServerState {
         }
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
         let peer = Arc::new(Peer::new(connection.client(), chain.collect()));
-        if self.adapter.is_front_proxy(&peer) {
+        let is_front_proxy = self.adapter.is_front_proxy(&peer);
+        if is_front_proxy {
             connection.set_class(ClientClass::Protected);
         }
-        let (adapter, tracked) = (self.adapter.clone(), connection.clone());
+        let limits = self.options.request_limits(is_front_proxy);
+        // Also cancelled if the client has become a front proxy, because its CA was loaded or
+        // replaced since. Its next connection has the limits of front proxies.
+        let finish = self.stop.child_token();
+        let client = Arc::new(Client::new(peer, self.users.clone(), is_front_proxy));
+        let (adapter, tracked, sender) = (self.adapter.clone(), connection.clone(), client.clone());
+        let outdated = finish.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (peer, adapter, connection) = (peer.clone(), adapter.clone(), tracked.clone());
+            let (client, adapter, connection) = (sender.clone(), adapter.clone(), tracked.clone());
+            let outdated = outdated.clone();
+            // Drops a head with too many headers now. In the future, it would stay in memory until
+            // the future is polled.
+            let (head, _) = request.into_parts();
+            let head = (head.headers.len() <= limits.headers).then_some(head);
             async move {
                 let running = connection.count_request();
-                let (head, _) = request.into_parts();
-                let response = adapter.respond(&head, &peer).await;
-                if peer.is_authenticated() {
-                    connection.set_class(ClientClass::Authenticated);
+                let response = match head {
+                    Some(head) => client.respond(&adapter, &head, &connection).await,
+                    None => too_many_headers(),
+                };
+                if !is_front_proxy && adapter.is_front_proxy(client.peer()) {
+                    outdated.cancel();
                 }
                 Ok::<_, Infallible>(response.map(|bytes| Full::new(running.track_body(bytes))))
             }
         });
-        let builder = self.connection_builder(is_http2);
+        let builder = connection_builder(is_http2, limits);
+        let stream = ReadRate::new(stream, move || client.read_budget());
         let stream = TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT));
         let mut served = std::pin::pin!(builder.serve_connection(stream, service));
         let outcome = tokio::select! {
@@ -226,36 +289,38 @@ impl ServerState {
                     Ok(())
                 }
             },
-            () = connection.replaced() => {
-                debug!("closed a connection to make room for another one");
+            () = connection.must_close() => {
+                debug!("closed a connection: there are too many connections or unread responses");
                 Ok(())
             }
-            () = self.stop.cancelled() => {
+            () = finish.cancelled() => {
                 served.as_mut().graceful_shutdown();
-                served.await
+                timeout(STOP_TIMEOUT, served).await.unwrap_or(Ok(()))
             }
         };
         if let Err(error) = outcome {
             debug!(%error, "connection failed");
         }
     }
+}
 
-    /// A builder for the protocol that ALPN chose. hyper could also detect the protocol by the
-    /// first bytes, but without a time limit.
-    fn connection_builder(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_headers(MAX_HEADERS)
-            .max_buf_size(MAX_HEADER_BYTES as usize);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_INTERVAL)
-            .max_header_list_size(MAX_HEADER_BYTES)
-            .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
-        if is_http2 { builder.http2_only() } else { builder.http1_only() }
-    }
+/// A builder for the protocol that ALPN chose. hyper could also detect the protocol by the first
+/// bytes, but without a time limit.
+fn connection_builder(is_http2: bool, limits: RequestLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_header_list_size(limits.header_bytes)
+        .max_concurrent_streams(limits.streams);
+    if is_http2 { builder.http2_only() } else { builder.http1_only() }
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes fail if the peer reads nothing for the limit.
+/// A stream whose writes fail after `limit` if the peer reads nothing in that time.
 #[derive(Debug)]
 pub(super) struct WriteTimeout<S> {
     stream: S,

@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::test_certificates::{ClusterCas, leaf};
+use crate::{
+    authentication::Trust,
+    test_certificates::{ClusterCas, leaf},
+};
 
 /// An API server that reviews only known tokens and users, and never responds to other requests.
 /// While `is_down`, all reviews fail.
@@ -86,6 +89,11 @@ pub(crate) fn adapter(
         version: Version::default(),
     };
     Adapter::new(Arc::new(source), Arc::new(authenticator), authorizer, metrics, options)
+}
+
+/// Replaces the trusted certificates of a running adapter.
+pub(crate) fn set_trust(adapter: &Adapter, trust: Trust) {
+    adapter.authenticator.set_trust(trust);
 }
 
 fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
@@ -206,6 +214,51 @@ async fn rate_of_reviews_of_unknown_tokens_is_limited() {
     assert_eq!(reviewed, 80 + 9 * 40);
 }
 
+/// The API server never ends these reviews. Each client disconnects without waiting for them.
+#[tokio::test(start_paused = true)]
+async fn rate_of_access_reviews_is_limited_except_for_front_proxies() {
+    let reviews =
+        KnownReviews { tokens: ["eve"].into(), users: ["jane"].into(), ..KnownReviews::default() };
+    let (reviews, cluster) = (Arc::new(reviews), ClusterCas::new());
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (eve, proxy) = (client(1), front_proxy(&cluster));
+    let anonymous_requests = paths(20, &[]);
+    let user_requests = paths(50, &[("Authorization", "Bearer eve")]);
+    let (mut of_anonymous, mut of_user) = (0, 0);
+    for _ in 0..10 {
+        for _ in 0..16 {
+            of_anonymous += flood(&adapter, &anonymous_requests, &eve).0.len();
+            of_user += flood(&adapter, &user_requests, &eve).0.len();
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    // The burst of an address or user, and then the rate for 9 s.
+    assert_eq!((of_anonymous, of_user), (300 + 9 * 10, 300 + 9 * 20));
+    for request in paths(1000, &JANE) {
+        assert_eq!(status(&adapter, &request, &proxy), 404, "{}", request.uri);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_paths_of_anonymous_clients_need_one_review() {
+    let users = ["system:anonymous"].into();
+    let (reviews, cluster) =
+        (Arc::new(KnownReviews { users, ..KnownReviews::default() }), ClusterCas::new());
+    let mut adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let unknown = |adapter: &Adapter| {
+        let paths = ["/a", "/b/c", "/apis/unknown.io", "/apis/metrics.k8s.io/v0"];
+        paths.map(|path| status(adapter, &request(path, &[]), &client(1)))
+    };
+    assert_eq!(status(&adapter, &request("/x", &[]), &client(1)), 404);
+    *reviews.is_down.lock() = true;
+    assert_eq!(unknown(&adapter), [404; 4], "the review of `/` is cached");
+    for known in [VERSION, "/metrics", "/apis", "/apis/metrics.k8s.io", "/api/v1/nodes"] {
+        assert_eq!(status(&adapter, &request(known, &[]), &client(1)), 500, "{known}");
+    }
+    adapter.options.compat = Compat::Reference;
+    assert_eq!(unknown(&adapter), [500; 4], "the reference reviews each path");
+}
+
 #[tokio::test]
 async fn anonymous_requests_delay_no_other_requests() {
     let reviews = KnownReviews {
@@ -217,7 +270,7 @@ async fn anonymous_requests_delay_no_other_requests() {
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (requests, eve) = (paths(1000, &[]), client(1));
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
-    // One address gets half of the anonymous limits: of 40 started and 4 running reviews.
+    // One address gets half of the anonymous limits: of 40 admitted and 4 running reviews.
     assert_eq!((refused, *reviews.running.lock()), (980, 2));
     let proxied = request(VERSION, &JANE);
     assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
@@ -238,7 +291,7 @@ async fn users_delay_neither_others_nor_the_front_proxy() {
     let requests = paths(1000, &[("Authorization", "Bearer eve")]);
     let eve = client(1);
     let (_waiting, refused) = flood(&adapter, &requests, &eve);
-    // One user gets half of the limits for users: of 100 started and 8 running reviews.
+    // One user gets half of the limits for users: of 100 admitted and 8 running reviews.
     assert_eq!((refused, *reviews.running.lock()), (950, 4));
     let carl = peer(leaf("carl").issued_by(&cluster.clients));
     assert_eq!(status(&adapter, &request(VERSION, &[]), &carl), 200);

@@ -139,7 +139,7 @@ async fn wait_until_decided(
 ) -> Result<()> {
     let all = usize::try_from(arguments.population.autoscalers)?;
     let deadline = Instant::now() + arguments.within;
-    while Instant::now() < deadline && server.progress().await?.decided < all {
+    while Instant::now() < deadline && server.progress().await?.decided_count < all {
         process.ensure_running()?;
         sleep(POLL_INTERVAL).await;
     }
@@ -176,13 +176,13 @@ async fn snapshot(
     process: &Process,
     endpoint: &MetricsEndpoint,
 ) -> Result<Snapshot> {
-    let controller = Usage::for_process(process.id()?)?;
+    let controller_usage = Usage::for_process(process.id()?)?;
     let stats = server.stats().await?;
     let controller_metrics = endpoint.read().await.unwrap_or_else(|error| {
         eprintln!("hpa-bench: the controller's own metrics are missing: {error:#}");
         ControllerMetrics::default()
     });
-    Ok(Snapshot { stats, controller_metrics, controller })
+    Ok(Snapshot { stats, controller_metrics, controller_usage })
 }
 
 /// The outcomes of one controller or adapter.

@@ -17,7 +17,7 @@ use crate::{
 pub(super) struct Snapshot {
     pub(crate) stats: Stats,
     pub(crate) controller_metrics: ControllerMetrics,
-    pub(crate) controller: Usage,
+    pub(crate) controller_usage: Usage,
 }
 
 /// The values at the beginning and at the end of a measurement.
@@ -158,23 +158,25 @@ impl Outcome {
         let period = population.period.as_secs_f64();
         let measured = end.stats.now - begin.stats.now;
         let (first, extra) = split_records(&end.stats);
-        let decided =
-            first.iter().filter_map(|record| record.decided()).filter(|at| *at <= begin.stats.now);
+        let decided = first
+            .iter()
+            .filter_map(|record| record.decided_at())
+            .filter(|at| *at <= begin.stats.now);
         // Cycles can be observed only if every reconcile writes a status.
         let every_reconcile_writes =
             population.change != Change::Steady && controller.writes_each_status();
         let cycles = every_reconcile_writes
             .then(|| CycleSummary::new(&first, &extra, begin.stats.now, end.stats.now, period));
         let extra_delays: Vec<f64> =
-            extra.iter().filter_map(|record| Some(record.decided()? - record.created)).collect();
+            extra.iter().filter_map(|record| Some(record.decided_at()? - record.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, every_reconcile_writes);
         let due = |record: &&AutoscalerRecord| {
             reconciles_due(record, begin.stats.now, end.stats.now, period, every_reconcile_writes)
         };
         let reconciles_due = first.iter().chain(&extra).copied().map(|record| due(&record)).sum();
-        let cpu = end.controller.cpu_seconds - begin.controller.cpu_seconds;
+        let cpu = end.controller_usage.cpu_seconds - begin.controller_usage.cpu_seconds;
         // VmHWM is derived from counters that lag a little, so it can decrease.
-        let peak_memory = end.controller.peak_memory.max(begin.controller.peak_memory);
+        let peak_memory = end.controller_usage.peak_memory.max(begin.controller_usage.peak_memory);
         let responses = end.stats.response_times.iter().skip(begin.stats.response_times.len());
         let requests = requests(&begin.stats, &end.stats, reconciles);
         let bytes: u64 = requests.values().map(|one| one.bytes).sum();
@@ -184,8 +186,8 @@ impl Outcome {
             flags,
             autoscalers: first.len(),
             decided: Summary::new(decided.map(|at| at - started).collect()),
-            usage_at_begin: begin.controller,
-            usage_at_end: Usage { peak_memory, ..end.controller },
+            usage_at_begin: begin.controller_usage,
+            usage_at_end: Usage { peak_memory, ..end.controller_usage },
             measured,
             reconciles,
             reconciles_counted_by,

@@ -76,8 +76,9 @@ impl ServerProcess {
         bail!("the server did not start\n{}", self.process.tail(LOG_LINES, ""))
     }
 
-    /// Sends SIGTERM and waits until the server has cleaned up, without a timeout. Does nothing if
-    /// the server never became ready.
+    /// Sends SIGTERM and waits, without a timeout, until the server has cleaned up and closes its
+    /// output, then at most [`EXIT_TIMEOUT`] for its exit. Does nothing if the server exited before
+    /// it was ready.
     pub(super) async fn stop(mut self) -> Result<()> {
         if self.has_failed {
             return Ok(());

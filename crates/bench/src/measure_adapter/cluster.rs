@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     args::Population,
     objects,
-    objects::ObjectStore,
+    objects::TargetCluster,
     server::{CompletedRequest, DISABLED_ADMISSION, audit_policy, follow_audit_log},
     stats::Usage,
 };
@@ -79,8 +79,8 @@ impl Cluster {
     }
 
     async fn create_all(&self, objects: impl Iterator<Item = Value> + Send) -> Result<()> {
-        let store = ObjectStore::Dedicated(self.apiserver.client());
-        let creations = stream::iter(objects.map(|object| store.create(object)));
+        let target = TargetCluster::Dedicated(self.apiserver.client());
+        let creations = stream::iter(objects.map(|object| target.create(object)));
         creations.buffer_unordered(CONCURRENCY).try_collect().await
     }
 

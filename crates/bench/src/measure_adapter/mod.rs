@@ -114,8 +114,8 @@ async fn measure(
         names: arguments.series.names,
         ready_after,
         discoveries,
-        usage_at_begin: begin.adapter,
-        usage_at_end: end.adapter,
+        usage_at_begin: begin.adapter_usage,
+        usage_at_end: end.adapter_usage,
         idle,
         aggregated,
         direct,
@@ -171,8 +171,8 @@ impl RunningAdapter<'_> {
             if start.elapsed() > limit {
                 let count = self.prometheus.stats().series_responses;
                 bail!(
-                    "within {limit:?}, the adapter has read {count} of {required} required lists of \
-                     series, or is not idle"
+                    "not ready after {limit:?}: the adapter has read {count} of {required} required \
+                     lists of series, or is still processing them"
                 );
             }
             self.report_progress(&mut last_report, start, "the series are read");
@@ -215,8 +215,8 @@ impl RunningAdapter<'_> {
     fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot {
             at: Instant::now(),
-            adapter: self.adapter_usage()?,
-            apiserver: self.cluster.usage()?,
+            adapter_usage: self.adapter_usage()?,
+            apiserver_usage: self.cluster.usage()?,
             requests: self.cluster.requests(),
             queries: self.prometheus.stats().total_queries(),
         })

@@ -24,9 +24,9 @@ use crate::{
 /// All measured values at one time.
 pub(super) struct Snapshot {
     pub(super) at: Instant,
-    pub(super) adapter: Usage,
+    pub(super) adapter_usage: Usage,
     /// Usage of etcd and the API server.
-    pub(super) apiserver: Usage,
+    pub(super) apiserver_usage: Usage,
     /// Requests of the adapter to the API server, by kind.
     pub(super) requests: BTreeMap<String, u64>,
     /// Queries to Prometheus.
@@ -45,8 +45,8 @@ impl IdleUsage {
         let seconds = (end.at - begin.at).as_secs_f64();
         let cpus = |end: Usage, begin: Usage| (end.cpu_seconds - begin.cpu_seconds) / seconds;
         Self {
-            adapter_cpus: cpus(end.adapter, begin.adapter),
-            apiserver_cpus: cpus(end.apiserver, begin.apiserver),
+            adapter_cpus: cpus(end.adapter_usage, begin.adapter_usage),
+            apiserver_cpus: cpus(end.apiserver_usage, begin.apiserver_usage),
         }
     }
 }
@@ -109,8 +109,12 @@ impl Phase {
             requests,
             failed: sent.failed,
             response_times: sent.response_times,
-            adapter_cpu_per_request: cpu(end.adapter, begin.adapter, idle.adapter_cpus),
-            apiserver_cpu_per_request: cpu(end.apiserver, begin.apiserver, idle.apiserver_cpus),
+            adapter_cpu_per_request: cpu(end.adapter_usage, begin.adapter_usage, idle.adapter_cpus),
+            apiserver_cpu_per_request: cpu(
+                end.apiserver_usage,
+                begin.apiserver_usage,
+                idle.apiserver_cpus,
+            ),
             queries_per_request: per_request((end.queries - begin.queries) as f64),
             api_requests_per_request: end.requests.iter().filter_map(new_requests).collect(),
         }
@@ -269,7 +273,13 @@ mod tests {
     fn snapshot(at: Instant, cpu: f64, reviews: u64, queries: u64) -> Snapshot {
         let usage = Usage { cpu_seconds: cpu, peak_memory: 0 };
         let requests = [("create reviews".to_owned(), reviews), ("watch pods".to_owned(), 1)];
-        Snapshot { at, adapter: usage, apiserver: usage, requests: requests.into(), queries }
+        Snapshot {
+            at,
+            adapter_usage: usage,
+            apiserver_usage: usage,
+            requests: requests.into(),
+            queries,
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ const ADDITIONAL_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
 /// needs no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
-    series: u64,
-    names: u64,
+    series_count: u64,
+    name_count: u64,
     /// Namespace and name of each target. Shared, because the servers clone their state with every
     /// request.
     targets: Arc<[(String, String)]>,
@@ -26,11 +26,16 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of `series` series with `names` different names, distributed over all pods. Each
-    /// name has at least one series.
-    pub(crate) fn new(population: &Population, series: u64, names: u64) -> Self {
+    /// A catalog of series with `name_count` different names, distributed over all pods. Each name
+    /// has at least one series, even if `series_count` is less.
+    pub(crate) fn new(population: &Population, series_count: u64, name_count: u64) -> Self {
         let targets = objects::targets(population).collect();
-        Self { series: series.max(names), names, targets, pods_per_target: population.pods.into() }
+        Self {
+            series_count: series_count.max(name_count),
+            name_count,
+            targets,
+            pods_per_target: population.pods.into(),
+        }
     }
 
     /// One series for each pod.
@@ -49,13 +54,13 @@ impl Catalog {
             return Some(0);
         }
         let index: u64 = name.strip_prefix("metric_")?.strip_suffix("_total")?.parse().ok()?;
-        (1..self.names).contains(&index).then_some(index)
+        (1..self.name_count).contains(&index).then_some(index)
     }
 
     /// The parts of the response: the series with a name, or all series.
     pub(crate) fn response_parts(self, name: Option<&str>) -> impl Iterator<Item = Bytes> + use<> {
         let (first, end) = match name.map(|name| self.index_of(name)) {
-            None => (0, self.series),
+            None => (0, self.series_count),
             Some(Some(index)) => (self.start_of(index), self.start_of(index + 1)),
             Some(None) => (0, 0),
         };
@@ -77,13 +82,14 @@ impl Catalog {
     /// The position of the first series with the name at `index`. Series with a name are adjacent,
     /// as in a response of Prometheus.
     fn start_of(&self, index: u64) -> u64 {
-        let product = u128::from(self.series) * u128::from(index) / u128::from(self.names);
-        product.try_into().unwrap_or(u64::MAX)
+        let start = u128::from(self.series_count) * u128::from(index) / u128::from(self.name_count);
+        start.try_into().unwrap_or(u64::MAX)
     }
 
     /// Returns the index of the name to which the series at `position` belongs.
     fn name_index_at(&self, position: u64) -> u64 {
-        let guess = u128::from(position) * u128::from(self.names) / u128::from(self.series);
+        let guess =
+            u128::from(position) * u128::from(self.name_count) / u128::from(self.series_count);
         let guess: u64 = guess.try_into().unwrap_or(u64::MAX);
         // The two divisions round down, so the result may be too low by one.
         if self.start_of(guess + 1) <= position { guess + 1 } else { guess }
@@ -92,7 +98,8 @@ impl Catalog {
     fn write(&self, text: &mut String, position: u64) {
         let name = self.name_index_at(position);
         let index = position - self.start_of(name);
-        let (pod_index, variant) = (index % self.pods().max(1), index / self.pods().max(1));
+        let (pod_index, variant) =
+            (index % self.pod_count().max(1), index / self.pod_count().max(1));
         let target = usize::try_from(pod_index / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
         let Some((namespace, app)) = self.targets.get(target) else { return };
         let pod = pod_index % self.pods_per_target.max(1);
@@ -121,7 +128,7 @@ impl Catalog {
         );
     }
 
-    fn pods(&self) -> u64 {
+    fn pod_count(&self) -> u64 {
         self.targets.len() as u64 * self.pods_per_target
     }
 }

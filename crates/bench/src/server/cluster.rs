@@ -20,14 +20,14 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::{
-    recorder::{ApiserverStats, Recorder},
+    recorder::{ApiserverStatsSources, Recorder},
     scaling::{ScaledTarget, follow_scale},
 };
 use crate::{
     args::{Population, ServeArguments},
     load::Load,
     objects,
-    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX, ObjectStore},
+    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX, TargetCluster},
     prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
@@ -36,7 +36,7 @@ use crate::{
 /// The measured cluster. No kubelet runs its pods.
 #[derive(Clone)]
 pub(super) struct Cluster {
-    pub(super) store: ObjectStore,
+    pub(super) target: TargetCluster,
     pub(super) load: Arc<Load>,
     pub(super) recorder: Arc<Recorder>,
     prometheus: FakePrometheus,
@@ -44,7 +44,7 @@ pub(super) struct Cluster {
     /// Number of targets whose autoscalers are created on request.
     pub(super) extra: u32,
     /// Number of autoscalers that were created on request.
-    added: Arc<AtomicU32>,
+    added_count: Arc<AtomicU32>,
     /// The targets whose scale was written.
     scaled: mpsc::UnboundedSender<ScaledTarget>,
     processes: Processes,
@@ -57,7 +57,7 @@ pub(super) enum Processes {
     /// This process.
     Own,
     /// This process, and the API server and etcd that it started.
-    Started(ApiserverStats),
+    Started(ApiserverStatsSources),
     /// The API server runs elsewhere.
     Unknown,
 }
@@ -66,22 +66,22 @@ impl Cluster {
     /// Creates an empty cluster, and a task that adds and deletes pods when targets are scaled.
     pub(super) fn new(
         arguments: &ServeArguments,
-        store: ObjectStore,
+        target: TargetCluster,
         load: Arc<Load>,
         processes: Processes,
     ) -> Self {
         let (scaled, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(follow_scale(store.clone(), Arc::clone(&load), receiver));
+        tokio::spawn(follow_scale(target.clone(), Arc::clone(&load), receiver));
         let catalog = Catalog::for_pods(&arguments.population);
         let prometheus = FakePrometheus::new(catalog, Arc::clone(&load));
         Self {
-            store,
+            target,
             prometheus,
             load,
             recorder: Arc::new(Recorder::new()),
             population: arguments.population.clone(),
             extra: arguments.extra,
-            added: Arc::new(AtomicU32::new(0)),
+            added_count: Arc::new(AtomicU32::new(0)),
             scaled,
             processes,
             is_stopped: Arc::default(),
@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the endpoints that `hpa-bench run` uses.
+    /// Returns the endpoints for `hpa-bench run`, and the fake Prometheus for the controller.
     pub(super) fn router(&self) -> Router {
         let stats = |State(cluster): State<Self>| async move { json(cluster.stats().await) };
         let progress =
@@ -142,11 +142,11 @@ impl Cluster {
     }
 
     async fn add_autoscaler(&self) -> Result<Progress> {
-        let index = self.added.fetch_add(1, Ordering::Relaxed);
+        let index = self.added_count.fetch_add(1, Ordering::Relaxed);
         let name = format!("{EXTRA_PREFIX}{index}");
         ensure!(index < self.extra, "every target has an autoscaler already");
         self.recorder.record_creation(EXTRA_NAMESPACE, &name);
-        self.store.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
+        self.target.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
         Ok(self.recorder.progress())
     }
 }

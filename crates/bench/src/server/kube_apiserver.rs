@@ -19,10 +19,11 @@ use super::{
     metrics::{count_bytes, is_metrics_path, metrics_testbed, respond},
     populate::populate,
     recorder::{
-        ApiserverStats, CONTROLLER_USER, CompletedRequest, Recorder, audit_policy, follow_audit_log,
+        ApiserverStatsSources, CONTROLLER_USER, CompletedRequest, Recorder, audit_policy,
+        follow_audit_log,
     },
 };
-use crate::{args::ServeArguments, load::Load, objects::ObjectStore, request_info::RequestInfo};
+use crate::{args::ServeArguments, load::Load, objects::TargetCluster, request_info::RequestInfo};
 
 const METRICS_APIS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
@@ -55,10 +56,10 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
-    let stats =
-        ApiserverStats { client: apiserver.client(), process_ids: apiserver.process_ids()? };
-    let store = ObjectStore::Dedicated(apiserver.client());
-    let cluster = Cluster::new(arguments, store, load, Processes::Started(stats));
+    let (client, process_ids) = (apiserver.client(), apiserver.process_ids()?);
+    let sources = ApiserverStatsSources { client, process_ids };
+    let target = TargetCluster::Dedicated(apiserver.client());
+    let cluster = Cluster::new(arguments, target, load, Processes::Started(sources));
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
     tokio::spawn(follow_audit_log(log, move |completed| {

@@ -17,7 +17,7 @@ use super::{
     proxy::{Backend, Proxy},
     upstream::Upstream,
 };
-use crate::{args::ServeArguments, load::Load, objects, objects::ObjectStore};
+use crate::{args::ServeArguments, load::Load, objects, objects::TargetCluster};
 
 /// Populates the cluster, serves a proxy to it until `shutdown`, and deletes the created objects.
 pub(super) async fn serve(
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let upstream = Upstream::new(config, &names, &load).with_context(|| unusable(file))?;
     let mut namespaces = Namespaces::new(client.clone(), names);
     namespaces.ensure_absent().await?;
-    let cluster = Cluster::new(arguments, ObjectStore::Shared(client), load, Processes::Unknown);
+    let cluster = Cluster::new(arguments, TargetCluster::Shared(client), load, Processes::Unknown);
     let served = populate_and_serve(arguments, &mut namespaces, &cluster, upstream, shutdown).await;
     let deleted = namespaces.delete().await;
     match (served, deleted) {
@@ -53,7 +53,8 @@ async fn populate_and_serve(
     tokio::select! {
         populated = &mut populating => populated?,
         () = &mut shutdown => {
-            // Waits for running requests: they would create objects after the deletion.
+            // Waits for the running requests. Otherwise they could create objects after the
+            // deletion.
             cluster.stop();
             let _ = populating.await;
             return Ok(());

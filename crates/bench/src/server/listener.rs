@@ -41,8 +41,8 @@ impl ProgressTimer {
         Self(Instant::now())
     }
 
-    /// Returns whether a message is due. If so, the next one is due five seconds later.
-    pub(super) fn is_due(&mut self) -> bool {
+    /// Returns whether a message is due, and if so, starts the next five seconds.
+    pub(super) fn restart_if_due(&mut self) -> bool {
         let is_due = self.0.elapsed() >= PROGRESS_INTERVAL;
         if is_due {
             self.0 = Instant::now();

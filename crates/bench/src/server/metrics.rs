@@ -34,7 +34,7 @@ pub(super) fn metrics_testbed(load: &Arc<Load>) -> Testbed {
 }
 
 /// Responds with the testbed, except to a valid list of pod metrics: the testbed would scan all
-/// pods for it.
+/// pods for it. The metrics of a single pod, which no controller requests, are not found.
 pub(super) async fn respond(
     testbed: &Testbed,
     load: &Load,

@@ -42,7 +42,7 @@ pub(crate) use self::{
 use crate::{
     args::{ApiServer, ServeArguments},
     load::Load,
-    objects::ObjectStore,
+    objects::TargetCluster,
 };
 
 /// Populates the server, prints the URL of its statistics, and serves until SIGTERM or SIGINT.
@@ -105,11 +105,11 @@ impl Interruption {
 async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
     let testbed = metrics_testbed(&load);
-    let store = ObjectStore::Testbed(testbed.clone());
-    let cluster = Cluster::new(arguments, store, load, Processes::Own);
+    let target = TargetCluster::Testbed(testbed.clone());
+    let cluster = Cluster::new(arguments, target, load, Processes::Own);
     populate(&cluster).await?;
     let listener = bind().await?;
     fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))
-        .context("cannot write the kubeconfig")?;
+        .with_context(|| format!("cannot write {}", arguments.kubeconfig.display()))?;
     serve_http(listener, Proxy { backend: Backend::Testbed(testbed), cluster }.router()).await
 }

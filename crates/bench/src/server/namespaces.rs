@@ -82,7 +82,7 @@ impl Namespaces {
             let created = created.with_context(|| format!("cannot create the namespace {name}"))?;
             let uid = created.uid().context("the created namespace has no UID")?;
             self.created.push(CreatedNamespace { name: name.clone(), uid });
-            cluster.store.create(objects::service_account(name)).await?;
+            cluster.target.create(objects::service_account(name)).await?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Namespaces {
         let mut deleted = deletions.buffer_unordered(CONCURRENCY).enumerate();
         while let Some((index, result)) = deleted.next().await {
             errors.extend(result.err().map(|error| format!("{error:#}")));
-            if timer.is_due() {
+            if timer.restart_if_due() {
                 let _ = print_progress(&format!(
                     "{} of {} namespaces deleted",
                     index + 1,

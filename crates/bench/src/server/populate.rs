@@ -67,12 +67,12 @@ async fn create_all(
     objects: impl Iterator<Item = Value> + Send,
 ) -> Result<()> {
     let objects = stream::iter(objects).take_while(|_| ready(!cluster.is_stopped()));
-    let creations = objects.map(|object| cluster.store.create(object));
+    let creations = objects.map(|object| cluster.target.create(object));
     let mut created = creations.buffer_unordered(CONCURRENCY).enumerate();
     let mut timer = ProgressTimer::new();
     while let Some((index, result)) = created.next().await {
         result?;
-        if timer.is_due() {
+        if timer.restart_if_due() {
             print_progress(&format!("{} of {count} {plural}", index + 1))?;
         }
     }

@@ -41,7 +41,7 @@ struct State {
     requests: BTreeMap<RequestKind, Counters>,
     response_times: Vec<u32>,
     autoscalers: BTreeMap<String, AutoscalerRecord>,
-    decided: usize,
+    decided_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ impl Recorder {
         let autoscaler = state.autoscalers.entry(key).or_default();
         autoscaler.written.push(at);
         let is_first = autoscaler.written.len() == 1;
-        state.decided += usize::from(is_first);
+        state.decided_count += usize::from(is_first);
     }
 
     /// Returns the counter of response bytes for a kind of request.
@@ -108,7 +108,7 @@ impl Recorder {
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        Progress { now: self.now(), decided: self.state.lock().decided }
+        Progress { now: self.now(), decided_count: self.state.lock().decided_count }
     }
 
     /// Returns everything except [`Stats::prometheus`] and [`Stats::server`].
@@ -206,14 +206,15 @@ fn parse_audit_event(line: &str) -> Result<Option<CompletedRequest>> {
     }))
 }
 
-/// The sources of statistics of a kube-apiserver and its etcd.
+/// The sources of the statistics of a kube-apiserver and its etcd: a client for the API server's
+/// metrics, and the processes.
 #[derive(Clone)]
-pub(super) struct ApiserverStats {
+pub(super) struct ApiserverStatsSources {
     pub(super) client: Client,
     pub(super) process_ids: [u32; 2],
 }
 
-impl ApiserverStats {
+impl ApiserverStatsSources {
     /// Adds the bytes that the API server sent for each kind of request, by its own metrics. They
     /// cover only reads and watches, and include requests of the same kinds by other clients.
     pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {

@@ -8,35 +8,40 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{load::Load, objects, objects::ObjectStore};
+use crate::{load::Load, objects, objects::TargetCluster};
 
 /// Namespace and name of a target whose scale was written.
 pub(super) type ScaledTarget = (String, String);
 
 /// Runs until all senders of `scaled` are dropped.
 pub(super) async fn follow_scale(
-    store: ObjectStore,
+    cluster: TargetCluster,
     load: Arc<Load>,
     mut scaled: mpsc::UnboundedReceiver<ScaledTarget>,
 ) {
     while let Some((namespace, name)) = scaled.recv().await {
-        if let Err(error) = scale_pods(&store, &load, &namespace, &name).await {
+        if let Err(error) = scale_pods(&cluster, &load, &namespace, &name).await {
             eprintln!("hpa-bench: cannot scale the pods of {namespace}/{name}: {error:#}");
         }
     }
 }
 
-async fn scale_pods(store: &ObjectStore, load: &Load, namespace: &str, name: &str) -> Result<()> {
-    let deployments = store.deployments(namespace);
+async fn scale_pods(
+    cluster: &TargetCluster,
+    load: &Load,
+    namespace: &str,
+    name: &str,
+) -> Result<()> {
+    let deployments = cluster.deployments(namespace);
     let deployment = deployments.get(name).await?;
     let desired = deployment.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     let desired = u32::try_from(desired)?;
     let present = load.replicas(namespace, name).context("unknown target")?;
     for index in present..desired {
-        store.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
+        cluster.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
     }
     for index in desired..present {
-        store.delete_pod(namespace, &objects::pod_name(name, index)).await?;
+        cluster.delete_pod(namespace, &objects::pod_name(name, index)).await?;
     }
     load.set_replicas(namespace, name, desired);
     // A patch, because the controller may write the scale at the same time.
@@ -78,7 +83,7 @@ mod tests {
             let mut deployment = objects::deployment("n", "a", desired);
             deployment["status"] = objects::deployment_status(0);
             testbed.apply(deployment).expect("a target");
-            scale_pods(&ObjectStore::Testbed(testbed.clone()), &load, "n", "a")
+            scale_pods(&TargetCluster::Testbed(testbed.clone()), &load, "n", "a")
                 .await
                 .expect("pods are scaled");
             let names =

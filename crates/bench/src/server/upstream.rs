@@ -29,7 +29,7 @@ const NOT_FORWARDED: [HeaderName; 8] = [
     header::HOST,
     header::AUTHORIZATION,
 ];
-/// Resources of queries: creating one of them stores nothing.
+/// Review resources. A `create` is a query and stores nothing.
 const REVIEWS: [&str; 3] = [
     "selfsubjectaccessreviews.authorization.k8s.io",
     "subjectaccessreviews.authorization.k8s.io",
@@ -111,8 +111,8 @@ fn remove_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns whether a request reads a collection that may contain objects that `hpa-bench` did not
-/// create.
+/// Returns whether a request lists or watches a kind of which `hpa-bench` creates objects. Other
+/// objects of the kind must be left out.
 fn needs_selector(info: &RequestInfo) -> bool {
     let resource = info.kind.resource.as_str();
     let is_created_here = ["pods", "deployments.apps"].contains(&resource)

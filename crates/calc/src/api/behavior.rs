@@ -4,7 +4,7 @@ use super::{UnknownFields, open_enum::open_enum};
 use crate::quantity::Quantity;
 
 open_enum! {
-    /// Which policy applies if there are several (`selectPolicy`).
+    /// Selects the policy that applies, or disables scaling in a direction (`selectPolicy`).
     PolicySelect {
         /// No scaling in this direction.
         Disabled = "Disabled",

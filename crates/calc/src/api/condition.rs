@@ -71,7 +71,7 @@ open_enum! {
         FailedGetScale = "FailedGetScale",
         /// The target's scale could not be written.
         FailedUpdateScale = "FailedUpdateScale",
-        /// A metric with a fallback has failed for long. The reference has no such reason.
+        /// A metric has failed for the duration of its fallback. The reference has no such reason.
         FallbackActive = "FallbackActive",
         /// No fallback is active any more. The reference has no such reason.
         FallbackEnded = "FallbackEnded",

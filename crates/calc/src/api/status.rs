@@ -22,7 +22,7 @@ pub struct HorizontalPodAutoscalerStatus {
     /// The target's `spec.replicas` when the scale was read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub current_replicas: i32,
-    /// The desired replicas.
+    /// The replicas of the last decision.
     #[serde(default)]
     pub desired_replicas: i32,
     /// The measured values, in the order of `spec.metrics`.
@@ -65,7 +65,8 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// The measured value of one metric. Exactly the member that `type` names is set.
+/// The measured value of one metric. The member that `type` names is set. A failed metric may have
+/// none: kube-controller-manager stores an empty entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -111,7 +112,7 @@ impl MetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricValueStatus {
-    /// The value.
+    /// The total, unlike `averageValue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
     /// The average over pods or replicas.
@@ -131,7 +132,7 @@ pub struct MetricValueStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMetricStatus {
-    /// The metric.
+    /// Its name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.
@@ -151,7 +152,7 @@ pub struct ObjectMetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodsMetricStatus {
-    /// The metric.
+    /// Its name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The average.
@@ -205,7 +206,7 @@ pub struct ContainerResourceMetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricStatus {
-    /// The metric.
+    /// Its name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.

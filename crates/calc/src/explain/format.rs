@@ -1,4 +1,4 @@
-//! Formats numbers and times, and escapes texts from the cluster.
+//! Formats numbers, times and lists, and escapes texts from the cluster.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -36,18 +36,63 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
     format!("{count} {noun}{plural}")
 }
 
-/// Escapes the control characters and line separators of a text. Names and messages from a cluster
-/// may have any, and must not be mistaken for a line of the program that prints them.
+/// The first `limit` texts with a separator between them, and the number of the others:
+/// `a, b and 3 more`.
+pub fn list_first<T: AsRef<str>>(texts: &[T], limit: usize, separator: &str) -> String {
+    let listed: Vec<&str> = texts.iter().take(limit).map(AsRef::as_ref).collect();
+    let listed = listed.join(separator);
+    match texts.len().saturating_sub(limit) {
+        0 => listed,
+        others => format!("{listed} and {others} more"),
+    }
+}
+
+/// Escapes the control and format characters of a text, including line ends and tabs. Names and
+/// messages from a cluster may contain them. They must not forge a line of output, control a
+/// terminal, or change the direction of the text around them.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    let is_escaped = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    if !text.contains(is_escaped) {
+    escape_chars(text, |c| c.is_control() || is_format(c))
+}
+
+/// Escapes the selected characters of a text as in Rust: `\n`, `\u{1b}`.
+pub fn escape_chars(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
-    let mut escaped = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_escaped(c) { escaped.extend(c.escape_default()) } else { escaped.push(c) }
     }
     Cow::Owned(escaped)
+}
+
+/// Whether the character has the category Cf (format) of Unicode 16, or separates lines or
+/// paragraphs. Such characters are invisible and can make two names look alike, or change the
+/// direction of the text around them.
+pub fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -72,8 +117,17 @@ mod tests {
     }
 
     #[rstest]
+    #[case(&[], "")]
+    #[case(&["a", "b"], "a; b")]
+    #[case(&["a", "b", "c"], "a; b and 1 more")]
+    fn texts_after_the_limit_are_counted(#[case] texts: &[&str], #[case] expected: &str) {
+        assert_eq!(list_first(texts, 2, "; "), expected);
+    }
+
+    #[rstest]
     #[case("Zürich: a \\n √", "Zürich: a \\n √")]
     #[case("a\nb\r\t\x1b[2J\u{85}\u{2028}", r"a\nb\r\t\u{1b}[2J\u{85}\u{2028}")]
+    #[case("a\u{202e}b\u{2066}c\u{ad}d\u{e0041}", r"a\u{202e}b\u{2066}c\u{ad}d\u{e0041}")]
     fn text_of_several_lines_becomes_one(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(one_line(text), expected);
     }

@@ -9,8 +9,8 @@ impl Explanation {
         self.metrics.iter().any(|metric| metric.error.is_some())
     }
 
-    /// Prints the cause of a failure, after all metrics that have this cause. Prints nothing unless
-    /// the metric at `index` is the first of them.
+    /// Prints the names of all metrics that failed with `cause`, then the cause, if the metric at
+    /// `index` is the first of them.
     fn print_failure(&self, f: &mut fmt::Formatter<'_>, index: usize, cause: &str) -> fmt::Result {
         let has_cause = |metric: &&MetricExplanation| metric.error.as_deref() == Some(cause);
         if self.metrics.iter().take(index).any(|metric| has_cause(&metric)) {

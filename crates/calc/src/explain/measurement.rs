@@ -36,12 +36,10 @@ impl Measurement {
         let (value, target) = match metric.target? {
             TargetValue::Value(target) => (metric.usage?, target),
             TargetValue::Utilization(target) => {
-                let (current, target) =
-                    (percentage(percent(metric.utilization?)), percentage(percent(target)));
                 return Some(Self {
                     metric: metric_name(spec),
-                    current,
-                    target,
+                    current: format_percent(percent_value(metric.utilization?)),
+                    target: format_percent(percent_value(target)),
                     unit: utilization_unit(metric.utilization_of),
                 });
             }
@@ -66,7 +64,7 @@ impl Measurement {
             (false, false) => "",
         };
         let format: fn(MilliValue) -> String = match (is_utilization, is_memory(spec)) {
-            (true, _) => percentage,
+            (true, _) => format_percent,
             (false, true) => bytes,
             (false, false) => quantity,
         };
@@ -75,7 +73,6 @@ impl Measurement {
     }
 }
 
-/// The unit of a utilization.
 fn utilization_unit(utilization_of: UtilizationOf) -> &'static str {
     match utilization_of {
         UtilizationOf::Requests => " of requests",
@@ -94,7 +91,7 @@ impl fmt::Display for Measurement {
 pub fn target_value(spec: &MetricSpec) -> Option<MilliValue> {
     let target = spec.target()?;
     if is_utilization(spec) {
-        return target.average_utilization.map(percent);
+        return target.average_utilization.map(percent_value);
     }
     let value = if is_average(spec) { &target.average_value } else { &target.value };
     value.as_ref().map(Quantity::milli_value)
@@ -107,7 +104,7 @@ pub fn status_value(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliVal
         return None;
     }
     if is_utilization(spec) {
-        return current.average_utilization.map(percent);
+        return current.average_utilization.map(percent_value);
     }
     let value = if is_average(spec) { &current.average_value } else { &current.value };
     value.as_ref().map(Quantity::milli_value)
@@ -119,8 +116,8 @@ fn is_utilization(spec: &MetricSpec) -> bool {
     is_resource && !is_average(spec)
 }
 
-/// Whether the target is an average. The type of an Object metric's target selects one of two
-/// fields.
+/// Whether the target is an average. If the target of an Object metric has both `value` and
+/// `averageValue`, its type decides.
 fn is_average(spec: &MetricSpec) -> bool {
     let Some(target) = spec.target() else { return false };
     let is_object_value = spec.object.is_some()
@@ -129,11 +126,11 @@ fn is_average(spec: &MetricSpec) -> bool {
     target.average_value.is_some() && !is_object_value
 }
 
-fn percent(percent: i32) -> MilliValue {
+fn percent_value(percent: i32) -> MilliValue {
     MilliValue::from_units(i64::from(percent))
 }
 
-fn percentage(value: MilliValue) -> String {
+fn format_percent(value: MilliValue) -> String {
     format!("{}%", quantity(value))
 }
 

@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 use serde::Serialize;
 
 pub use self::{
-    format::{counted, minutes_and_seconds, number, one_line},
+    format::{counted, escape_chars, is_format, list_first, minutes_and_seconds, number, one_line},
     measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
@@ -158,10 +158,11 @@ pub struct MetricExplanation {
     pub proposed_replicas: Option<i32>,
     /// The number of pods by class, if the calculation counts pods.
     pub pods: Option<PodCounts>,
-    /// The number of pods that the ratio is multiplied by, see [`Proposal::counted`].
+    /// The number of pods that the ratio is multiplied by, see [`Proposal::counted_pods`].
     ///
-    /// [`Proposal::counted`]: crate::replicas::Proposal::counted
-    pub counted: Option<usize>,
+    /// [`Proposal::counted_pods`]: crate::replicas::Proposal::counted_pods
+    #[serde(rename = "counted")]
+    pub counted_pods: Option<usize>,
     /// The whole value of a metric with an average by replica.
     #[serde(rename = "totalMilli")]
     pub total: Option<MilliValue>,
@@ -191,8 +192,9 @@ pub struct ForecastExplanation {
     pub forecast: LoadForecast,
     /// The replicas for the forecast load.
     pub proposed_replicas: i32,
-    /// Whether the forecast counts, or is only reported.
-    pub counts: bool,
+    /// Whether the forecast may raise the decision. Otherwise, it is only reported.
+    #[serde(rename = "counts")]
+    pub may_raise: bool,
 }
 
 /// The kind of failure that leaves a metric without a proposal.
@@ -214,8 +216,8 @@ pub enum MetricFailure {
     NoPods,
     /// No pod that counts has a sample.
     NoSamples,
-    /// A pod lacks a readable request or limit, which a utilization is a percentage of, or the
-    /// requests or limits of the pods that count add up to zero.
+    /// A pod lacks a readable request or limit, or those of the pods that count add up to zero. The
+    /// utilization is a percentage of them.
     MissingRequest,
     /// A pod lacks the container.
     NoContainer,

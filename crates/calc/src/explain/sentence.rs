@@ -114,7 +114,7 @@ impl Explanation {
         let winner = self.winner.and_then(|index| self.metrics.get(index))?;
         let extra = self.extra_pods?;
         let is_multiplied = winner.rule == Some(Rule::Proportional);
-        let is_counted = winner.counted.is_some_and(|counted| counted > extra.of_target);
+        let is_counted = winner.counted_pods.is_some_and(|counted| counted > extra.of_target);
         (is_multiplied && is_counted).then(|| extra.to_string())
     }
 
@@ -157,8 +157,9 @@ impl Explanation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// The limit that changed the proposal, or the rule that proposes the current replicas. `None`
-    /// if the replicas follow the metrics, if scaling is disabled, or if the reconcile failed.
+    /// The limit that changed the proposal, the replicas that a pause prevents, or the rule that
+    /// proposes the current replicas. `None` if the replicas follow the metrics, if scaling is
+    /// disabled, or if the reconcile failed.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
@@ -171,7 +172,7 @@ impl Explanation {
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
             Reason::Paused => {
-                let text = format!("without the pause, scaled to {desired}");
+                let text = format!("without the pause, it would scale to {desired}");
                 return Some(match self.limited_by {
                     Some(ConditionReason::TooManyReplicas) if self.exceeds_desired() => {
                         format!("{text}, limited by maxReplicas {}", bounds.max_replicas)

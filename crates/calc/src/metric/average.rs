@@ -133,11 +133,12 @@ impl Resource<'_> {
                 utilization_with_rules(&target, context.rules(), pods, &samples, readiness)?
             }
         };
-        let utilization_of = match target {
+        let utilization_resource = match target {
             TargetValue::Utilization(_) => Some(self.name),
             TargetValue::Value(_) => None,
         };
-        Ok((average.proposal, effects::average_effects(&average, too_old, context, utilization_of)))
+        let effects = effects::average_effects(&average, too_old, context, utilization_resource);
+        Ok((average.proposal, effects))
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {

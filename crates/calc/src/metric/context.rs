@@ -11,7 +11,7 @@ use crate::{
     quantity::MilliValue,
     readings::{ReadError, Reading, Sample},
     replicas::{AverageRules, AverageTarget, Proposal, ValueTarget, ignore_surge_pods_by_replica},
-    settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
+    settings::{MetricSettings, ReadinessRules, Rollout, Settings, Tolerances},
 };
 
 /// The inputs of a metric's proposal, other than its spec and reading.
@@ -21,7 +21,7 @@ pub(crate) struct Context<'a> {
     pub(crate) scale: &'a Scale,
     pub(crate) pods: &'a [Arc<Pod>],
     pub(crate) tolerances: Tolerances,
-    pub(crate) readiness: Readiness,
+    pub(crate) readiness: ReadinessRules,
     pub(crate) settings: &'a Settings,
     pub(crate) metric_settings: &'a MetricSettings,
 }
@@ -70,9 +70,9 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The target of an Object or External metric with an `averageValue`, which is by replica. If
-    /// the surge is ignored, the replicas are `spec.replicas`: the value measures the whole load,
-    /// regardless of the number of pods.
+    /// The target of an Object or External metric with an `averageValue`. The metric's value is
+    /// divided by the replicas. If the surge is ignored, these are `spec.replicas`: the value
+    /// measures the whole load, regardless of the number of pods.
     pub(super) fn average_by_replica_target(
         &self,
         target: MilliValue,
@@ -85,9 +85,10 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The proposal of an average by replica. If the settings ignore the surge pods of a rollout,
-    /// they don't raise it.
-    pub(super) fn ignore_surge_pods(
+    /// Applies the rule for rollouts to the proposal of an average by replica. With
+    /// [`Rollout::IgnoreSurge`], the surge pods don't raise the proposal above `spec.replicas`,
+    /// unless the load per pod is above the tolerance.
+    pub(super) fn apply_rollout(
         &self,
         proposal: Proposal,
         target: &ValueTarget,

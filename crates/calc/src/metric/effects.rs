@@ -29,8 +29,8 @@ pub(super) fn average_effects(
         if settings.utilization_of == UtilizationOf::Limits {
             add("utilization-of", "the target is a percentage of limits".to_owned());
         }
-        if changes.resized > 0 {
-            let pods = counted(changes.resized, "pod");
+        if changes.resized_pod_count > 0 {
+            let pods = counted(changes.resized_pod_count, "pod");
             add("requests", format!("{pods} with other applied {base} than those of the spec"));
         }
         if changes.skipped.count > 0 {
@@ -40,7 +40,7 @@ pub(super) fn average_effects(
     if let (Some(times), aggregate) = (changes.aggregate_to_mean, settings.aggregate)
         && aggregate != Aggregate::Average
     {
-        let (name, pods) = (aggregate.as_str(), counted(changes.aggregated_values, "pod"));
+        let (name, pods) = (aggregate.as_str(), counted(changes.aggregated_pod_count, "pod"));
         let times = if times.is_finite() {
             format!(", {} times their mean", number(times))
         } else {

@@ -68,7 +68,7 @@ fn coarse_duration_text(duration: SignedDuration) -> String {
 pub(super) enum EvaluateError {
     #[error(transparent)]
     Spec(#[from] MetricSpecError),
-    /// The metric has no reading. The text before the cause names it.
+    /// The metric has no usable reading. The text before the cause names the metric.
     #[error("unable to get {metric}: {error}")]
     Reading { metric: String, error: ReadingError },
     #[error(transparent)]

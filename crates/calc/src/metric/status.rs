@@ -37,9 +37,9 @@ pub(super) fn resource_status(
     }
 }
 
-/// The status of a failed metric: it names the metric, without a value. If the spec has no source
-/// of the metric's type, it has only the type. The reference stores an empty entry instead, which
-/// strict clients fail to decode.
+/// The status of a failed metric: the metric without a value, or only its type if the spec has no
+/// source of that type. The reference stores an empty entry instead. Strict clients fail to decode
+/// that.
 pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
     let current = MetricValueStatus::default();
     let source_type = spec.source_type.clone();

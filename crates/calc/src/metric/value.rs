@@ -43,7 +43,7 @@ pub(super) fn evaluate_object(
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
             let proposal = replicas::object_average_value(&target, usage);
-            return Ok(context.ignore_surge_pods(proposal, &target, rollout));
+            return Ok(context.apply_rollout(proposal, &target, rollout));
         }
         value_with_rollout(&context.value_target(target), rollout, usage, context.pods())
     })?;
@@ -124,7 +124,7 @@ pub(super) fn evaluate_external(
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
             let proposal = replicas::external_average_value(&target, &values);
-            return Ok(context.ignore_surge_pods(proposal, &target, rollout));
+            return Ok(context.apply_rollout(proposal, &target, rollout));
         }
         let usage = replicas::external_total(&values);
         value_with_rollout(&context.value_target(target), rollout, usage, context.pods())

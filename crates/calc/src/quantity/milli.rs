@@ -50,9 +50,21 @@ impl MilliValue {
         self.0
     }
 
-    /// The value in whole units, as a float.
+    /// The value in units, as a float.
     pub fn as_f64(self) -> f64 {
         Quantity::from(self).as_f64()
+    }
+
+    /// The value in units as a decimal number, for example `29.999`. Exact, unlike printing
+    /// [`Self::as_f64`], which can give more digits.
+    #[must_use]
+    pub fn to_decimal(self) -> String {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let milli = self.0.unsigned_abs();
+        match (milli / 1000, milli % 1000) {
+            (whole, 0) => format!("{sign}{whole}"),
+            (whole, rest) => format!("{sign}{whole}.{rest:03}").trim_end_matches('0').to_owned(),
+        }
     }
 
     /// The sum, limited to the range of 64 bits.

@@ -48,7 +48,8 @@ pub enum QuantityError {
             '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     FormatWrong,
-    /// The text has no digits before the suffix.
+    /// The text has no digits, and its suffix is `Pi`, `Ei` or an exponent below -9. With any other
+    /// suffix or none, such a text is 0, as in the API.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
     /// The suffix is neither a unit nor an exponent of at most 64 bits.
@@ -64,7 +65,8 @@ pub enum QuantityError {
 pub const MAX_TEXT_LEN: usize = 1 << 16;
 
 /// The format in which a quantity is printed. A parsed quantity has the format of its suffix. As in
-/// the API, there is an exception: a fraction of 1 with a binary suffix is a [`Format::DecimalSI`].
+/// the API, there is an exception: a quantity between -1 and 1, other than 0, with a binary suffix
+/// has [`Format::DecimalSI`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A power of ten: `12e6`.
@@ -94,14 +96,15 @@ enum Repr {
     /// Printed as it was parsed, because that differs from the canonical form (`1.500`, `1e3`,
     /// `+5`).
     Verbatim(Box<(ScaledInteger, Box<str>)>),
-    /// Was calculated in nanos and exceeds 64 bits of them.
+    /// A number of nanos that doesn't fit 64 bits.
     Large(Box<LargeDecimal>),
 }
 
 impl Quantity {
     /// A quantity that prints like Go's `resource.NewMilliQuantity(value, format)`: whole values
     /// below 1000 without a suffix, others with the largest suffix that loses nothing. `BinarySI`
-    /// falls back to `DecimalSI` for values with a fraction and for values below 1024.
+    /// falls back to `DecimalSI` for values with a fraction and for magnitudes below
+    /// 1024.
     pub const fn from_milli(value: MilliValue, format: Format) -> Self {
         Self(Repr::Scaled(ScaledInteger { value: value.as_milli(), scale: MILLI, format }))
     }
@@ -157,7 +160,7 @@ impl Quantity {
         }
     }
 
-    /// `Ok` if the number is a [`ScaledInteger`] one, otherwise `Err` with the large number.
+    /// The number: `Ok` if it is a [`ScaledInteger`], `Err` if it is a [`LargeDecimal`].
     fn scaled_or_large(&self) -> Result<ScaledInteger, &LargeDecimal> {
         match &self.0 {
             Repr::Scaled(scaled) => Ok(*scaled),

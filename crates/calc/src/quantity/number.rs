@@ -68,8 +68,8 @@ impl ScaledInteger {
         self.value as f64 * format::pow10(self.scale)
     }
 
-    /// The magnitude as digits without trailing zeros and an exponent. Equal magnitudes have equal
-    /// results.
+    /// The magnitude as digits, without trailing zeros, and an exponent of ten. Equal magnitudes
+    /// have equal results.
     pub(super) fn normalized(self) -> (u64, i64) {
         let mut digits = self.value.unsigned_abs();
         let mut exponent = i64::from(self.scale);

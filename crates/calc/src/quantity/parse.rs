@@ -15,7 +15,7 @@ const I64_DIGITS: usize = 19;
 pub(super) enum ParsedQuantity {
     Scaled {
         scaled: ScaledInteger,
-        /// Whether the API keeps the text, which differs from the canonical form.
+        /// Whether the API keeps the text and the text differs from the canonical form.
         verbatim: bool,
     },
     Large(LargeDecimal),

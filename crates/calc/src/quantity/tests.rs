@@ -8,6 +8,18 @@ fn parsed(text: &str) -> Quantity {
     text.parse().unwrap()
 }
 
+#[rstest]
+#[case::not_the_text_of_the_float(29_999, "29.999")]
+#[case::whole(30_000, "30")]
+#[case::trailing_zeros(10_500, "10.5")]
+#[case::zeros_after_the_point(-1_005, "-1.005")]
+#[case::below_one(-1, "-0.001")]
+#[case::zero(0, "0")]
+#[case::smallest(i64::MIN, "-9223372036854775.808")]
+fn decimal_is_exact(#[case] milli: i64, #[case] expected: &str) {
+    assert_eq!(MilliValue::from_milli(milli).to_decimal(), expected);
+}
+
 #[test]
 fn quantity_takes_16_bytes() {
     assert_eq!(size_of::<Quantity>(), 16);

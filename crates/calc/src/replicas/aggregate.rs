@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use crate::settings::Aggregate;
 
 /// The value at the nearest rank of the aggregate: for [`Aggregate::P90`], the smallest value that
-/// 90 % of the values don't exceed. `None` for the mean, or if there are no values.
+/// at least 90 % of the values don't exceed. `None` for the mean, or if there are no values.
 pub(super) fn value_at_rank<T: Copy>(
     values: &mut [T],
     aggregate: Aggregate,

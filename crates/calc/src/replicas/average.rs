@@ -9,7 +9,7 @@ use crate::{
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Aggregate, Readiness, Rollout, Tolerances},
+    settings::{Aggregate, ReadinessRules, Rollout, Tolerances},
 };
 
 /// A target for the average of a metric over pods.
@@ -33,7 +33,7 @@ pub fn average_value<'a>(
     target: &AverageTarget,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> Result<Proposal, CalculationError> {
     let average =
         average_value_with_rules(target, AverageRules::default(), pods, samples, readiness)?;
@@ -46,7 +46,7 @@ pub(crate) fn average_value_with_rules<'a>(
     rules: AverageRules<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> Result<PodAverage, CalculationError> {
     let aggregate = rules.settings.aggregate;
     let mut counts = PodCounts::default();
@@ -137,7 +137,7 @@ fn propose(
         rebalanced_ratio,
         rule,
         pods: Some(counts),
-        counted: Some(counted),
+        counted_pods: Some(counted),
         total: None,
         load: Load::of_pods(per_replica, ratio, counts.ready, target.current_replicas, rollout),
     };

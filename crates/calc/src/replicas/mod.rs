@@ -15,7 +15,7 @@
 //! use hpa_calc::{
 //!     MilliValue, Pod, PodSample, PodSamples, Settings,
 //!     replicas::{AverageTarget, average_value},
-//!     settings::{Readiness, Tolerances},
+//!     settings::{ReadinessRules, Tolerances},
 //! };
 //! use jiff::{SignedDuration, Timestamp};
 //! use serde_json::json;
@@ -39,7 +39,7 @@
 //!     is_cpu: false,
 //!     tolerances: Tolerances { up: 0.1, down: 0.1 },
 //! };
-//! let readiness = Readiness::new(now, &Settings::default());
+//! let readiness = ReadinessRules::new(now, &Settings::default());
 //! let proposal = average_value(&target, &pods, &samples, &readiness)?;
 //! assert_eq!((proposal.replicas, proposal.ratio), (3, 1.5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -100,7 +100,7 @@ pub struct Proposal {
     pub pods: Option<PodCounts>,
     /// The number of pods that count. Outside the tolerance, the ratio is multiplied by this
     /// number. `None` if the calculation doesn't multiply the ratio.
-    pub counted: Option<usize>,
+    pub counted_pods: Option<usize>,
     /// The whole value of an average by replica. Outside the tolerance, this value is divided by
     /// the target.
     pub total: Option<MilliValue>,
@@ -212,7 +212,8 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
-    /// A pod has pod-level requests, and one that counts is too long to be read.
+    /// A pod has pod-level requests, and a request for the resource is too long to be read: that of
+    /// the pod or, if it has none, that of a container.
     #[error("unreadable pod-level request for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
     UnreadablePodLevelRequest {
         /// The resource.
@@ -262,8 +263,8 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a readable request or limit for the resource, so that
-    /// utilization is undefined until the pod template changes.
+    /// Whether the target's pods lack a readable request or limit for the resource. The utilization
+    /// is then undefined until the pod template changes.
     pub fn is_missing_request(&self) -> bool {
         matches!(
             self,
@@ -278,8 +279,8 @@ impl CalculationError {
         )
     }
 
-    /// Whether `settings` leave out the pod of this error, because it lacks the container, or its
-    /// request or limit.
+    /// Whether `settings` leave out the pod of this error, because the pod lacks the container, the
+    /// request or the limit.
     pub(crate) fn skips_pod(&self, settings: &MetricSettings) -> bool {
         let allows_skipping = matches!(
             self,

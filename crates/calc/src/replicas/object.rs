@@ -52,7 +52,7 @@ pub(crate) fn value_with_rollout<'a>(
         rebalanced_ratio: None,
         rule,
         pods,
-        counted: pods.map(counted),
+        counted_pods: pods.map(counted),
         total: None,
         load: load(
             pods.map_or_else(|| f64::from(target.replicas.max(1)), |pods| counted(pods) as f64),
@@ -104,7 +104,7 @@ pub fn external_average_value(target: &ValueTarget, values: &[MilliValue]) -> Pr
     let mut values = values.iter().map(|value| value.as_milli());
     let usage = values.try_fold(0_i64, |sum, value| sum.checked_add(value).filter(|sum| *sum >= 0));
     let usage = usage.unwrap_or(i64::MAX);
-    // The reference compares floats, to which the largest values round up.
+    // The reference compares floats. As a float, a sum slightly below the largest value equals it.
     let is_unlimited = usage as f64 >= i64::MAX as f64;
     let average = if is_unlimited { i64::MAX } else { average_by_replica(usage, target.replicas) };
     propose_by_replica(target, usage, average)
@@ -141,7 +141,7 @@ fn propose_by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposa
         rebalanced_ratio: None,
         rule,
         pods: None,
-        counted: None,
+        counted_pods: None,
         total: Some(MilliValue::from_milli(usage)),
         load: Load::new(per_replica, usage as f64 / per_replica),
     }

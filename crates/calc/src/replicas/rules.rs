@@ -32,20 +32,22 @@ pub(crate) struct PodAverage {
 /// The changes that settings made to an average over pods.
 #[derive(Default)]
 pub(crate) struct RuleChanges {
-    /// The number of pods whose actual request or limit differs from that of the spec.
-    pub(crate) resized: usize,
+    /// The number of pods whose applied request or limit differs from that of the spec.
+    pub(crate) resized_pod_count: usize,
     pub(crate) skipped: SkippedPods,
     /// The aggregate divided by the mean, if they differ.
     pub(crate) aggregate_to_mean: Option<f64>,
     /// The number of pods from whose values the aggregate was selected.
-    pub(crate) aggregated_values: usize,
-    /// The proposed replicas if the surge pods of a rollout counted, if they differ.
+    pub(crate) aggregated_pod_count: usize,
+    /// The replicas that would be proposed if the surge pods of a rollout counted. `None` if these
+    /// are the proposed replicas.
     pub(crate) replicas_with_surge: Option<i32>,
 }
 
 impl RuleChanges {
-    pub(super) fn set_aggregate(&mut self, values: usize, value: f64, mean: f64) {
-        self.aggregated_values = values;
+    /// `value` is the aggregate, and `mean` the mean, of one value for each of `pod_count` pods.
+    pub(super) fn set_aggregate(&mut self, pod_count: usize, value: f64, mean: f64) {
+        self.aggregated_pod_count = pod_count;
         self.aggregate_to_mean = (value.total_cmp(&mean).is_ne()).then_some(value / mean);
     }
 

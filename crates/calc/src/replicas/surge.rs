@@ -6,8 +6,8 @@
 //! - If the pods are not above the target on average, the proposal is at most `spec.replicas`. So
 //!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. If there is
 //!   more load than the surge pods can take, the average rises, and the target is scaled up at
-//!   once. Object and External metrics with an average target are handled alike, but with the
-//!   tolerance instead of the target.
+//!   once. The same applies to Object and External metrics with an average target, but up to the
+//!   target plus its tolerance.
 //! - For a scale-up, unready and missing pods in excess of `spec.replicas` don't count. Otherwise,
 //!   they would hide that the other pods are above the target.
 
@@ -35,8 +35,9 @@ pub(super) fn counts_for_scale_up(
     PodCounts { unready, missing, ..counts }
 }
 
-/// The proposal of an average over pods. If the surge pods are ignored and the pods are not above
-/// the target, the proposal is at most `current_replicas`.
+/// The proposal of an average over pods. If the surge pods are ignored, it stays at
+/// `current_replicas` while the load divided by them is within tolerance, and it is at most
+/// `current_replicas` while the pods are not above the target.
 pub(super) fn ignore_surge_pods(
     proposal: Proposal,
     current_replicas: i32,
@@ -47,7 +48,7 @@ pub(super) fn ignore_surge_pods(
         return proposal;
     }
     let ratio = proposal.rebalanced_ratio.unwrap_or(proposal.ratio);
-    let counted = proposal.counted.unwrap_or(0) as f64;
+    let counted = proposal.counted_pods.unwrap_or(0) as f64;
     let rule = if tolerances.contain(ratio * counted / f64::from(current_replicas)) {
         Rule::WithinTolerance
     } else if ratio <= 1.0 && proposal.replicas > current_replicas {

@@ -12,12 +12,12 @@ use crate::{
     api::{Pod, ResourceName},
     quantity::MilliValue,
     readings::{PodSample, PodSamples},
-    settings::{Readiness, Tolerances},
+    settings::{ReadinessRules, Tolerances},
 };
 
 const TEN_PERCENT: Tolerances = Tolerances { up: 0.1, down: 0.1 };
 const NOW: Timestamp = Timestamp::constant(10_000, 0);
-const READINESS: Readiness = Readiness {
+const READINESS: ReadinessRules = ReadinessRules {
     now: NOW,
     cpu_initialization_period: SignedDuration::from_secs(300),
     initial_readiness_delay: SignedDuration::from_secs(30),

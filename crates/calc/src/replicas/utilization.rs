@@ -11,10 +11,10 @@ use crate::{
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Aggregate, MetricSettings, Readiness, RequestsSource, Rollout, Tolerances},
+    settings::{Aggregate, MetricSettings, ReadinessRules, RequestsSource, Rollout, Tolerances},
 };
 
-/// A target for the average usage of a resource in percent of the pods' requests.
+/// A target for the average usage of a resource in percent of the pods' requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UtilizationTarget<'a> {
     /// The target's `spec.replicas`.
@@ -29,7 +29,8 @@ pub struct UtilizationTarget<'a> {
     pub tolerances: Tolerances,
 }
 
-/// The sums of usage and requests of some pods, in milli-units.
+/// The sums of usage and requests of some pods, in milli-units. By the settings of the metric,
+/// limits take the place of requests here and below.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     usage: i128,
@@ -45,7 +46,7 @@ struct Totals {
     /// The missing pods, with the usage that a scale-down assumes.
     missing: Sums,
     /// The number of samples of pods that don't count.
-    dropped_samples: usize,
+    dropped_sample_count: usize,
     /// The error about the first pod without a readable request.
     request_error: Option<CalculationError>,
     /// The usage and the request of each ready pod, if the aggregate is not the mean.
@@ -65,7 +66,7 @@ pub fn utilization<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> Result<Proposal, CalculationError> {
     let average =
         utilization_with_rules(target, AverageRules::default(), pods, samples, readiness)?;
@@ -78,11 +79,11 @@ pub(crate) fn utilization_with_rules<'a>(
     rules: AverageRules<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> Result<PodAverage, CalculationError> {
     let mut totals = totals(target, rules.settings, pods, samples, readiness)?;
     // This includes the samples of pods that the selector doesn't match, although the sums don't.
-    let counted = samples.len().saturating_sub(totals.dropped_samples);
+    let counted = samples.len().saturating_sub(totals.dropped_sample_count);
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
@@ -103,7 +104,7 @@ fn totals<'a>(
     settings: &MetricSettings,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> Result<Totals, CalculationError> {
     let is_cpu = *target.resource == ResourceName::Cpu;
     let mut totals = Totals::default();
@@ -134,13 +135,13 @@ impl Totals {
     ) {
         let request = request_or_limit(pod, target.container, target.resource, settings);
         if settings.requests == RequestsSource::Actual && is_resized(target, settings, pod) {
-            self.changes.resized += 1;
+            self.changes.resized_pod_count += 1;
         }
         let request = match request {
             Ok(request) => request.as_milli(),
             Err(error) if error.skips_pod(settings) => {
                 if class != PodClass::Ignored {
-                    self.dropped_samples += usize::from(usage.is_some());
+                    self.dropped_sample_count += usize::from(usage.is_some());
                     self.changes.skipped.add(pod, class, error);
                     return;
                 }
@@ -171,9 +172,9 @@ impl Totals {
             }
             PodClass::Unready => {
                 self.unready_requests += request;
-                self.dropped_samples += usize::from(sampled);
+                self.dropped_sample_count += usize::from(sampled);
             }
-            PodClass::Ignored => self.dropped_samples += usize::from(sampled),
+            PodClass::Ignored => self.dropped_sample_count += usize::from(sampled),
         }
     }
 
@@ -218,6 +219,7 @@ impl Totals {
         let per_replica = request * f64::from(target.target) / 100.0;
         let current = target.current_replicas;
         let skipped = &self.changes.skipped;
+        // With a ratio above 1, skipped pods without a sample have no load.
         let ready = skipped.count_with_skipped(self.counts.ready, f64::INFINITY, current);
         Load::of_pods(per_replica, ratio, ready, current, rollout)
     }
@@ -276,7 +278,7 @@ fn propose(
         rebalanced_ratio,
         rule,
         pods: Some(counts),
-        counted: Some(counted),
+        counted_pods: Some(counted),
         total: None,
         load: totals.load(target, ratio, rollout),
     };
@@ -300,7 +302,7 @@ fn utilization_ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationE
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// Whether the actual request or limit of a pod differs from that of its spec.
+/// Whether the applied request or limit of a pod differs from that of its spec.
 #[cold]
 fn is_resized(target: &UtilizationTarget<'_>, settings: &MetricSettings, pod: &Pod) -> bool {
     let of_spec = MetricSettings { requests: RequestsSource::Spec, ..settings.clone() };

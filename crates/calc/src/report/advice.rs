@@ -8,8 +8,10 @@ use super::{
     headline,
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::{names, namespace},
+    phrases::{SettingOrigin, names, namespace},
     reported::{self, ReportedMetrics},
+    reported_failure::ReportedFailure,
+    target_pods::{about_absent_pods, about_unready_pods},
     warning::{Warning, warnings},
 };
 use crate::{
@@ -22,7 +24,7 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
-    shell::{quote, quote_always},
+    shell::quote,
 };
 
 /// The [`SelectedPods::ownership_error`](crate::SelectedPods::ownership_error) of pods that were
@@ -36,6 +38,8 @@ pub(super) fn advise(
     advice_of_caller: &BTreeMap<usize, String>,
 ) -> Vec<String> {
     let mut advice = Vec::new();
+    let reported_failure = ReportedFailure::new(inputs, decision);
+    advice.extend(reported_failure.map(|failure| failure.advice(inputs, metrics)));
     advice.extend(about_plan(inputs));
     let reported = ReportedMetrics::new(inputs, decision);
     for (index, metric) in metrics.iter().enumerate() {
@@ -67,22 +71,20 @@ pub(super) fn advise(
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_absent_pods(inputs, decision));
+    advice.extend(about_unready_pods(inputs, decision));
     advice.extend(about_pods(inputs, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
     if inputs.settings.pause != Pause::NONE {
-        advice.push(
-            "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
-                .to_owned(),
-        );
+        let origin = SettingOrigin::of_pause(&inputs.hpa).with_name();
+        advice.push(format!("Remove {origin} to let the autoscaler scale."));
     }
     if inputs.settings.dry_run {
-        advice.push(
-            "Remove the annotation autoscaling.hpa-rs.dev/dry-run to let the controller write its \
-             decisions."
-                .to_owned(),
-        );
+        let origin = SettingOrigin::of_dry_run(&inputs.hpa).with_name();
+        advice.push(format!("Remove {origin} to let the controller write its decisions."));
     }
+    let invalid = headline::invalid_bounds(inputs);
+    advice.extend(invalid.map(|invalid| format!("Correct the bounds: {invalid}.")));
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
     // Metrics of one API mostly fail alike.
@@ -188,29 +190,6 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         }
         PlanKind::AboveMax | PlanKind::BelowMin | PlanKind::Metrics(_) => return None,
     })
-}
-
-/// Advice about desired pods that don't exist.
-fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let absent = headline::absent_pods(inputs, decision)?;
-    let scale = inputs.scale.as_ref().ok()?;
-    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
-    let (selector, kind) = (quote_always(&scale.selector), &target.kind);
-    if scale.status_replicas >= scale.spec_replicas {
-        return Some(format!(
-            "Only {absent}: the others have failed or are being deleted: kubectl get pods \
-             --selector {selector} --namespace {namespace}"
-        ));
-    }
-    let objects = match kind.as_str() {
-        "Deployment" => format!("replicasets --selector {selector}"),
-        _ => format!("{} {}", quote(kind), quote(&target.name)),
-    };
-    let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
-    Some(format!(
-        "Only {absent}. The events of the {owner} say why it creates no more: kubectl describe \
-         {objects} --namespace {namespace}"
-    ))
 }
 
 /// Advice about pods that distort the decision.

@@ -45,7 +45,7 @@ pub enum Trigger {
         value: MilliValue,
         /// The current value.
         #[serde(rename = "nowMilli")]
-        now: MilliValue,
+        current: MilliValue,
         /// The utilization at that value, for a utilization target.
         utilization: Option<i32>,
     },
@@ -203,7 +203,7 @@ fn find_metric_change(
     let decision = inputs.decide();
     let explanation = decision.explanation().metrics.get(metric)?;
     explanation.proposed_replicas?;
-    let now = match inputs.readings.get(metric)?.as_ref().ok()? {
+    let current = match inputs.readings.get(metric)?.as_ref().ok()? {
         Reading::Pods(_) => explanation.usage?,
         Reading::Object(sample) => sample.value,
         Reading::External(_) => explanation.total.or(explanation.usage)?,
@@ -216,22 +216,22 @@ fn find_metric_change(
             Direction::Down => changed.resulting_replicas() < decided_replicas,
         }
     };
-    let now_milli = now.as_milli();
+    let current_milli = current.as_milli();
     let milli = match direction {
         Direction::Up => {
-            let high = changing_value_above(now_milli, &changes_replicas)?;
-            nearest_changing_value(now_milli, high, &changes_replicas)
+            let high = changing_value_above(current_milli, &changes_replicas)?;
+            nearest_changing_value(current_milli, high, &changes_replicas)
         }
         // The average is truncated. If every pod had it, the sum would be lower, which may already
         // change the replicas.
-        Direction::Down if changes_replicas(now_milli) => now_milli,
-        Direction::Down if now_milli > 0 && changes_replicas(0) => {
-            nearest_changing_value(now_milli, 0, &changes_replicas)
+        Direction::Down if changes_replicas(current_milli) => current_milli,
+        Direction::Down if current_milli > 0 && changes_replicas(0) => {
+            nearest_changing_value(current_milli, 0, &changes_replicas)
         }
         Direction::Down => return None,
     };
     let value = MilliValue::from_milli(milli);
-    let mut trigger = Trigger::Metric { metric, direction, value, now, utilization: None };
+    let mut trigger = Trigger::Metric { metric, direction, value, current, utilization: None };
     let changed = trigger.apply(inputs);
     if let Trigger::Metric { utilization, .. } = &mut trigger {
         *utilization = changed.decide().explanation().metrics.get(metric)?.utilization;
@@ -239,9 +239,9 @@ fn find_metric_change(
     Some(Change { trigger, replicas: changed.resulting_replicas() })
 }
 
-/// A value above `now` that changes the replicas, found by doubling `now` up to 39 times.
-fn changing_value_above(now: i64, changes_replicas: &impl Fn(i64) -> bool) -> Option<i64> {
-    let start = now.max(1);
+/// A value above `current` that changes the replicas, found by doubling `current` up to 39 times.
+fn changing_value_above(current: i64, changes_replicas: &impl Fn(i64) -> bool) -> Option<i64> {
+    let start = current.max(1);
     (1..40)
         .map(|doublings| start.saturating_mul(1 << doublings))
         .find(|high| changes_replicas(*high))

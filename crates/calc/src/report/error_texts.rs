@@ -54,15 +54,39 @@ pub const REFUSES_THE_QUERY: &str = " refuses the query: ";
 /// The kinds of errors with which Prometheus refuses a query.
 const REFUSALS_OF_PROMETHEUS: [&str; 2] = ["bad_data: ", "execution: "];
 
+/// The kinds with which `VictoriaMetrics` refuses a query: the status code.
+const REFUSALS_OF_VICTORIA_METRICS: [&str; 2] = ["400: ", "422: "];
+
 /// Whether an error says that a server responded, but refused the query.
 pub fn is_refused_query(error: &str) -> bool {
     error.contains(REFUSES_THE_QUERY)
         || REFUSALS_OF_PROMETHEUS.iter().any(|kind| error.contains(kind))
+        || refusal_of_rule(error).is_some()
 }
+
+/// The message of the server that refused the query of a rule. `None` for other errors, also those
+/// of collectors.
+pub fn refusal_of_rule(error: &str) -> Option<&str> {
+    let cause = error.strip_prefix(FETCH_FAILED)?;
+    let mut kinds = REFUSALS_OF_PROMETHEUS.iter().chain(&REFUSALS_OF_VICTORIA_METRICS);
+    kinds.any(|kind| cause.starts_with(kind)).then_some(cause)
+}
+
+/// Part of the error of a collector if a server responds with another status than the expected one.
+/// The status follows.
+pub const UNSUCCESSFUL_RESPONSE: &str = "unsuccessful response: ";
+
+/// Whether a server responded to a collector that it doesn't have the path of the request.
+pub fn is_unknown_path(error: &str) -> bool {
+    error.split_once(UNSUCCESSFUL_RESPONSE).is_some_and(|(_, status)| status.starts_with("404"))
+}
+
+/// The start of the error of a rule or a collector whose request failed. The cause follows.
+const FETCH_FAILED: &str = "unable to fetch metrics: ";
 
 /// The starts of the errors of rules and collectors, which are read without a metrics API.
 const IN_PROCESS: [&str; 7] = [
-    "unable to fetch metrics: ",
+    FETCH_FAILED,
     "unable to generate a query for the metric",
     "unable to convert the result",
     "unable to list matching resources",

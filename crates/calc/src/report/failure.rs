@@ -6,21 +6,21 @@ use jiff::SignedDuration;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, INFINITE, NO_VALUE, NOT_A_NUMBER,
-        NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, SERVER_ERROR, UNKNOWN_METRIC, is_api_missing,
-        is_in_process,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
+        SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{age, names, namespace},
+    source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
 };
 use crate::{
-    api::{MetricSourceType, MetricSpec, MetricTargetType, PodPhase},
+    api::{MetricSourceType, MetricTargetType, Pod, PodPhase},
     decision::Decision,
     explain::MetricFailure,
     pods::PodClass,
     settings::UtilizationOf,
-    shell::{quote, quote_always},
+    shell::quote_always,
 };
 
 /// A sample is stale if it is older than its measurement window plus this duration.
@@ -28,9 +28,6 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Parts of the API server's errors if a metrics API answered with status 500.
 const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
-
-/// Part of an error that shows a query.
-const THE_QUERY: &str = "the query ";
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
@@ -41,6 +38,10 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
             "You may not read {name}, as the message says. The controller has its own \
              permissions, and its last status has a value."
         );
+    }
+    let had_value = format!("The controller had a value of {name} in its last status.");
+    if let Some(advice) = about_rule(name, error) {
+        return format!("{had_value} {advice}");
     }
     if is_in_process(error) {
         return format!(
@@ -54,7 +55,6 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
         "If it reads a source of its own, use its flags here (--metrics-config, --prometheus-url, \
          --collectors, --scaling-schedule){or_debug_api}."
     );
-    let had_value = format!("The controller had a value of {name} in its last status.");
     if error.contains(UNKNOWN_METRIC) || is_api_missing(error) {
         return format!(
             "{had_value} {of_own_source} If it reads the API of the message, that has failed since."
@@ -97,73 +97,6 @@ fn no_pod_runs(inputs: &Inputs) -> Option<String> {
         (1, Some((state, _))) => Some(format!("the only pod is {state}")),
         (count, _) => Some(format!("none of the {count} pods {runs} ({})", states.join(", "))),
     }
-}
-
-/// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
-/// is the text that says so.
-pub(super) fn about_absence(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    error: &str,
-) -> String {
-    let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
-    let argument = match metric.source_type {
-        MetricSourceType::External => format!("external {}", quote(name)),
-        MetricSourceType::Object => format!("custom {}", quote(&format!("RESOURCE/{name}"))),
-        _ => format!("custom {}", quote(&format!("pods/{name}"))),
-    };
-    let (api, _) = api_and_server(&metric.source_type);
-    let about_api = if is_api_missing(error) {
-        String::new()
-    } else {
-        format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
-    };
-    format!(
-        "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
-         that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
-         --prometheus-url URL says which rules have it.{about_api}",
-        namespace(&inputs.hpa)
-    )
-}
-
-/// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
-pub(super) fn about_no_value(index: usize, metric: &MetricReport, error: &str) -> String {
-    let name = &metric.name;
-    if error.contains(NOT_A_NUMBER) {
-        let default = match metric.source_type {
-            MetricSourceType::External => "vector(0)",
-            _ => "0 * OTHER, with OTHER a query that always has a number for these objects",
-        };
-        return format!(
-            "The query in the message returns NaN for {name}: it divides 0 by 0, or takes a \
-             quantile of a histogram that counted nothing in its window. Use a longer window. Or, \
-             if {name} is 0 then: (QUERY) >= 0 or {default}."
-        );
-    }
-    if error.contains(INFINITE) {
-        return format!(
-            "The query in the message returns an infinite {name}: it divides by 0. Correct the \
-             divisor."
-        );
-    }
-    let subject = if error.contains(THE_QUERY) {
-        format!("The query in the message is that of {name}, but has no value now.")
-    } else {
-        format!("A rule or a collector has {name}, but returned no value.")
-    };
-    format!(
-        "{subject} Check the names and selectors in spec.metrics[{index}], and whether Prometheus \
-         has such series."
-    )
-}
-
-/// Advice about a collector that may not read the address in the message.
-pub(super) fn about_refused_address() -> String {
-    format!(
-        "The collector may not read the address in the message. If it is to read it, run the \
-         controller with {REFUSED_ADDRESS} and that address."
-    )
 }
 
 /// Advice about a metric that failed.
@@ -332,22 +265,14 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
              {server} serves metrics by its configuration: check that this one is in it."
         );
     }
-    if error.contains(PROMETHEUS) {
-        return "Check that Prometheus runs, and that the URL in the message is right \
-                (--prometheus-url, or servers in the rules file)."
-            .to_owned();
+    if let Some(advice) = about_rule(name, error) {
+        return advice;
     }
     if error.contains(AUTOSCALERS_NOT_SYNCED) {
         return format!(
             "If a collector reads {name}, it has to list the autoscalers and pods first. The \
              message says why it could not."
         );
-    }
-    if error.contains(NOT_DISCOVERED) {
-        return "The series of the rules (--metrics-config) could not be read. Check that \
-                Prometheus runs, and that its URL is right (--prometheus-url): hpa rules check \
-                FILE --prometheus-url URL"
-            .to_owned();
     }
     if error.starts_with(NO_VALUE) {
         return about_no_value(index, metric, error);
@@ -411,7 +336,12 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
 /// measured yet.
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
-    pod.and_then(|pod| pod.start_time).is_some_and(|start| {
+    pod.is_some_and(|pod| is_recent(inputs, pod))
+}
+
+/// Whether a pod started within the CPU initialization period.
+pub(super) fn is_recent(inputs: &Inputs, pod: &Pod) -> bool {
+    pod.start_time.is_some_and(|start| {
         inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
     })
 }
@@ -426,7 +356,7 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
 }
 
 /// The API that a metric is read from, and the server that usually serves it.
-fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+pub(super) fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
         source_type if source_type.is_resource() => ("metrics.k8s.io", "metrics-server"),
         MetricSourceType::External => {

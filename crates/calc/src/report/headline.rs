@@ -3,19 +3,27 @@
 use jiff::Timestamp;
 
 use super::{
-    error_texts::FORBIDDEN, failure, inputs::Inputs, limits::ReplicaLimits, phrases::names,
+    error_texts::FORBIDDEN,
+    failure,
+    inputs::Inputs,
+    limits::ReplicaLimits,
+    phrases::{SettingOrigin, names},
     reported::ReportedMetrics,
+    reported_failure::{ReportedFailure, failed_read},
+    target_pods::{absent_pods, unready_pods},
+    warning::ignored_by_reference,
 };
 use crate::{
-    api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
+    api::{
+        ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference,
+        HorizontalPodAutoscalerStatus,
+    },
     behavior::EffectiveBehavior,
     decision::Decision,
-    explain::{Explanation, MetricExplanation, Reason, counted, one_line, window_text},
+    explain::{Explanation, Reason, counted, one_line, window_text},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, SelectorRejection},
-    replicas::Rule,
-    settings::Settings,
 };
 
 /// The decision and its reason. `doubt` is the reason why the scaling may not happen or, if
@@ -26,68 +34,59 @@ pub(super) fn sentence(
     doubt: Option<&str>,
     is_idle: bool,
 ) -> String {
-    let prefix = pause_prefix(&inputs.settings);
+    let prefix = pause_prefix(inputs);
+    let remarks = remarks(inputs, doubt);
     let ending = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
     if let Some(others) = other_selecting_autoscalers(inputs) {
         let select = if others.len() == 1 { "selects" } else { "select" };
         let others = names(others.iter().map(String::as_str));
-        return format!("{prefix}isn't scaled: {others} {select} the same pods{ending}");
+        return format!("{prefix}isn't scaled: {others} {select} the same pods{remarks}{ending}");
     }
     let reported = ReportedMetrics::new(inputs, decision);
     if let Some(status) = status_instead_of_decision(inputs, decision, &reported) {
         let ending = if is_idle { ending } else { String::new() };
-        return format!("{prefix}{status}{ending}");
+        return format!("{prefix}{status}{remarks}{ending}");
     }
     let why = reason(inputs, decision, &reported);
-    let is_forbidden = is_forbidden_here(decision, &reported);
-    let absent = absent_pods(inputs, decision);
-    let absent = absent.or_else(|| failure::pods_without_metrics(inputs, decision));
-    let why = why + &absent.map(|absent| format!("; {absent}")).unwrap_or_default();
+    let may_differ = inputs.settings.dry_run
+        || is_forbidden_here(decision, &reported)
+        || !is_idle && ReportedFailure::new(inputs, decision).is_some();
+    let pods = absent_pods(inputs, decision);
+    let pods = pods.or_else(|| failure::pods_without_metrics(inputs, decision));
+    let pods = pods.or_else(|| unready_pods(inputs, decision));
+    let why = why + &pods.map(|pods| format!("; {pods}")).unwrap_or_default();
     let outcome = match (&inputs.scale, decision.scale_to()) {
         (Err(_), _) => "can't decide".to_owned(),
         (Ok(scale), Some(to)) => {
             let verb = if doubt.is_some() { "would scale" } else { "scales" };
             format!("{verb} from {} to {to}", scale.spec_replicas)
         }
-        (Ok(scale), None) if inputs.settings.dry_run || is_forbidden => {
-            format!("would stay at {}", scale.spec_replicas)
-        }
+        (Ok(scale), None) if may_differ => format!("would stay at {}", scale.spec_replicas),
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    format!("{prefix}{outcome}: {why}{ending}")
+    format!("{prefix}{outcome}: {why}{remarks}{ending}")
+}
+
+/// The clauses about an invalid spec and about settings that kube-controller-manager ignores, each
+/// after a separator, without those that the doubt has.
+fn remarks(inputs: &Inputs, doubt: Option<&str>) -> String {
+    let ignored = ignored_by_reference(&inputs.settings);
+    let clauses = invalid_bounds(inputs).into_iter().chain(ignored);
+    let clauses = clauses.filter(|clause| doubt.is_none_or(|doubt| !doubt.contains(clause)));
+    clauses.flat_map(|clause| ["; ".to_owned(), clause]).collect()
+}
+
+/// Describes bounds that exclude each other. The API server refuses them, so only a file has them.
+pub(super) fn invalid_bounds(inputs: &Inputs) -> Option<String> {
+    let spec = &inputs.hpa.spec;
+    let max = spec.max_replicas;
+    let min = spec.min_replicas.filter(|min| *min > max)?;
+    Some(format!("the spec is invalid, because minReplicas {min} is above maxReplicas {max}"))
 }
 
 /// Whether a target is a `DaemonSet`, which has no scale subresource.
 pub(super) fn is_daemon_set(target: &CrossVersionObjectReference) -> bool {
     target.kind == "DaemonSet" && target.api_version.starts_with("apps/")
-}
-
-/// Describes the pods that keep the replicas from following the metrics, because they don't exist
-/// or don't count.
-pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let explanation = decision.explanation();
-    let winner = explanation.metrics.get(explanation.winner?)?;
-    let scale = inputs.scale.as_ref().ok()?;
-    let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
-    (decision.scale_to().is_none() && lacks_pods(winner, replicas)).then(|| match winner.counted {
-        Some(ready) if existing >= replicas => {
-            format!("{ready} of {} count", counted(replicas, "pod"))
-        }
-        _ => format!("{existing} of {} exist", counted(replicas, "pod")),
-    })
-}
-
-/// Whether a metric above its target asks for the current replicas, because fewer pods count.
-pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
-    let is_above = metric
-        .ratio
-        .zip(metric.tolerances)
-        .is_some_and(|(ratio, (up, _))| ratio.is_finite() && ratio > 1.0 + up);
-    let counted = metric.counted.and_then(|counted| i32::try_from(counted).ok());
-    metric.rule == Some(Rule::Proportional)
-        && is_above
-        && metric.proposed_replicas == Some(replicas)
-        && counted.is_some_and(|counted| counted < replicas)
 }
 
 /// The other autoscalers that select pods of the target, if that prevents scaling.
@@ -110,19 +109,21 @@ pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>
 }
 
 /// The text about a pause and a dry run, which precedes the outcome.
-fn pause_prefix(settings: &Settings) -> String {
-    let pause = match settings.pause {
+fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
+    let paused = match settings.pause {
         Pause::NONE => None,
-        Pause::BOTH => Some("is paused by annotation and "),
-        Pause { up: true, .. } => Some("is paused for scaling up by annotation and "),
-        Pause { .. } => Some("is paused for scaling down by annotation and "),
+        Pause::BOTH => Some("paused"),
+        Pause { up: true, .. } => Some("paused for scaling up"),
+        Pause { .. } => Some("paused for scaling down"),
     };
-    let dry_run = settings.dry_run.then_some("is in dry run by annotation and ");
-    pause.into_iter().chain(dry_run).collect()
+    let pause =
+        paused.map(|paused| format!("is {paused} by {} and ", SettingOrigin::of_pause(hpa)));
+    let dry_run = || format!("is in dry run by {} and ", SettingOrigin::of_dry_run(hpa));
+    pause.into_iter().chain(settings.dry_run.then(dry_run)).collect()
 }
 
-/// The values that the controller reported last, if they are of metrics that can't be read here and
-/// without which nothing is scaled: the controller decides on them.
+/// The values that the controller reported last, for metrics that can't be read here. `None` unless
+/// there are such values and nothing is scaled without them: the controller decides on them.
 fn status_instead_of_decision(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -209,18 +210,39 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     if is_forbidden_here(decision, &reported) {
         return Some("the controller may read the metrics that you may not read".to_owned());
     }
-    let to = decision.scale_to()?;
+    let last_reported = |reason: &ConditionReason| format!("the controller last reported {reason}");
+    let Some(to) = decision.scale_to() else {
+        let failure = ReportedFailure::new(inputs, decision)?;
+        return Some(last_reported(failure.reason()));
+    };
     let explanation = decision.explanation();
-    let status = &inputs.hpa.status;
     let direction = if to > explanation.current_replicas { Direction::Up } else { Direction::Down };
-    let mut conditions = [ConditionType::AbleToScale, ConditionType::ScalingActive]
-        .iter()
-        .filter_map(|kind| status.condition(kind));
-    let failed = conditions.find(|condition| condition.status == ConditionStatus::False);
+    let failed_write = failed_write(&inputs.hpa.status);
     let held = || reported_limit(inputs, direction).filter(|_| inputs.history.is_none());
-    if let Some(reason) = failed.map(|condition| &condition.reason).or_else(held) {
-        return Some(format!("the controller last reported {reason}"));
+    if let Some(reason) = failed_write.or_else(held) {
+        return Some(last_reported(reason));
     }
+    // What could not be read then was read here, so the limits that apply now come first.
+    let failed_read =
+        || failed_read(&inputs.hpa.status).map(|failed| last_reported(&failed.reason));
+    unknown_limit(inputs, explanation, direction).or_else(failed_read)
+}
+
+/// The reason of `AbleToScale=False`, unless it is that the scale could not be read.
+fn failed_write(status: &HorizontalPodAutoscalerStatus) -> Option<&ConditionReason> {
+    let able = status.condition(&ConditionType::AbleToScale)?;
+    let is_write = able.reason != ConditionReason::FailedGetScale;
+    (able.status == ConditionStatus::False && is_write).then_some(&able.reason)
+}
+
+/// The limit that the controller may apply to a scaling, because of a history that is not known
+/// here. `None` if the history is known, or if it prevents nothing.
+fn unknown_limit(
+    inputs: &Inputs,
+    explanation: &Explanation,
+    direction: Direction,
+) -> Option<String> {
+    let status = &inputs.hpa.status;
     if inputs.history.is_some() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The limits of a proposal: stabilization, policies and bounds.
+//! The limits of a proposal before the bounds: stabilization and rate limits.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::{
     time::after,
 };
 
-/// The limits of a proposal, in the order in which they apply.
+/// The limits of a proposal before the bounds, in the order in which they apply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ use crate::{
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
     replicas::request_or_limit,
-    settings::{MetricSettings, PodSelection, Readiness},
+    settings::{MetricSettings, PodSelection, ReadinessRules},
 };
 
 /// A metric: its reading, its proposal, and the pods that count.
@@ -110,7 +110,7 @@ impl MetricReport {
         let pods = || inputs.selected.pods.iter().map(AsRef::as_ref);
         let (pod_list, unselected_samples) = match reading {
             Some(Reading::Pods(samples)) => {
-                let readiness = Readiness::new(inputs.now, &inputs.settings);
+                let readiness = ReadinessRules::new(inputs.now, &inputs.settings);
                 let settings = inputs.settings.metric(index);
                 let pods = pods().map(|pod| {
                     averaged_pod(spec, settings, &explanation, pod, samples, &readiness)
@@ -154,7 +154,7 @@ fn averaged_pod(
     explanation: &MetricExplanation,
     pod: &Pod,
     samples: &PodSamples,
-    readiness: &Readiness,
+    readiness: &ReadinessRules,
 ) -> PodReport {
     let container = spec.container_resource.as_ref().map(|source| source.container.as_str());
     let resource = spec.resource.as_ref().map(|source| source.name.as_str());

@@ -15,7 +15,10 @@ mod limits;
 mod metrics;
 mod phrases;
 mod reported;
+mod reported_failure;
 mod short;
+mod source_failure;
+mod target_pods;
 mod text;
 mod warning;
 
@@ -70,9 +73,9 @@ impl Inputs {
         reported::about_unserved_api(&self.hpa)
     }
 
-    /// Advice for the metrics that could not be read here, but that have a value in the status, if
-    /// their controller has no sources but the metrics APIs, as kube-controller-manager. By the
-    /// index of the metric.
+    /// Advice for the metrics that could not be read here, but that have a value in the status. It
+    /// assumes that their controller reads only the metrics APIs, like kube-controller-manager. By
+    /// the index of the metric.
     pub fn advice_without_own_sources(&self) -> BTreeMap<usize, String> {
         let decision = self.decide();
         let reported = reported::ReportedMetrics::new(self, &decision);
@@ -95,8 +98,8 @@ impl Inputs {
     }
 }
 
-/// A decision, explained in detail. `Display` prints it as a text of several lines, the first of
-/// which is the decision in one sentence.
+/// A decision, explained in detail. `Display` prints it as a text of several lines. The first line
+/// is the decision in one sentence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -109,10 +112,10 @@ pub struct Report {
     pub at: Timestamp,
     /// The decision and its reason, in one sentence.
     pub sentence: String,
-    /// The reason why the controller may do something else: a dry run, metrics that can't be read
-    /// here, a condition that the controller reported last, an absent status, or an unknown
-    /// history. Settings that only one of the controllers that may act would obey. Or the caller's
-    /// reason why nothing happens: no controller runs.
+    /// The reasons why the controller may do something else. The first of these that applies: the
+    /// caller's reason, such as that no controller runs; settings that only one of the possible
+    /// controllers obeys; metrics that can't be read here; a condition that the controller reported
+    /// last; an absent status; an unknown history. Then a dry run, if it prevents a write.
     pub doubt: Option<String>,
     /// Whether `doubt` is the caller's, which is about any decision: no controller runs.
     #[serde(skip)]
@@ -149,7 +152,8 @@ pub struct Report {
     /// The effects of the autoscaler's settings, other than on single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
-    /// The limits of the proposal before the bounds. Absent without a proposal.
+    /// Stabilization and the rate limits, which apply to the proposal before the bounds. Absent
+    /// without a proposal.
     pub limits: Option<ReplicaLimits>,
     /// Whether recommendations and scale events were known. If not, stabilization and policies may
     /// prevent the scaling of this report.

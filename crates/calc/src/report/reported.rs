@@ -1,16 +1,18 @@
 //! The metrics that can't be read here, but about which the controller's status has more.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, UNKNOWN_METRIC, is_api_missing, is_in_process,
+        REFUSED_ADDRESS, UNKNOWN_METRIC, is_api_missing, is_in_process, is_refused_query,
+        is_unknown_path,
     },
     failure,
     inputs::Inputs,
     metrics::MetricReport,
     phrases::namespace,
+    source_failure,
 };
 use crate::{
     api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
@@ -33,10 +35,10 @@ const COLLECTORS: &str = "metric-config.";
 /// from another source, such as Prometheus or a schedule.
 #[derive(Default)]
 pub(super) struct ReportedMetrics<'a> {
-    /// The index of the metric that the condition `ScalingActive=False` is about, and the cause in
-    /// it, if that is another one than here.
+    /// The index of the metric that the condition `ScalingActive=False` is about, and the cause
+    /// that it reports. `None` if the metric could be read here, or could not for the same cause.
     pub(super) failure: Option<(usize, &'a str)>,
-    /// The last values of other metrics, by the index of the metric.
+    /// The last values of the other metrics that can't be read here, each after the metric's index.
     pub(super) values: Vec<(usize, Measurement)>,
 }
 
@@ -83,8 +85,8 @@ impl<'a> ReportedMetrics<'a> {
         self.failure.is_some_and(|(_, cause)| is_in_process(cause))
     }
 
-    /// The values and the errors of reading them here, without those in `known`. Empty without
-    /// values.
+    /// The values, and the errors of reading them here, except errors that the text `known`
+    /// contains. Empty without values.
     pub(super) fn values_text(&self, explanation: &Explanation, known: &str) -> String {
         if self.values.is_empty() {
             return String::new();
@@ -109,13 +111,13 @@ impl<'a> ReportedMetrics<'a> {
             }
         }
         let mut unreported = unreported.failures(hpa).unwrap_or_default();
-        if self.has_own_sources() {
+        if self.has_own_sources() || is_only_read_here(hpa, explanation) {
             unreported = unreported.replace(" cannot be read: ", " cannot be read here: ");
         }
         let failure = self.failure.map(|(index, cause)| {
             let name = hpa.spec.metrics.get(index).map(metric_name).unwrap_or_default();
-            let here = not_read_here(explanation, [index], &unreported);
-            format!("{name} cannot be read: {cause}{here}")
+            let here = not_read_here(explanation, [index], &format!("{cause}{unreported}"));
+            format!("{name} cannot be read: {}{here}", without_name(cause, &name))
         });
         let failure = failure.unwrap_or_default();
         let values = self.values_text(explanation, &format!("{failure}{unreported}"));
@@ -125,8 +127,26 @@ impl<'a> ReportedMetrics<'a> {
     }
 }
 
-/// Says that the controller's report about metrics precedes, with the errors of reading them here,
-/// without those in `known`.
+/// The cause with `it` instead of the metric's name, if it says why no rule or collector has the
+/// metric. The text before the cause has the name.
+fn without_name<'a>(cause: &'a str, name: &str) -> Cow<'a, str> {
+    let Some((why, by_api)) = cause.split_once(ALSO_NOT_BY_API) else { return cause.into() };
+    let why = format!("{why},").replace(&format!(" {name},"), " it,");
+    let why = why.strip_suffix(',').unwrap_or(&why);
+    format!("{why}{ALSO_NOT_BY_API}{by_api}").into()
+}
+
+/// Whether a metric could not be read here, while no controller has reported whether it can read
+/// it.
+fn is_only_read_here(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> bool {
+    use MetricFailure::{Empty, Fetch};
+    let mut failures = explanation.metrics.iter().map(|metric| metric.failure);
+    hpa.status.conditions.is_empty()
+        && failures.any(|failure| matches!(failure, Some(Fetch | Empty)))
+}
+
+/// The end of a text about metrics that the controller reported: it states this, and the errors of
+/// reading the metrics here, except errors that the text `known` contains.
 fn not_read_here(
     explanation: &Explanation,
     indices: impl IntoIterator<Item = usize>,
@@ -233,7 +253,7 @@ pub(super) fn advise(
 }
 
 /// Advice about the cause that the controller reported for a metric.
-fn about_cause(
+pub(super) fn about_cause(
     inputs: &Inputs,
     index: usize,
     metric: &MetricReport,
@@ -246,7 +266,13 @@ fn about_cause(
             .iter()
             .any(|start| cause.starts_with(start))
     });
-    if let Some(amount) = missing {
+    if cause.contains(FORBIDDEN) {
+        Some(
+            "Give the user in the message, as which the controller runs, the right that it lacks: \
+             the ClusterRole of the chart hpa-controller has all rights that a controller needs."
+                .to_owned(),
+        )
+    } else if let Some(amount) = missing {
         Some(format!(
             "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
              every pod that the selector matches, or use a target of type AverageValue, or a \
@@ -265,18 +291,25 @@ fn about_cause(
              (--prometheus-url, or servers in the rules file)."
                 .to_owned(),
         )
+    } else if is_in_process(cause) && is_refused_query(cause) {
+        Some(source_failure::about_refused_query(&metric.name))
     } else if cause.contains(REFUSED_ADDRESS) {
-        Some(failure::about_refused_address())
+        Some(source_failure::about_refused_address())
     } else if cause.contains(ALSO_NOT_BY_API) {
-        Some(failure::about_absence(inputs, index, metric, cause))
+        Some(source_failure::about_absence(inputs, index, metric, cause))
     } else if cause.starts_with(NO_VALUE) {
-        Some(failure::about_no_value(index, metric, cause))
+        Some(source_failure::about_no_value(index, metric, cause))
     } else if is_api_missing(cause) {
         Some(failure::about_missing_api(&metric.source_type))
     } else if has_collectors && !cause.contains(METRICS_API) {
+        let path = if is_unknown_path(cause) {
+            ": the server answers that it doesn't have the path of the request"
+        } else {
+            ""
+        };
         Some(format!(
             "If the metric is that of annotations {COLLECTORS}*, check the server in the message \
-             and these annotations. Events name those that no collector accepts: kubectl get \
+             and these annotations{path}. Events name those that no collector accepts: kubectl get \
              events --namespace {} --field-selector \
              {}",
             namespace(&inputs.hpa),

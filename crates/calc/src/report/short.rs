@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use self::sentence::{pause_text, sentence};
 use super::{
-    Report, Trigger, headline,
+    Report, Trigger,
     phrases::names,
+    target_pods,
     warning::{Warning, warnings},
 };
 use crate::{
@@ -44,9 +45,9 @@ pub enum State {
     AtMaximum,
     /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     Off,
-    /// The pause annotation prevents scaling.
+    /// A pause prevents scaling.
     Paused,
-    /// The dry-run annotation prevents all writes, also of the status.
+    /// A dry run of the autoscaler prevents all writes, also of the status.
     DryRun,
     /// No controller has stored a status.
     New,
@@ -79,7 +80,7 @@ pub struct ShortReport {
     pub cause: String,
     /// The pause of an autoscaler that is paused or fails, in a few words. The sentence begins with
     /// it.
-    pub pause: Option<&'static str>,
+    pub pause: Option<String>,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
     /// Whether some metrics have no value while others do, in a state that the metrics decide. The
@@ -136,7 +137,8 @@ impl State {
         self <= Self::WaitingForPods || self == Self::RateLimited
     }
 
-    /// Whether the metrics decide, and a metric without a value isn't the cause already.
+    /// Whether the metrics decide. `false` for [`Self::Failing`] and [`Self::Fallback`]: a metric
+    /// without a value may be the cause of these.
     fn is_by_metrics(self) -> bool {
         !matches!(
             self,
@@ -169,8 +171,8 @@ impl ShortReport {
             )),
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
-        let pause = pause_text(state, settings.pause);
-        let mut sentence = sentence(hpa, state, measured, pause, scale);
+        let pause = pause_text(hpa, state, settings.pause);
+        let mut sentence = sentence(hpa, state, measured, pause.as_deref(), scale);
         let missing: Vec<_> = missing_metrics(hpa).filter(|_| state.is_by_metrics()).collect();
         let has_missing_metric = !missing.is_empty();
         if has_missing_metric && state != State::MetricMissing {
@@ -241,7 +243,7 @@ impl Report {
     fn waits_for_pods(&self) -> bool {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let Some(metric) = winner.map(|winner| &winner.explanation) else { return false };
-        if self.current_replicas.is_some_and(|replicas| headline::lacks_pods(metric, replicas)) {
+        if self.current_replicas.is_some_and(|replicas| target_pods::lacks_pods(metric, replicas)) {
             return true;
         }
         let (Some(ratio), Some((up, down))) = (metric.ratio, metric.tolerances) else {
@@ -307,7 +309,8 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     }
 }
 
-/// Whether the desired replicas are at this bound of the spec, which no setting replaces.
+/// Whether the desired replicas are at this bound of the spec. `false` if the autoscaler has
+/// settings of its own, because a schedule may replace the bound.
 fn is_at_bound(hpa: &HorizontalPodAutoscaler, bound: i32) -> bool {
     hpa.status.desired_replicas == bound && !hpa.status.is_true(&ConditionType::CustomSettings)
 }

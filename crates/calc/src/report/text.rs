@@ -191,17 +191,17 @@ impl Report {
                 time(*at),
                 from_now(*at, self.at)
             ),
-            Trigger::Metric { metric, direction, value, now, utilization } => {
+            Trigger::Metric { metric, direction, value, current, utilization } => {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
                 let (verb, value) = verb_and_threshold(*direction, *value);
-                let (value, now) = (quantity(metric, value), quantity(metric, *now));
+                let (value, current) = (quantity(metric, value), quantity(metric, *current));
                 let kind = if metric.source_type.exists_without_pods() { "" } else { "average " };
                 write!(f, "when {kind}{} {verb} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
                     let base = metric.explanation.utilization_of.as_str();
                     write!(f, " ({utilization}% of {base})")?;
                 }
-                writeln!(f, "; now {now}")
+                writeln!(f, "; now {current}")
             }
         }
     }
@@ -294,7 +294,7 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     if let Some(ratio) = explanation.rebalanced_ratio {
         write!(f, ", with unready and missing pods {ratio:.3}")?;
     }
-    match (explanation.rule, explanation.tolerances, explanation.counted) {
+    match (explanation.rule, explanation.tolerances, explanation.counted_pods) {
         (Some(Rule::WithinTolerance), Some((up, down)), _) => {
             write!(f, ", within the tolerance ({:.3} to {:.3})", 1.0 - down, 1.0 + up)?;
         }
@@ -419,7 +419,7 @@ fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     } else if metric.source_type.is_resource() {
         value.to_string()
     } else {
-        value.as_f64().to_string()
+        value.to_decimal()
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
-    settings::{AutoscalerSettings, Settings},
+    settings::{Settings, SettingsSummary},
 };
 
 /// A problem with the settings or the target of an autoscaler.
@@ -14,12 +14,12 @@ use crate::{
 pub enum Warning {
     /// Settings are ignored, or not used as they are written.
     InvalidSettings,
-    /// kube-controller-manager stored the status last, and ignores the pause. hpa-rs may have
-    /// replaced it: then the text says both, as with the other ignored settings.
+    /// kube-controller-manager stored the status last or acts now, and ignores the pause. If hpa-rs
+    /// may act instead, the text says both, as with the other ignored settings.
     PauseIgnored,
-    /// kube-controller-manager stored the status last, and ignores the dry run.
+    /// kube-controller-manager stored the status last or acts now, and ignores the dry run.
     DryRunIgnored,
-    /// kube-controller-manager stored the status last, and ignores other settings.
+    /// kube-controller-manager stored the status last or acts now, and ignores other settings.
     SettingsIgnored,
     /// Another autoscaler has the same target.
     SharedTarget,
@@ -30,7 +30,7 @@ pub(super) fn warnings(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Vec<(Warning, String)> {
-    let Some(summary) = settings.autoscaler_settings.as_deref() else { return Vec::new() };
+    let Some(summary) = settings.summary.as_deref() else { return Vec::new() };
     let mut warnings = Vec::new();
     if let Some(problems) = problems(hpa, summary) {
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
@@ -47,17 +47,30 @@ pub(super) fn warnings(
 /// The effect of settings that kube-controller-manager ignores, if hpa-rs may handle the autoscaler
 /// instead. `None` if the controller is known, or if there are no such settings.
 pub(super) fn uncertain_effect(settings: &Settings) -> Option<String> {
-    let summary = settings.autoscaler_settings.as_deref();
+    let summary = settings.summary.as_deref();
     let summary = summary.filter(|summary| summary.is_controller_unknown)?;
     let texts: Vec<_> = ignored_settings(summary).into_iter().map(|(_, text)| text).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
+/// The effects of the settings that should prevent writes and that kube-controller-manager ignores,
+/// for the first line.
+pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
+    let Some(summary) = settings.summary.as_deref() else { return Vec::new() };
+    let ignored = ignored_settings(summary).into_iter();
+    let ignored = ignored.filter(|(warning, _)| *warning != Warning::SettingsIgnored);
+    ignored.map(|(_, text)| text).collect()
+}
+
 /// The settings that kube-controller-manager ignores, each with a text.
-fn ignored_settings(summary: &AutoscalerSettings) -> Vec<(Warning, String)> {
+fn ignored_settings(summary: &SettingsSummary) -> Vec<(Warning, String)> {
     let mut ignored = Vec::new();
     let is_unknown = summary.is_controller_unknown;
-    let reference = "kube-controller-manager, which stored the status last,";
+    let reference = match (summary.is_status_of_hpa_rs, is_unknown) {
+        (false, _) => "kube-controller-manager, which stored the status last,",
+        (true, false) => "kube-controller-manager, which acts now,",
+        (true, true) => "kube-controller-manager, which may act now,",
+    };
     if summary.ignored.pause {
         let of_hpa_rs = if is_unknown { "hpa-rs would obey the pause; " } else { "" };
         ignored.push((Warning::PauseIgnored, format!("{of_hpa_rs}{reference} ignores the pause")));
@@ -90,10 +103,7 @@ fn ignored_settings(summary: &AutoscalerSettings) -> Vec<(Warning, String)> {
 
 /// The problems with the settings by `summary`, or else those that the controller stored in the
 /// status: it knows the settings that its operator doesn't allow.
-fn problems<'a>(
-    hpa: &'a HorizontalPodAutoscaler,
-    summary: &'a AutoscalerSettings,
-) -> Option<&'a str> {
+fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, summary: &'a SettingsSummary) -> Option<&'a str> {
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
     // kube-controller-manager doesn't remove the condition of an earlier controller.
     let custom = custom.filter(|_| !summary.is_for_built_in);

@@ -62,9 +62,9 @@ fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 }
 
 impl LabelSelector {
-    /// Converts to a selector (`LabelSelectorAsSelector` in the API's Go library), which is never
-    /// [`Selector::nothing`]. The error is that of the first invalid requirement: labels in the order
-    /// of their keys, then expressions.
+    /// Converts to a selector (`LabelSelectorAsSelector` in the API's Go library). The result is
+    /// never [`Selector::nothing`]. The error is that of the first invalid requirement: labels in
+    /// the order of their keys, then expressions.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.match_labels.iter().map(|(key, value)| {
             Requirement::new(key, Operator::Equals, std::slice::from_ref(value))

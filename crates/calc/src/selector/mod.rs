@@ -141,7 +141,7 @@ impl Selector {
         Self { requirements: None }
     }
 
-    /// Whether the selector has no requirements, so that it matches everything.
+    /// Whether the selector has no requirements. It then matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }

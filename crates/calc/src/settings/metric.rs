@@ -23,7 +23,7 @@ pub struct MetricSettings {
     /// Samples of pods that are older than this count as missing. If all are older, or if the value
     /// of an Object or External metric is, the metric fails.
     pub max_sample_age: Option<SignedDuration>,
-    /// The metric scales up from zero only if it is above this value.
+    /// The metric scales up from zero replicas only if its value is above this one.
     pub activation: Option<MilliValue>,
 }
 

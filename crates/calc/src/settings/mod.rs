@@ -5,6 +5,7 @@
 //! table [`SETTINGS`].
 
 mod bounds;
+mod built_in;
 mod fallback;
 mod forecast;
 mod metric;
@@ -29,7 +30,7 @@ pub use self::{
         UtilizationOf,
     },
     resolve::{AnnotationFilter, ResolvedSettings, SettingPolicy},
-    summary::{AutoscalerSettings, IgnoredSettings, ProblemKind, SettingPlace, SettingProblem},
+    summary::{IgnoredSettings, ProblemKind, SettingPlace, SettingProblem, SettingsSummary},
     table::{DOMAIN, SETTINGS, Setting},
     value::MAX_ANNOTATION_LEN,
 };
@@ -59,7 +60,8 @@ pub struct Settings {
     /// down, unless `behavior` sets one. Default 5 minutes.
     pub downscale_stabilization: SignedDuration,
     /// `--horizontal-pod-autoscaler-cpu-initialization-period`: for this long after a pod's start,
-    /// its CPU samples count only once the pod is ready and a full window old. Default 5 minutes.
+    /// a CPU sample of the pod counts only if the pod is ready and was ready during the sample's
+    /// whole window. Default 5 minutes.
     pub cpu_initialization_period: SignedDuration,
     /// `--horizontal-pod-autoscaler-initial-readiness-delay`: a pod that became unready within this
     /// time after its start counts as never having been ready. Default 30 seconds.
@@ -76,6 +78,11 @@ pub struct Settings {
     /// - If `minReplicas` is raised above 0, a target that was scaled to zero is scaled up even if
     ///   no metric can be read. The reference leaves it at 0 until one can.
     pub strict_scale_to_zero: bool,
+    /// Whether a target at zero replicas follows its metrics if `minReplicas` is 0, even without
+    /// `ScaledToZero=True`, as with kube-controller-manager before 1.36, which doesn't have that
+    /// condition. Only for explanations: [`Settings::for_kube_controller_manager`] sets it. Default
+    /// false, as in later versions.
+    pub scale_from_any_zero: bool,
     /// Whether metrics of scaling schedules with an average target have no tolerance: their values
     /// are exact, and a step of a ramp can be smaller than the tolerance. Default false, as in
     /// the reference.
@@ -101,8 +108,9 @@ pub struct Settings {
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
-    /// The autoscaler's own settings in words, as far as it has any.
-    pub autoscaler_settings: Option<Arc<AutoscalerSettings>>,
+    /// The autoscaler's own settings and their problems, for the condition `CustomSettings` and for
+    /// events. `None` if there is nothing to report.
+    pub summary: Option<Arc<SettingsSummary>>,
 }
 
 /// The settings of a metric for which the autoscaler sets none.
@@ -125,6 +133,7 @@ impl Default for Settings {
             initial_readiness_delay: SignedDuration::from_secs(30),
             scale_to_zero: true,
             strict_scale_to_zero: false,
+            scale_from_any_zero: false,
             exact_schedules: false,
             pause: Pause::NONE,
             dry_run: false,
@@ -135,7 +144,7 @@ impl Default for Settings {
             zero_after: SignedDuration::ZERO,
             forecasts: Forecasts::OFF,
             metrics: None,
-            autoscaler_settings: None,
+            summary: None,
         }
     }
 }
@@ -237,7 +246,7 @@ impl Tolerances {
 
 /// The time of a decision, and the settings that classify pods at that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Readiness {
+pub struct ReadinessRules {
     /// The time of the decision.
     pub now: Timestamp,
     /// See [`Settings::cpu_initialization_period`].
@@ -246,7 +255,7 @@ pub struct Readiness {
     pub initial_readiness_delay: SignedDuration,
 }
 
-impl Readiness {
+impl ReadinessRules {
     /// The rules that `settings` give for a decision at `now`.
     pub fn new(now: Timestamp, settings: &Settings) -> Self {
         Self {

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use super::{
     Settings,
     metric::MetricSettings,
-    summary::{AutoscalerSettings, IgnoredSettings, ProblemKind, SettingPlace, SettingProblem},
+    summary::{ProblemKind, SettingPlace, SettingProblem, SettingsSummary},
     table::{DOMAIN, SETTINGS, Scope, Setting},
     value::{Value, duration_text, limited_annotation},
 };
@@ -20,7 +20,7 @@ use crate::{
 
 /// The maximum length of a message about a value, in characters.
 const MAX_MESSAGE_LEN: usize = 300;
-/// The maximum length of one setting in [`AutoscalerSettings::applied`], in characters.
+/// The maximum length of one setting in [`SettingsSummary::applied`], in characters.
 const MAX_SETTING_LEN: usize = 100;
 /// The maximum length of the name of an annotation in a message, in characters. The API server
 /// allows 63 after the domain.
@@ -28,7 +28,7 @@ const MAX_NAME_LEN: usize = 100;
 /// The message about unknown names of annotations has the first name and the number of the others.
 /// Above this number, it only says that there are more.
 const MAX_OTHER_NAMES: usize = 16;
-/// The maximum length of [`AutoscalerSettings::problems`] and of [`AutoscalerSettings::applied`],
+/// The maximum length of [`SettingsSummary::problems`] and of [`SettingsSummary::applied`],
 /// in characters: about the limit of an event's message, which is 1024 bytes.
 const MAX_TEXT_LEN: usize = 1000;
 
@@ -77,7 +77,7 @@ impl Settings {
             policy,
             settings: self.clone(),
             metric_settings: vec![MetricSettings::default(); hpa.spec.metrics.len()],
-            summary: AutoscalerSettings::default(),
+            summary: SettingsSummary::default(),
             problems: Vec::new(),
         };
         resolver.report_unknown_names();
@@ -91,31 +91,6 @@ impl Settings {
         }
         resolver.finish()
     }
-
-    /// The settings of an autoscaler that kube-controller-manager handles: those of `self`, because
-    /// annotations and fields have no effect. [`AutoscalerSettings::ignored`] has the ignored
-    /// settings that should prevent writes.
-    #[must_use]
-    pub fn for_kube_controller_manager(
-        self,
-        hpa: &HorizontalPodAutoscaler,
-        policy: &SettingPolicy,
-    ) -> Self {
-        let resolved = self.for_autoscaler(hpa, policy).settings;
-        let ignored =
-            IgnoredSettings { pause: resolved.pause != self.pause, dry_run: resolved.dry_run };
-        let AutoscalerSettings { problems, applied_names: ignored_names, .. } =
-            resolved.autoscaler_settings.as_deref().cloned().unwrap_or_default();
-        let is_reported = ignored.is_any() || !problems.is_empty() || !ignored_names.is_empty();
-        let summary = AutoscalerSettings {
-            problems,
-            ignored,
-            ignored_names,
-            is_for_built_in: true,
-            ..AutoscalerSettings::default()
-        };
-        Self { autoscaler_settings: is_reported.then(|| Arc::new(summary)), ..self }
-    }
 }
 
 struct Resolver<'a> {
@@ -124,7 +99,7 @@ struct Resolver<'a> {
     settings: Settings,
     /// By the index of the metric in the spec.
     metric_settings: Vec<MetricSettings>,
-    summary: AutoscalerSettings,
+    summary: SettingsSummary,
     problems: Vec<SettingProblem>,
 }
 
@@ -363,8 +338,7 @@ impl<'a> Resolver<'a> {
         }
         summary.problems = go_text::truncate(summary.problems, MAX_TEXT_LEN);
         summary.applied = go_text::truncate(summary.applied, MAX_TEXT_LEN);
-        settings.autoscaler_settings =
-            (summary != AutoscalerSettings::default()).then(|| Arc::new(summary));
+        settings.summary = (summary != SettingsSummary::default()).then(|| Arc::new(summary));
         ResolvedSettings { settings, problems }
     }
 }
@@ -375,25 +349,26 @@ fn unknown_name(annotation: &str) -> Option<&str> {
     (domain == DOMAIN && Setting::named(name).is_none()).then_some(name)
 }
 
-/// Selects the annotations that a cache of objects needs.
+/// Selects those annotations of one object that a cache needs.
 #[derive(Debug, Default)]
 pub struct AnnotationFilter {
-    unknown_names: usize,
+    unknown_name_count: usize,
 }
 
 impl AnnotationFilter {
-    /// Whether to keep an annotation. All settings are kept, and as many unknown names as the
-    /// message about them depends on.
-    pub fn keeps(&mut self, annotation: &str) -> bool {
+    /// Returns whether to keep the next annotation of an object: all settings, and as many unknown
+    /// names as the message about them depends on. Counts the unknown names, so each object needs
+    /// a filter of its own.
+    pub fn accept(&mut self, annotation: &str) -> bool {
         if unknown_name(annotation).is_none() {
             return Setting::of_annotation(annotation).is_some();
         }
-        self.unknown_names += 1;
-        self.unknown_names <= MAX_OTHER_NAMES + 2
+        self.unknown_name_count += 1;
+        self.unknown_name_count <= MAX_OTHER_NAMES + 2
     }
 
-    /// The needed part of the value: nothing for an unknown name, and for a long value enough to be
-    /// rejected for its length.
+    /// The part of a value that a cache needs: nothing for an unknown name, and for a value that is
+    /// too long, enough to be rejected for its length.
     pub fn truncate_value<'a>(annotation: &str, value: &'a str) -> &'a str {
         if unknown_name(annotation).is_some() { "" } else { limited_annotation(value) }
     }

@@ -1,13 +1,11 @@
 //! The settings of one autoscaler in words, and the problems with them.
 
-use std::{fmt, sync::Arc};
-
-use super::Settings;
+use std::fmt;
 
 /// The settings of one autoscaler in words, for the condition `CustomSettings` and for events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AutoscalerSettings {
+pub struct SettingsSummary {
     /// The autoscaler's own settings, as `NAME=VALUE`, except `pause` and `dry-run`, which are
     /// reported separately. Empty if kube-controller-manager handles the autoscaler.
     pub applied: String,
@@ -23,9 +21,11 @@ pub struct AutoscalerSettings {
     pub(crate) ignored_names: Vec<&'static str>,
     /// Whether kube-controller-manager handles the autoscaler.
     pub(crate) is_for_built_in: bool,
-    /// See [`Settings::with_unknown_controller`].
+    /// See [`Settings::with_unknown_controller`](super::Settings::with_unknown_controller).
     pub(crate) is_controller_unknown: bool,
-    /// See [`Settings::with_built_in_state`].
+    /// See [`Settings::with_status_of_hpa_rs`](super::Settings::with_status_of_hpa_rs).
+    pub(crate) is_status_of_hpa_rs: bool,
+    /// See [`Settings::with_built_in_state`](super::Settings::with_built_in_state).
     pub(crate) built_in_state: String,
 }
 
@@ -41,37 +41,6 @@ pub struct IgnoredSettings {
 impl IgnoredSettings {
     pub(crate) fn is_any(self) -> bool {
         self.pause || self.dry_run
-    }
-}
-
-impl Settings {
-    /// Whether kube-controller-manager ignores settings of the autoscaler. `false` unless these are
-    /// settings [for it](Self::for_kube_controller_manager).
-    #[must_use]
-    pub fn has_ignored(&self) -> bool {
-        self.autoscaler_settings
-            .as_ref()
-            .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
-    }
-
-    /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of
-    /// an autoscaler that hpa-rs may handle instead: the warnings say what each of them would do.
-    #[must_use]
-    pub fn with_unknown_controller(mut self) -> Self {
-        if let Some(summary) = &mut self.autoscaler_settings {
-            Arc::make_mut(summary).is_controller_unknown = true;
-        }
-        self
-    }
-
-    /// Adds the state of kube-controller-manager, for example the holder of its lease, to the
-    /// warnings about settings that it ignores.
-    #[must_use]
-    pub fn with_built_in_state(mut self, state: String) -> Self {
-        if let Some(summary) = &mut self.autoscaler_settings {
-            Arc::make_mut(summary).built_in_state = state;
-        }
-        self
     }
 }
 
@@ -123,16 +92,18 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// Whether the setting is ignored although the message doesn't say so.
-    pub fn is_ignored(self) -> bool {
+    /// Whether [`SettingProblem::consequence`] adds `, ignored` to the message. The messages of the
+    /// other kinds already say what happens to the setting.
+    fn adds_ignored(self) -> bool {
         matches!(self, Self::InvalidValue | Self::NotAllowed | Self::UnknownName)
     }
 }
 
 impl SettingProblem {
-    /// The message, followed by `, ignored` if the setting is ignored.
+    /// The problem and what happens to the setting, as the rest of a sentence that starts with the
+    /// place.
     pub fn consequence(&self) -> String {
-        let ignored = if self.kind.is_ignored() { ", ignored" } else { "" };
+        let ignored = if self.kind.adds_ignored() { ", ignored" } else { "" };
         format!("{}{ignored}", self.message)
     }
 }

@@ -54,7 +54,7 @@ const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 const RESOURCES: &[MetricSourceType] = &[Resource, ContainerResource];
 const OF_PODS: &[MetricSourceType] = &[Resource, ContainerResource, Pods];
-const OF_OBJECTS: &[MetricSourceType] = &[Object, External];
+const WITHOUT_PODS: &[MetricSourceType] = &[Object, External];
 const NOT_RESOURCES: &[MetricSourceType] = &[Pods, Object, External];
 const ALL: &[MetricSourceType] = &[Resource, ContainerResource, Pods, Object, External];
 
@@ -217,8 +217,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "cpu-initialization-period",
         field: "cpuInitializationPeriodSeconds",
-        summary: "For this long after a pod's start, its CPU samples count only once the pod is \
-            ready and a full window old.",
+        summary: "For this long after a pod's start, a CPU sample of the pod counts only if the \
+            pod is ready and was ready during the sample's whole window.",
         default: "--horizontal-pod-autoscaler-cpu-initialization-period",
         kind: Kind::Duration { min: 0, max: HOUR },
         scope: Autoscaler(|settings, value| {
@@ -258,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "At zero replicas, the metric scales up only if its value is above this one.",
         default: "0",
         kind: Kind::Quantity { max: i64::MAX },
-        scope: Metrics(OF_OBJECTS, |metric, value| {
+        scope: Metrics(WITHOUT_PODS, |metric, value| {
             if let Value::Quantity(activation) = value {
                 metric.activation = Some(activation.milli_value());
             }

@@ -232,12 +232,7 @@ fn example_of_every_setting_is_valid_and_equal_as_annotation_and_field() {
         let annotated = resolve(json!({ setting.name: text }), json!({}));
         assert_eq!(problems(&annotated), [""; 0], "{}", setting.name);
         let has_own_condition = ["pause", "dry-run"].contains(&setting.name);
-        assert_eq!(
-            annotated.settings.autoscaler_settings.is_none(),
-            has_own_condition,
-            "{}",
-            setting.name
-        );
+        assert_eq!(annotated.settings.summary.is_none(), has_own_condition, "{}", setting.name);
         let field = setting.annotation_to_field(text).unwrap();
         let same = setting.field_to_annotation(&field).unwrap();
         let again = resolve(json!({ setting.name: same }), json!({}));
@@ -288,12 +283,9 @@ fn invalid_value_is_ignored_and_the_allowed_values_are_reported(
     #[case] expected: &str,
 ) {
     let resolved = resolve(json!({ name: value }), json!({}));
-    let reported = resolved.settings.autoscaler_settings.as_deref().map(|own| own.problems.clone());
+    let reported = resolved.settings.summary.as_deref().map(|own| own.problems.clone());
     assert_eq!(reported, Some(problems(&resolved).join("; ")));
-    assert_eq!(
-        Settings { autoscaler_settings: None, ..resolved.settings.clone() },
-        Settings::default()
-    );
+    assert_eq!(Settings { summary: None, ..resolved.settings.clone() }, Settings::default());
     let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
     assert_eq!(problem.kind, ProblemKind::InvalidValue);
     assert_eq!(problem.place, SettingPlace::Annotation(format!("{DOMAIN}/{name}")));
@@ -376,8 +368,7 @@ fn text_of_applied_settings_has_a_limit() {
         } })
     };
     let metrics: Vec<_> = (0..200).map(metric).collect();
-    let own =
-        resolve(json!({}), json!({ "metrics": metrics })).settings.autoscaler_settings.unwrap();
+    let own = resolve(json!({}), json!({ "metrics": metrics })).settings.summary.unwrap();
     // The limit is 1000 characters.
     assert!((900..=1003).contains(&own.applied.chars().count()), "{}", own.applied);
 }
@@ -412,7 +403,7 @@ fn unknown_names_are_one_problem(#[case] names: &[&str], #[case] expected: &str)
     let resolved = resolve(annotations.into(), json!({}));
     let expected = format!("annotation autoscaling.hpa-rs.dev/{expected}");
     assert_eq!(problems(&resolved), [expected.as_str()]);
-    assert_eq!(resolved.settings.autoscaler_settings.unwrap().problems, expected);
+    assert_eq!(resolved.settings.summary.unwrap().problems, expected);
 }
 
 #[test]
@@ -420,7 +411,7 @@ fn annotation_filter_does_not_change_the_count_of_unknown_names() {
     let names = (0..1000).map(|index| (format!("{}{index:04}", "x".repeat(200)), json!("true")));
     let all = hpa(names.collect::<Map<_, _>>().into(), json!({}));
     let (mut cached, mut filter) = (all.clone(), AnnotationFilter::default());
-    cached.metadata.annotations.retain(|name, _| filter.keeps(name));
+    cached.metadata.annotations.retain(|name, _| filter.accept(name));
     let policy = SettingPolicy::default();
     let of = |hpa| problems(&Settings::default().for_autoscaler(hpa, &policy));
     let texts = of(&all);

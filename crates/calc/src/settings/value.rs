@@ -223,7 +223,7 @@ impl Kind {
     }
 }
 
-/// The start of an annotation's value, long enough to be rejected for its length.
+/// An annotation's value or, if that is too long, a part that is still rejected for its length.
 pub(super) fn limited_annotation(value: &str) -> &str {
     let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
     while !value.is_char_boundary(end) {

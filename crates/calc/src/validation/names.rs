@@ -35,7 +35,7 @@ const STANDARD_RESOURCES: [&str; 20] = [
     "services.loadbalancers",
 ];
 
-/// A name that becomes a segment of a URL path. Its length is not limited, and it may be empty.
+/// Validates a name that becomes a segment of a URL path. It may have any length and be empty.
 pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
     let forbidden: &[(bool, &str)] = match name {
         "." => &[(true, "may not be '.'")],
@@ -50,7 +50,7 @@ pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
     }
 }
 
-/// A DNS label, such as the name of a container.
+/// Validates a DNS label, such as the name of a container.
 pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
     if name.len() > MAX_LABEL_LEN {
         causes.invalid(path, Quoted(name), LABEL_TOO_LONG);
@@ -61,15 +61,15 @@ pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
     }
 }
 
-/// A DNS subdomain, such as the name of an object.
+/// Validates a DNS subdomain, such as the name of an object.
 pub(super) fn dns_subdomain(causes: &mut Causes, path: &Path<'_>, name: &str) {
     for detail in dns_subdomain_errors(name, SUBDOMAIN_TOO_LONG) {
         causes.invalid(path, Quoted(name), detail);
     }
 }
 
-/// A resource that a container can request: one of core/v1, or an extended resource such as
-/// `example.com/gpu`.
+/// Validates the name of a resource that a container can request: one of core/v1, or an extended
+/// resource such as `example.com/gpu`.
 pub(super) fn container_resource(causes: &mut Causes, path: &Path<'_>, name: &str) {
     let qualified = qualified_name_errors(name);
     let plain = !name.contains('/');
@@ -101,8 +101,8 @@ fn is_standard_container_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// Whether an extended resource has a valid name, which must also be valid with the prefix of
-/// quotas.
+/// Whether the name of an extended resource is valid: without the prefix of quotas, and still a
+/// qualified name if that prefix is added.
 fn is_extended_resource(name: &str) -> bool {
     !name.starts_with(QUOTA_PREFIX)
         && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()

@@ -221,19 +221,19 @@ proptest! {
             let changed = change.trigger.apply(&inputs).resulting_replicas();
             prop_assert_eq!(changed, change.replicas, "{:?}", change);
             prop_assert_ne!(changed, now, "{:?}", change);
-            let Trigger::Metric { metric, direction, value, now: value_now, utilization } =
+            let Trigger::Metric { metric, direction, value, current, utilization } =
                 change.trigger.clone() else { continue };
             // The value is the nearest one: one step closer to the current value, the replicas
             // don't change in that direction.
             let step = if direction == Direction::Up { -1 } else { 1 };
             let value = MilliValue::from_milli(value.as_milli() + step);
-            let before = Trigger::Metric { metric, direction, value, now: value_now, utilization };
+            let before = Trigger::Metric { metric, direction, value, current, utilization };
             let before = before.apply(&inputs).resulting_replicas();
             let is_unchanged =
                 if direction == Direction::Up { before <= now } else { before >= now };
             // The average is truncated, so the replicas may change at the current value.
-            let is_at_now = direction == Direction::Down && value > value_now;
-            prop_assert!(is_unchanged || is_at_now, "{:?}: {} before", change, before);
+            let is_at_current = direction == Direction::Down && value > current;
+            prop_assert!(is_unchanged || is_at_current, "{:?}: {} before", change, before);
         }
     }
 

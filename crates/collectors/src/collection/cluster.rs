@@ -11,13 +11,13 @@ use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 use async_trait::async_trait;
 use hpa_calc::{Selector, api::CrossVersionObjectReference};
 use k8s_openapi::api::autoscaling::v1::Scale;
-use kube::{Api, Client, api::DynamicObject, core::ApiResource};
+use kube::{Api, Client, core::ApiResource};
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::plural::plural;
-use hpa_metrics::{KubeObjects, ListError};
+use hpa_metrics::{KubeObjects, ListError, StoredObject};
 
 /// The age at which the cached selector of a target is read again.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ impl KubeCluster {
         namespace: &str,
         (api_version, kind): (&str, &str),
         name: &str,
-    ) -> Result<Api<DynamicObject>, LookupError> {
+    ) -> Result<Api<StoredObject>, LookupError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let segments =
             [version, kind, name].into_iter().chain((!group.is_empty()).then_some(group));
@@ -85,7 +85,7 @@ impl KubeCluster {
     }
 
     /// Reads the spec and the annotations of an object.
-    async fn get<T: for<'de> Deserialize<'de>>(
+    async fn get<T: DeserializeOwned>(
         &self,
         namespace: &str,
         (api_version, kind): (&str, &str),
@@ -93,11 +93,24 @@ impl KubeCluster {
     ) -> Result<(T, BTreeMap<String, String>), LookupError> {
         let object = self.api(namespace, (api_version, kind), name)?.get(name).await;
         let object = object.map_err(|error| lookup_error(kind, namespace, name, error))?;
-        let spec = object.data.get("spec").cloned().unwrap_or_default();
-        let spec = serde_json::from_value(spec)
-            .map_err(|error| request_error(kind, namespace, name, error))?;
-        Ok((spec, object.metadata.annotations.unwrap_or_default()))
+        let fields: Fields<T> =
+            object.decode().map_err(|error| request_error(kind, namespace, name, error))?;
+        Ok((fields.spec, fields.metadata.annotations.unwrap_or_default()))
     }
+}
+
+/// The fields of an object that collectors need.
+#[derive(Deserialize)]
+struct Fields<T> {
+    #[serde(default)]
+    metadata: FieldsOfMetadata,
+    spec: T,
+}
+
+#[derive(Default, Deserialize)]
+struct FieldsOfMetadata {
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 fn is_path_segment(text: &str) -> bool {
@@ -263,5 +276,26 @@ mod tests {
         };
         KubeCluster::new(client, objects).scale("shop", &target).await.unwrap_err();
         assert_eq!(paths.lock().join(" "), expected);
+    }
+
+    #[tokio::test]
+    async fn ingress_with_times_out_of_range_is_read() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            let ingress = serde_json::json!({
+                "metadata": {
+                    "name": "web",
+                    "annotations": { "a": "b" },
+                    "managedFields": [{ "time": "9999-12-31T23:59:59Z" }],
+                },
+                "spec": { "rules": [{ "host": "web.example" }] },
+            });
+            let body = Body::from(ingress.to_string().into_bytes());
+            Ok::<_, std::convert::Infallible>(Response::new(body))
+        });
+        let client = Client::new(service, "default");
+        let objects = Arc::new(KubeObjects::new(client.clone()));
+        let ingress = KubeCluster::new(client, objects).ingress("shop", "web").await.unwrap();
+        assert_eq!(ingress.hosts, ["web.example"]);
+        assert_eq!(ingress.annotations, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
     }
 }

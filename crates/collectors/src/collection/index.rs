@@ -170,8 +170,9 @@ fn exceeded_limit(settings_len: usize, namespace_is_full: bool) -> Option<String
     })
 }
 
-/// Returns the metrics of an autoscaler that enabled collectors can read, and the problems of its
-/// metrics and annotations. Unchanged metrics are taken from `context`.
+/// Returns the metrics of an autoscaler that enabled collectors can read, the length of their
+/// settings in bytes, and the problems of all its metrics and annotations. Unchanged metrics are
+/// taken from `context`.
 fn create_metrics(
     hpa: &HorizontalPodAutoscaler,
     context: &EntryContext,

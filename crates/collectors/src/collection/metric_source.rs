@@ -22,7 +22,7 @@ use hpa_metrics::{
 };
 
 use super::{
-    Collection,
+    CollectedMetrics,
     metric::{CollectedMetric, CollectedValues},
     plural,
 };
@@ -33,12 +33,12 @@ const MAX_CONCURRENT: usize = 8;
 /// A metric with the result of its collection.
 type ReadMetric = (Arc<CollectedMetric>, Result<Arc<CollectedValues>, Arc<FetchError>>);
 
-/// The metrics of a [`Collection`].
-pub struct CollectionSource(Arc<Collection>);
+/// Serves [`CollectedMetrics`] as a metric source.
+pub struct CollectionSource(Arc<CollectedMetrics>);
 
 impl CollectionSource {
     /// A source for the metrics of a collection.
-    pub fn new(collection: Arc<Collection>) -> Self {
+    pub fn new(collection: Arc<CollectedMetrics>) -> Self {
         Self(collection)
     }
 
@@ -194,11 +194,13 @@ fn fetch_error(error: Arc<FetchError>) -> MetricError {
     MetricError::Fetch(error)
 }
 
+/// The error about a metric of an object that no collector reads. The watch of the collectors may
+/// see an autoscaler later than the controller does.
 fn unknown_metric(request: &CustomQuery) -> MetricError {
     let CustomQuery { resource, namespace, metric, .. } = request;
     let reason = format!(
-        "no autoscaler of the namespace {namespace} has annotations for the metric {metric} of \
-         {resource}"
+        "no autoscaler of the namespace {namespace} has a collector for the metric {metric} of \
+         {resource}; a new autoscaler has its collectors within seconds"
     );
     MetricError::UnknownMetric(NotFound::Other(reason))
 }
@@ -231,7 +233,7 @@ impl CollectionSource {
             let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
             let values = self.pod_values(request, None, &pods).await?;
             if values.items.is_empty() {
-                let reason = format!("the pod {name} doesn't exist, isn't ready, or failed");
+                let reason = format!("the pod {name} doesn't exist, isn't ready, or can't be read");
                 return Err(MetricError::NoValueForObject(NotFound::Other(reason)));
             }
             return Ok(values);
@@ -310,21 +312,30 @@ impl CollectionSource {
     }
 }
 
+impl CollectionSource {
+    /// The reason why the metrics of autoscalers are unknown. `None` once all are listed.
+    fn autoscalers_not_synced(&self) -> Option<String> {
+        if self.0.sync_state.is_synced() {
+            return None;
+        }
+        let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
+        Some(format!("{AUTOSCALERS_NOT_SYNCED}{}", failure.unwrap_or_default()))
+    }
+}
+
 impl Catalog for CollectionSource {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, external: true, resource: false }
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        if self.0.sync_state.is_synced() {
-            return Ok(());
-        }
-        let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
-        Err(vec![format!("{AUTOSCALERS_NOT_SYNCED}{}", failure.unwrap_or_default())])
+        let mut reasons: Vec<String> = self.autoscalers_not_synced().into_iter().collect();
+        reasons.extend(self.0.objects.unsynced_caches());
+        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
-    fn undiscovered(&self) -> Option<String> {
-        Some(not_discovered("collectors", &self.readiness().err()?))
+    fn undiscovered(&self, _: &Query) -> Option<String> {
+        Some(not_discovered("collectors", &[self.autoscalers_not_synced()?]))
     }
 
     fn has(&self, query: &Query) -> bool {

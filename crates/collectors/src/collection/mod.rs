@@ -42,8 +42,8 @@ pub struct CollectionSettings {
     pub environment: Environment,
     /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// The maximum age of a value, even if collections fail. By default, two intervals of the
-    /// metric.
+    /// The maximum age of a value, which it reaches only if collections fail. By default, two
+    /// intervals of the metric.
     pub max_age: Option<Duration>,
     /// The maximum number of concurrent collections per collector. One namespace gets at most half
     /// of them, rounded up.
@@ -65,16 +65,15 @@ impl Default for CollectionSettings {
 /// The number of metrics and values of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectorStatus {
-    /// The number of metrics.
-    pub metrics: usize,
+    pub metric_count: usize,
     /// The number of metrics with a value that hasn't expired.
-    pub values: usize,
+    pub value_count: usize,
     /// The age of the oldest such value.
     pub oldest_age: Option<Duration>,
 }
 
 /// The metrics of all autoscalers, collected on request.
-pub struct Collection {
+pub struct CollectedMetrics {
     reader: Arc<Reader>,
     /// Lists the names of pods by selector.
     objects: Arc<dyn ObjectLister>,
@@ -86,8 +85,8 @@ pub struct Collection {
     sync_state: SyncState,
 }
 
-impl Collection {
-    /// An empty collection. [`Self::watch`] adds the metrics of the autoscalers.
+impl CollectedMetrics {
+    /// Without metrics. [`Self::watch`] adds those of the autoscalers.
     pub fn new(
         settings: CollectionSettings,
         clients: Arc<Clients>,
@@ -113,9 +112,9 @@ impl Collection {
             settings.collectors.iter().map(|name| (*name, CollectorStatus::default())).collect();
         for metric in self.index.lock().metrics() {
             let Some(status) = all.get_mut(metric.collector()) else { continue };
-            status.metrics += 1;
+            status.metric_count += 1;
             if let Some(age) = metric.age(&self.reader) {
-                status.values += 1;
+                status.value_count += 1;
                 status.oldest_age = status.oldest_age.max(Some(age));
             }
         }
@@ -135,7 +134,7 @@ impl Collection {
 
     /// Waits until the problems of an autoscaler change. Its deletion is not such a change. Only
     /// one caller may wait.
-    pub async fn problems_changed(&self) {
+    pub async fn wait_for_problem_change(&self) {
         self.problems_changed.notified().await;
     }
 

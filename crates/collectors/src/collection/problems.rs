@@ -12,7 +12,7 @@ const MAX_FINDINGS: usize = 8;
 /// The maximum length of a finding. It may quote an annotation of up to 256 KiB.
 const MAX_FINDING_CHARS: usize = 300;
 
-/// The problems of an autoscaler's annotations and metrics, for an event.
+/// All problems of one autoscaler's annotations and metrics in one message, for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorProblem {
     /// The API group of the autoscaler.

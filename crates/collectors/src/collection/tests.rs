@@ -98,6 +98,23 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn metric_without_a_collector_may_be_that_of_a_new_autoscaler() {
+    let fixture = Fixture::new(32);
+    let request = CustomQuery {
+        resource: GroupResource::new("zalando.org", "routegroups"),
+        namespace: "shop".to_owned(),
+        objects: Objects::Named("web".to_owned()),
+        metric: "requests-per-second".to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    let error = fixture.source.read_custom(request).await.unwrap_err();
+    let expected = "no autoscaler of the namespace shop has a collector for the metric \
+        requests-per-second of routegroups.zalando.org; a new autoscaler has its collectors \
+        within seconds";
+    assert!(describe(&error).ends_with(expected), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_target_is_skipped_and_unreadable_target_is_an_error() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("api"));

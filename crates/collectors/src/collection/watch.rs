@@ -1,4 +1,4 @@
-//! Watches autoscalers, whose annotations and metrics configure a [`Collection`].
+//! Watches autoscalers, whose annotations and metrics configure a [`CollectedMetrics`].
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,16 @@ use std::{
 };
 
 use futures::future::join_all;
-use hpa_calc::{HorizontalPodAutoscaler, api::ObjectMeta};
-use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
-
-use super::{Collection, index::AutoscalerKey};
-use crate::{
-    object_watch::{ObjectWatch, WatchFailure},
-    stored_object::{self, StoredObject},
+use hpa_calc::{
+    HorizontalPodAutoscaler,
+    api::{HorizontalPodAutoscalerSpec, ObjectMeta},
 };
+use hpa_metrics::StoredObject;
+use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
+use serde::Deserialize;
+
+use super::{CollectedMetrics, index::AutoscalerKey};
+use crate::object_watch::{ObjectWatch, WatchFailure};
 
 /// An API with autoscalers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl AutoscalerGroup {
     }
 }
 
-impl Collection {
+impl CollectedMetrics {
     /// Watches the autoscalers of these APIs, in one or all namespaces, and updates the metrics.
     /// Never returns.
     pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
@@ -116,11 +118,23 @@ fn key(group: AutoscalerGroup, object: &StoredObject) -> AutoscalerKey {
     (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Decodes the fields that collectors need.
+/// The fields that collectors need.
+#[derive(Deserialize)]
+struct Fields {
+    metadata: FieldsOfMetadata,
+    spec: HorizontalPodAutoscalerSpec,
+}
+
+#[derive(Deserialize)]
+struct FieldsOfMetadata {
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// Decodes the fields that collectors need. `None` for an undecodable object.
 fn decode(object: &StoredObject) -> Option<HorizontalPodAutoscaler> {
-    let annotations = stored_object::decode(object.annotations.as_deref()).ok()?;
-    let annotations: Option<BTreeMap<String, String>> = annotations;
-    let mut annotations = annotations.unwrap_or_default();
+    let Fields { metadata, spec } = object.decode().ok()?;
+    let mut annotations = metadata.annotations.unwrap_or_default();
     annotations.retain(|name, _| name.starts_with("metric-config."));
     let metadata = ObjectMeta {
         name: object.name_any(),
@@ -130,6 +144,5 @@ fn decode(object: &StoredObject) -> Option<HorizontalPodAutoscaler> {
         annotations,
         ..ObjectMeta::default()
     };
-    let spec = stored_object::decode(object.spec.as_deref()).ok()?;
     Some(HorizontalPodAutoscaler { metadata, spec, ..HorizontalPodAutoscaler::default() })
 }

@@ -9,7 +9,7 @@ use crate::{
     config::MetricConfig,
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
-    guarded_http::{Destination, check_url, url},
+    guarded_http::{Destination, check_url_syntax, url},
     jsonpath::Extractor,
 };
 
@@ -29,7 +29,7 @@ impl Collector for HttpDocument {
             _ => {}
         }
         let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();
-        check_url(&endpoint, environment.compat)
+        check_url_syntax(&endpoint, environment.compat)
             .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
         if metric.labels().is_none_or(BTreeMap::is_empty) {
             return Err(ConfigError::HttpNoSelector(metric.metric.name.clone()));

@@ -16,8 +16,10 @@ use crate::{
     settings::{Credential, Secret},
 };
 
+/// The name in errors.
 const SERVICE: &str = "InfluxDB";
-const SERVER: &str = "influxdb";
+/// The name in `Settings::services` and in permissions.
+const OPERATOR_SERVER: &str = "influxdb";
 
 /// A query, and the settings that override those of the operator.
 #[derive(Clone, Debug)]
@@ -50,11 +52,12 @@ impl Collector for FluxQuery {
     }
 
     fn servers(&self) -> Vec<Server> {
-        let operator = || Server::Operator(SERVER.to_owned());
+        let operator = || Server::Operator(OPERATOR_SERVER.to_owned());
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// The reference ignores the value of the response and reports 0.
+    /// Returns the value of the response. The reference ignores it and reports 0, which is not
+    /// reproduced with compatibility.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = self.request(context)?;
@@ -85,7 +88,7 @@ impl FluxQuery {
             return Err(FetchError::TokenInAnnotation);
         }
         let tenant_token = self.token.clone().map(Credential::Text);
-        let service = clients.service(SERVER);
+        let service = clients.service(OPERATOR_SERVER);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
         let request = |base, destination| {

@@ -17,8 +17,10 @@ use crate::{
     guarded_http::{Destination, HttpRequest, http_error, url},
 };
 
+/// The name in errors.
 const SERVICE: &str = "Nakadi";
-const SERVER: &str = "nakadi";
+/// The name in `Settings::services` and in permissions.
+const OPERATOR_SERVER: &str = "nakadi";
 const MAX_ATTEMPTS: u32 = 3;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -122,12 +124,12 @@ impl Collector for NakadiSubscription {
     }
 
     fn servers(&self) -> Vec<Server> {
-        vec![Server::Operator(SERVER.to_owned())]
+        vec![Server::Operator(OPERATOR_SERVER.to_owned())]
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let service = clients.service(OPERATOR_SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let ids = match self.subscription_id.as_str() {
             "" => self.find_subscriptions(context, service).await?,
             id if is_id(id) => vec![id.to_owned()],
@@ -154,7 +156,8 @@ impl Collector for NakadiSubscription {
 
 impl NakadiSubscription {
     /// The largest lag or the sum of unconsumed events of all partitions. A missing number is an
-    /// error by default, and 0 in the reference.
+    /// error by default, and 0 in the reference. A negative number of events is also an error by
+    /// default.
     fn aggregate<'p>(
         &self,
         partitions: impl Iterator<Item = &'p Partition>,
@@ -167,6 +170,11 @@ impl NakadiSubscription {
                 Quantity::UnconsumedEvents => partition.unconsumed_events,
             };
             let number = match (number, compat) {
+                // A lag of -1 s is regular: Nakadi subtracts times of different clocks, and rounds
+                // down.
+                (Some(..0), Compat::Off) if self.quantity == Quantity::UnconsumedEvents => {
+                    return Err(unexpected("the statistics of a partition have a negative number"));
+                }
                 (Some(number), _) => number,
                 (None, Compat::Reference) => 0,
                 (None, Compat::Off) => {

@@ -26,9 +26,10 @@ use crate::{
 };
 
 /// The time limit of a collection in request timeouts. With two of them, there is time for other
-/// pods even if the first [`Limits::connections_per_fetch`] pods don't respond.
+/// pods even if the first [`Limits::connections_per_collection`] pods don't respond.
 const TIMEOUTS_PER_COLLECTION: u32 = 2;
 
+/// The default of both timeouts, as in the reference.
 const DEFAULT_TIMEOUT_NANOS: i64 = 15_000_000_000;
 
 /// The URL of the document and the settings of requests.
@@ -39,9 +40,11 @@ pub(crate) struct PodDocuments {
     path: String,
     port: i64,
     raw_query: String,
+    /// In nanoseconds. 0 stands for the operator's maximum.
     request_timeout: i64,
+    /// In nanoseconds. 0 stands for the operator's maximum.
     connect_timeout: i64,
-    /// In nanoseconds, like the timeouts.
+    /// In nanoseconds.
     min_pod_ready_age: i64,
 }
 
@@ -128,7 +131,7 @@ impl Collector for PodDocuments {
         });
         let reads: Vec<_> = reads.collect();
         let results: Vec<_> = stream::iter(reads)
-            .buffer_unordered(clients.limits().connections_per_fetch)
+            .buffer_unordered(clients.limits().connections_per_collection)
             .take_until(sleep_until(Instant::now() + limit))
             .collect()
             .await;
@@ -208,7 +211,7 @@ impl PodRequest {
     }
 }
 
-/// Whether a pod is ready for long enough, and not terminating.
+/// Whether a pod has been ready for long enough, and isn't terminating.
 fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
     let Some(since) = pod.ready_since.filter(|_| !pod.is_terminating) else { return false };
     // Without a minimum age, the clocks are not compared, because they may differ.

@@ -15,7 +15,7 @@ use crate::{
     collector::{Collector, Context, Environment, Server, Values, to_milli, truncate_to_i64},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
-    guarded_http::{Destination, check_url, http_error, url},
+    guarded_http::{Destination, check_url_syntax, http_error, url},
     settings::DEFAULT_PROMETHEUS,
 };
 
@@ -58,7 +58,7 @@ impl Collector for PrometheusQuery {
             (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
         let server = match (url, alias) {
             (Some(url), _) => {
-                check_url(url, environment.compat)
+                check_url_syntax(url, environment.compat)
                     .map_err(|problem| ConfigError::Url(url.to_owned(), problem))?;
                 Server::Url(url.to_owned())
             }
@@ -205,7 +205,9 @@ fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryF
     match failure {
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
         // The hint may contain the destination of a redirection.
-        QueryFailure::Status { status, .. } => QueryFailure::Status { status, hint: String::new() },
+        QueryFailure::Status { server, status, .. } => {
+            QueryFailure::Status { server, status, hint: String::new() }
+        }
         QueryFailure::Api { ref error_type, .. }
             if owner == ServerOwner::Tenant || error_type != "bad_data" =>
         {
@@ -251,7 +253,7 @@ fn divide(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     if replicas < 1 {
         return Err(QueryError::NoReplicas(replicas));
     }
-    truncate_to_i64(milli as f64 / f64::from(replicas), Compat::Reference)
+    Ok(truncate_to_i64(milli as f64 / f64::from(replicas)).unwrap_or(i64::MIN))
 }
 
 #[cfg(test)]

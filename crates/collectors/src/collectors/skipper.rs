@@ -118,7 +118,8 @@ fn external_query(
     Ok(rps_query(series, &hosts, weight))
 }
 
-/// Parses a weight in percent into a factor. With compatibility, it may be infinite or NaN.
+/// Parses a weight in percent into a factor. With compatibility, it may be negative, infinite or
+/// NaN.
 fn parse_weight(text: &str, compat: Compat) -> Option<f64> {
     let weight: f64 = text.parse().ok()?;
     let is_spelled_out = || text.to_ascii_lowercase().contains('n');
@@ -183,6 +184,10 @@ fn route_group_query(
         backends => {
             let weights = backends.iter().map(|(name, weight)| (name.clone(), *weight as f64));
             let weights: Weights = weights.collect();
+            let negative = weights.iter().find(|(_, weight)| *weight < 0.0);
+            if let (Compat::Off, Some((backend, _))) = (compat, negative) {
+                return Err(negative_weight(backend, "RouteGroup", namespace, name));
+            }
             let share = match compat {
                 Compat::Off => share_of(&weights, backend, f64::INFINITY),
                 Compat::Reference => Some(percent_as_factor(&weights, backend)),
@@ -223,8 +228,19 @@ fn share_of(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
 }
 
 fn no_weight(backend: &str, kind: &'static str, namespace: &str, name: &str) -> QueryError {
+    let (backend, namespace, name) = names_in_error(backend, namespace, name);
+    QueryError::NoWeight { backend, kind, namespace, name }
+}
+
+fn negative_weight(backend: &str, kind: &'static str, namespace: &str, name: &str) -> QueryError {
+    let (backend, namespace, name) = names_in_error(backend, namespace, name);
+    QueryError::NegativeWeight { backend, kind, namespace, name }
+}
+
+/// The names of a backend, shortened, and of the object that lists it.
+fn names_in_error(backend: &str, namespace: &str, name: &str) -> (String, String, String) {
     let backend = backend.chars().take(MAX_BACKEND_IN_ERROR).collect();
-    QueryError::NoWeight { backend, kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    (backend, namespace.to_owned(), name.to_owned())
 }
 
 fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {

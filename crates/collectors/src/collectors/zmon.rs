@@ -19,20 +19,23 @@ use crate::{
     guarded_http::{Destination, http_error, url},
 };
 
+/// The name in errors.
 const SERVICE: &str = "ZMON";
-const SERVER: &str = "zmon";
+/// The name in `Settings::services` and in permissions.
+const OPERATOR_SERVER: &str = "zmon";
 const DEFAULT_DURATION_NANOS: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
 /// The maximum number of aggregators. It limits the length of the query.
 const MAX_AGGREGATORS: usize = 16;
-/// The maximum lag of the server's clock.
+/// The maximum time by which the server's clock may be behind this clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
-/// The maximum difference between the time of a value and an earlier time of this clock. A value
-/// with a later time would count as fresh until then.
+/// The maximum time by which the time of a value may be ahead of this clock. A value further ahead
+/// would count as fresh until this clock reaches its time.
 const MAX_AHEAD: SignedDuration = SignedDuration::from_secs(60);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;
 
+/// A duration in the JSON of `KairosDB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct KairosDuration {
     value: i64,
@@ -69,7 +72,7 @@ pub(crate) struct ZmonCheck {
     /// Names, without the prefix `tag-`, and values.
     tags: Vec<(String, String)>,
     aggregators: Vec<String>,
-    /// The time before now from which values are read, in nanoseconds.
+    /// The length of the period before now whose values are read, in nanoseconds.
     duration: i64,
 }
 
@@ -97,13 +100,13 @@ impl Collector for ZmonCheck {
     }
 
     fn servers(&self) -> Vec<Server> {
-        vec![Server::Operator(SERVER.to_owned())]
+        vec![Server::Operator(OPERATOR_SERVER.to_owned())]
     }
 
     /// Reads the last value of the check. Without data, there is no sample, and no error.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let service = clients.service(OPERATOR_SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let query = build_query(self)?.to_string();
         let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
         let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
@@ -174,7 +177,8 @@ fn build_query(check: &ZmonCheck) -> Result<Value, FetchError> {
     Ok(json!({ "start_relative": sampling, "metrics": [metric] }))
 }
 
-/// Rounds a duration to a multiple of the largest unit that isn't longer.
+/// Rounds a duration to a multiple of the largest unit that isn't longer than the duration. A
+/// duration below a millisecond becomes 0.
 fn round_duration(nanos: i64) -> KairosDuration {
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;

@@ -162,6 +162,24 @@ fn value_that_is_divided_twice_is_reported(#[case] target: &str, #[case] expecte
     assert_eq!(texts_of(&[metric], &annotations), expected);
 }
 
+/// The label `type` of an Object metric may be that of another metric source.
+#[rstest]
+#[case::other_source("gateway", &[])]
+#[case::collector("prometheus", &["no prometheus query defined"])]
+fn labels_of_an_object_metric_are_not_reported_as_annotations(
+    #[case] label: &str,
+    #[case] expected: &[&str],
+) {
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "jobs" },
+        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": label } } },
+        "target": { "type": "Value", "value": "4" },
+    } });
+    let subject = format!("metric Object/jobs {{type={label}}}");
+    let expected: Vec<_> = expected.iter().map(|text| format!("{subject}: {text}")).collect();
+    assert_eq!(texts_of(&[metric], &[]), expected);
+}
+
 #[test]
 fn thousands_of_annotations_and_metrics_are_compared_quickly() {
     let pods = json!({"type": "Pods", "pods": {

@@ -72,7 +72,8 @@ pub(crate) enum Route {
 }
 
 impl Connector {
-    /// Opens a connection for a request within its connect timeout.
+    /// Opens a connection for a request within its connect timeout, or its timeout if that is
+    /// shorter.
     pub(crate) async fn connect(
         &self,
         request: &HttpRequest,
@@ -131,9 +132,9 @@ impl Connector {
         Ok(addresses)
     }
 
-    /// Checks that none of the addresses is that of a server of the operator that the request would
-    /// read around a restriction. The servers' names are resolved for each request, because their
-    /// addresses can change.
+    /// Checks that none of the addresses is that of a server that the namespace of the request may
+    /// not read. The servers' names are resolved for each request, because their addresses can
+    /// change.
     async fn check_restricted_servers(
         &self,
         request: &HttpRequest,

@@ -11,6 +11,7 @@ use hyper::{
     client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     connect::{Connection, Route},
@@ -43,10 +44,11 @@ impl Reply {
     }
 }
 
-/// Sends a request and reads the whole response.
+/// Sends a request and reads the whole response. `deadline` is the end of the request's timeout.
 pub(super) async fn exchange(
     connection: Connection,
     request: &HttpRequest,
+    deadline: Instant,
     max_bytes: usize,
     large_responses: &FairSemaphore,
 ) -> Result<Reply, HttpError> {
@@ -57,14 +59,17 @@ pub(super) async fn exchange(
         .await;
     let (mut sender, driver) = handshake.map_err(HttpError::Connection)?;
     let mut driver = pin!(driver.fuse());
-    let response = drive(driver.as_mut(), sender.send_request(message)).await;
+    let response = drive(driver.as_mut(), sender.send_request(message));
+    let response = timeout_at(deadline, response).await;
+    let response = response.map_err(|_| HttpError::Timeout(request.timeout))?;
     let (head, body) = response.map_err(HttpError::Connection)?.into_parts();
     let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
         return Err(HttpError::Encoding);
     }
     let body = read_body(body, max_bytes, (large_responses, &request.namespace));
-    let (body, permit) = drive(driver, body).await?;
+    let body = timeout_at(deadline, drive(driver, body)).await;
+    let (body, permit) = body.map_err(|_| HttpError::SlowResponse(request.timeout))??;
     Ok(Reply { status: head.status, headers: head.headers, body, _large_response: permit })
 }
 

@@ -15,9 +15,12 @@ pub(crate) mod url;
 use std::sync::Arc;
 
 use http::{Uri, header};
-use tokio::{task::JoinError, time::timeout};
+use tokio::{
+    task::JoinError,
+    time::{Instant, timeout},
+};
 
-pub(crate) use self::policy::check_url;
+pub(crate) use self::policy::check_url_syntax;
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
 use self::{
@@ -161,12 +164,11 @@ impl GuardedHttp {
             timeout(limits.queue_timeout, self.connections.acquire(&request.namespace)).await;
         let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
-        let work = async {
-            let connection = self.connector.connect(request, permit).await?;
-            exchange(connection, request, limits.response_bytes, &self.large_responses).await
-        };
-        let result = timeout(request.timeout, work).await;
-        result.unwrap_or(Err(HttpError::Timeout(request.timeout)))
+        let deadline = Instant::now() + request.timeout;
+        // It has a time limit of its own, which is at most that of the request.
+        let connection = self.connector.connect(request, permit).await?;
+        let max_bytes = limits.response_bytes;
+        exchange(connection, request, deadline, max_bytes, &self.large_responses).await
     }
 }
 

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Compat;
 
-/// Checks a URL before its name is resolved. By default, it must be an absolute HTTP URL with a
-/// host and without credentials. With compatibility, it must only pass some of the checks of Go's
-/// parser.
-pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
+/// Checks the syntax of a URL in the settings of a metric. By default, it must be an absolute HTTP
+/// URL with a host and without credentials. With compatibility, it must only pass some of the
+/// checks of Go's parser.
+pub(crate) fn check_url_syntax(url: &str, compat: Compat) -> Result<(), &'static str> {
     check_go_url(url)?;
     if compat == Compat::Reference { Ok(()) } else { parse_host(url).map(|_| ()) }
 }
@@ -105,7 +105,8 @@ pub enum Refusal {
 }
 
 impl Policy {
-    /// Checks the host of a tenant's URL, or of the URL that its server redirects to.
+    /// Checks the host of a tenant's URL, or of the URL that its server redirects to. Addresses of
+    /// a host name are checked by [`Self::check_addresses`].
     pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
         let host = parse_host(url).map_err(Refusal::Url)?;
         let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -146,6 +147,8 @@ impl Policy {
         Ok(addresses.to_vec())
     }
 
+    /// Checks one address: its network must be permitted, or the address listed in
+    /// [`Self::addresses`].
     pub fn check_address(&self, address: IpAddr) -> Result<(), Refusal> {
         let canonical = address.to_canonical();
         if self.addresses.contains(&address) || self.addresses.contains(&canonical) {

@@ -51,7 +51,7 @@ impl RestrictedServer {
         Self { name, host, port: url::port(uri), namespaces }
     }
 
-    /// Whether a URL of the namespace with this port must not lead to the server.
+    /// Whether URLs in the namespace that have this port must not lead to the server.
     pub(super) fn is_closed_to(&self, namespace: &str, port: u16) -> bool {
         self.port == port && !self.namespaces.contains(namespace)
     }
@@ -60,7 +60,8 @@ impl RestrictedServer {
         &self.host
     }
 
-    /// Checks that a tenant's host with these addresses is not the server with those addresses.
+    /// Checks that a tenant's host, which has `addresses`, is not this server, which has
+    /// `own_addresses`.
     pub(super) fn check(
         &self,
         host: &str,

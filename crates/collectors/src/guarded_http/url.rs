@@ -26,7 +26,7 @@ const ENCODED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
 const INVALID: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// Parses an HTTP URL. Invalid characters are encoded.
+/// Parses an HTTP URL. Drops its fragment, and encodes invalid characters.
 pub(crate) fn parse(text: &str) -> Result<Uri, HttpError> {
     let without_fragment = text.split('#').next().unwrap_or_default();
     let encoded = utf8_percent_encode(without_fragment, INVALID).to_string();
@@ -49,7 +49,7 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     encoded
 }
 
-/// Appends a path and parameters to a URL, whose own query is dropped.
+/// Appends a path and parameters to a URL. Drops its credentials and its own query.
 pub(crate) fn with_path(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };

@@ -187,7 +187,7 @@ impl Selection<'_> {
     fn select_slice(&mut self, parts: &[Key], text: &str) -> Result<(), EvalError> {
         let mut elements = Vec::new();
         for value in &self.values {
-            let is_array = value.kind(self.evaluation.document) == Type::Array;
+            let is_array = value.value_type(self.evaluation.document) == Type::Array;
             if is_array && value.children(self.evaluation.document).len() > 0 {
                 elements.append(&mut self.slice_of(value, parts, text)?);
             }
@@ -254,7 +254,7 @@ impl Selection<'_> {
                 // The reference resets the value, but not the flag that it is present.
                 self.left_over = Some(Value::Missing);
             }
-            let Some(key) = self.key_of(&result, &value)? else { continue };
+            let Some(key) = self.script_key(&result, &value)? else { continue };
             let child = value.child(&key, self.evaluation.document);
             self.evaluation.budget.spend_values(child.iter().count())?;
             if let (Some(left_over), Some(child)) = (&mut self.left_over, &child) {
@@ -267,12 +267,12 @@ impl Selection<'_> {
     }
 
     /// Converts the result of a script to a key. `None` if it is neither a string nor a number.
-    fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
+    fn script_key(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
         if let Some(text) = result.as_text(self.evaluation.document) {
             self.evaluation.budget.spend_key(text)?;
             return Ok(Some(text.to_vec()));
         }
-        if result.kind(self.evaluation.document) != Type::Number {
+        if result.value_type(self.evaluation.document) != Type::Number {
             return Ok(None);
         }
         let key = match self.evaluation.integer("a script", result) {
@@ -296,7 +296,7 @@ impl Selection<'_> {
             let mut key = key.clone();
             for value in &self.values {
                 self.evaluation.budget.spend_key(&key.text)?;
-                let child = match value.kind(self.evaluation.document) {
+                let child = match value.value_type(self.evaluation.document) {
                     Type::Array => self.element(value, &mut key, text)?,
                     Type::Object => {
                         key = unquote_key(key);
@@ -304,7 +304,7 @@ impl Selection<'_> {
                     }
                     _ => self.left_over.take(),
                 };
-                if matches!(value.kind(self.evaluation.document), Type::Array | Type::Object) {
+                if value.is_container(self.evaluation.document) {
                     self.left_over = None;
                 }
                 self.evaluation.budget.spend_values(child.iter().count())?;

@@ -73,7 +73,7 @@ impl Extractor {
         };
         match values.as_slice() {
             [] => Err(ExtractError::Empty),
-            [only] if only.kind(&document) == Type::Array => {
+            [only] if only.value_type(&document) == Type::Array => {
                 self.aggregate(only.children(&document).iter(), &document)
             }
             [only] => self.single_number(only, &document),
@@ -101,7 +101,7 @@ impl Extractor {
         if value.is_missing() {
             return Err(EvalError::Missing.into());
         }
-        Err(ExtractError::Type(match value.kind(document) {
+        Err(ExtractError::Type(match value.value_type(document) {
             Type::Bool => JsonType::Bool,
             Type::Text => JsonType::String,
             Type::Object => JsonType::Object,

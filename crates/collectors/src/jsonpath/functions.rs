@@ -88,9 +88,10 @@ impl Evaluation<'_> {
             Function::Other(name) => name,
         };
         let children = value.children(document);
-        let is_array = value.kind(document) == Type::Array;
-        let type_is = |kind| {
-            if value.is_missing() { Value::Null } else { Value::Bool(value.kind(document) == kind) }
+        let value_type = value.value_type(document);
+        let is_array = value_type == Type::Array;
+        let type_is = |expected| {
+            if value.is_missing() { Value::Null } else { Value::Bool(value_type == expected) }
         };
         Ok(match name {
             "is_null" => type_is(Type::Null),
@@ -103,7 +104,7 @@ impl Evaluation<'_> {
             "is_int" => Value::Bool(self.integer(name, value).is_ok()),
             "is_uint" => Value::Bool(self.unsigned(name, value).is_ok()),
             "is_float" => {
-                let is_number = value.kind(document) == Type::Number;
+                let is_number = value_type == Type::Number;
                 Value::Bool(is_number && self.integer(name, value).is_err())
             }
             "not" => Value::Bool(!self.is_true(value)?),
@@ -132,7 +133,7 @@ impl Evaluation<'_> {
     /// The number of elements of an array, or of bytes of a string. It is 0 for a missing value, and
     /// 1 for other values.
     pub(crate) fn length(self, value: &Value) -> Value {
-        let length = match value.kind(self.document) {
+        let length = match value.value_type(self.document) {
             _ if value.is_missing() => 0,
             Type::Array => value.children(self.document).len(),
             Type::Text => value.as_text(self.document).map_or(0, <[u8]>::len),
@@ -155,7 +156,7 @@ impl Evaluation<'_> {
 
     fn sum_or_mean(self, name: &'static str, value: &Value) -> Result<Value, EvalError> {
         if !value.is_container(self.document) {
-            let is_number = value.kind(self.document) == Type::Number;
+            let is_number = value.value_type(self.document) == Type::Number;
             return if is_number {
                 Ok(Value::Number(Some(self.number(name, value)?)))
             } else {

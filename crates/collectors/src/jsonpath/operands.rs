@@ -41,7 +41,7 @@ impl Evaluation<'_> {
 
     /// Whether a value counts as true. 0, null, false, and empty strings, arrays and objects don't.
     pub(crate) fn is_true(self, value: &Value) -> Result<bool, EvalError> {
-        Ok(match value.kind(self.document) {
+        Ok(match value.value_type(self.document) {
             Type::Null => false,
             Type::Bool => value.as_bool(self.document).unwrap_or_default(),
             Type::Number => self.number("a condition", value)? != 0.0,

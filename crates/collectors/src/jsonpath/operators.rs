@@ -111,8 +111,8 @@ impl Evaluation<'_> {
     }
 
     fn compare(self, operator: Operator, left: &Value, right: &Value) -> Result<Value, EvalError> {
-        let kind = left.kind(self.document);
-        if kind != right.kind(self.document) {
+        let kind = left.value_type(self.document);
+        if kind != right.value_type(self.document) {
             return Ok(Value::Bool(false));
         }
         let order = match (left.as_text(self.document), right.as_text(self.document)) {
@@ -147,8 +147,8 @@ impl Evaluation<'_> {
     /// recursion.
     fn equal(self, left: &Value, right: &Value) -> Result<bool, EvalError> {
         self.budget.spend(1)?;
-        let kind = left.kind(self.document);
-        if kind != right.kind(self.document) {
+        let kind = left.value_type(self.document);
+        if kind != right.value_type(self.document) {
             return Ok(false);
         }
         match kind {

@@ -9,7 +9,7 @@ pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     let mut rest = inner;
     while let Some((&byte, after)) = rest.split_first() {
         match byte {
-            b'\\' => rest = escape(after, quote, &mut text)?,
+            b'\\' => rest = decode_escape(after, quote, &mut text)?,
             _ if byte == quote || byte < b' ' => return None,
             _ => {
                 let end =
@@ -25,10 +25,10 @@ pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
 
 /// Appends the character of an escape sequence, whose backslash is already taken. Returns the rest
 /// after it.
-fn escape<'t>(rest: &'t [u8], quote: u8, text: &mut Vec<u8>) -> Option<&'t [u8]> {
+fn decode_escape<'t>(rest: &'t [u8], quote: u8, text: &mut Vec<u8>) -> Option<&'t [u8]> {
     let (&byte, after) = rest.split_first()?;
     let plain = match byte {
-        b'u' => return unicode(after, text),
+        b'u' => return decode_unicode_escape(after, text),
         b'b' => 0x08,
         b'f' => 0x0c,
         b'n' => b'\n',
@@ -42,7 +42,9 @@ fn escape<'t>(rest: &'t [u8], quote: u8, text: &mut Vec<u8>) -> Option<&'t [u8]>
     Some(after)
 }
 
-fn unicode<'t>(rest: &'t [u8], text: &mut Vec<u8>) -> Option<&'t [u8]> {
+/// Appends the character of the escape sequence `\uXXXX`, or of a surrogate pair of two, whose `\u`
+/// is already taken.
+fn decode_unicode_escape<'t>(rest: &'t [u8], text: &mut Vec<u8>) -> Option<&'t [u8]> {
     let (first, after) = hex(rest)?;
     let mut units = vec![first];
     let mut end = after;
@@ -58,6 +60,7 @@ fn unicode<'t>(rest: &'t [u8], text: &mut Vec<u8>) -> Option<&'t [u8]> {
     Some(end)
 }
 
+/// Takes four hexadecimal digits.
 fn hex(rest: &[u8]) -> Option<(u16, &[u8])> {
     let (digits, after) = rest.split_at_checked(4)?;
     let text =

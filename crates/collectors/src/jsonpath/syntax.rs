@@ -98,6 +98,7 @@ impl Step {
             b"*" => Self::Children,
             _ if has(b":") => {
                 let parts = keys(b":");
+                // The reference permits three colons, and ignores the fourth part.
                 if parts.len() > 4 {
                     return Err(EvalError::Slice(abbreviated(text)));
                 }
@@ -166,7 +167,8 @@ impl Expression {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Fails if the expression is invalid. Otherwise, only an evaluation would fail.
+    /// Fails if the expression is invalid. Without this check, an invalid expression fails only
+    /// when it is evaluated.
     pub(crate) fn require_valid(self) -> Result<Self, EvalError> {
         self.program().map(|_| ())?;
         Ok(self)

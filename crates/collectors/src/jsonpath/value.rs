@@ -77,7 +77,7 @@ impl Value {
     }
 
     /// The type. A missing value has the type null.
-    pub(crate) fn kind(&self, document: &Document) -> Type {
+    pub(crate) fn value_type(&self, document: &Document) -> Type {
         if let Some(node) = self.node() {
             return match document.node(node).kind {
                 Kind::Null => Type::Null,
@@ -98,7 +98,7 @@ impl Value {
     }
 
     pub(crate) fn is_container(&self, document: &Document) -> bool {
-        matches!(self.kind(document), Type::Array | Type::Object)
+        matches!(self.value_type(document), Type::Array | Type::Object)
     }
 
     pub(crate) fn number(&self, document: &Document) -> Result<f64, NoNumber> {

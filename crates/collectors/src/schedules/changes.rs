@@ -26,10 +26,10 @@ pub struct Change {
 }
 
 impl ScheduledMetric {
-    /// The next change after a time. `None` if the value doesn't change within nine days, nor
-    /// within nine days after one of the next later edges of `OneTime` entries. Nine days include
-    /// all changes by repeating entries, except those that follow from a later clock change. Fails
-    /// if [`Self::value_at`] fails.
+    /// The next change after a time. Searches the nine days after it, and then the nine days after
+    /// each later edge of a `OneTime` entry, up to 50 times. `None` if there is no change in these
+    /// periods. Nine days include all changes by repeating entries, except those that follow from a
+    /// later clock change. Fails if [`Self::value_at`] fails.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         let value = self.value_at(now)?;
         let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
@@ -56,8 +56,9 @@ impl ScheduledMetric {
         Ok(None)
     }
 
-    /// The times at which a window may change a value that no window has changed before: it exceeds
-    /// the value, or it no longer has it. Then another window may still have the value.
+    /// The times at which a period with this value may end: a window rises above the value, or a
+    /// window that has it falls below it. In the second case, another window may still have the
+    /// value.
     fn edges_of_value(&self, windows: &[Window], value: i64) -> Vec<Timestamp> {
         let above = windows.iter().filter(|window| window.value > value);
         let rises = above.filter_map(|window| self.ramp.first_at_least(window, value + 1));

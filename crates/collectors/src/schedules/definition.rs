@@ -2,13 +2,16 @@
 //! `zalando.org/v1`. Objects that were created for kube-metrics-adapter stay valid, because the
 //! schema is the same.
 
+use std::sync::OnceLock;
+
 use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
 use serde_json::{Value, json};
 
 use hpa_crd::{
-    DefinitionError,
+    DefinitionError, UnknownField, fields_not_in,
     path::schema_at,
-    schema::{kind_schema, structural_without_defaults},
+    schema::{kind_schema, structural_as_derived},
+    with_metadata,
 };
 
 const GROUP: &str = "zalando.org";
@@ -43,6 +46,17 @@ pub fn schedule_manifest() -> Result<String, DefinitionError> {
     Ok(manifest)
 }
 
+/// Finds the fields of a `ScalingSchedule` or `ClusterScalingSchedule` that the API doesn't have.
+/// The API server rejects them if the client requests strict validation, as kubectl does.
+pub fn unknown_schedule_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionError> {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    if let Some(schema) = SCHEMA.get() {
+        return Ok(fields_not_in(schema, object));
+    }
+    let schema = with_metadata(schema("")?);
+    Ok(fields_not_in(SCHEMA.get_or_init(|| schema), object))
+}
+
 fn definition(names: Value, scope: &str, description: &str) -> Result<Value, DefinitionError> {
     let plural = names.get("plural").and_then(Value::as_str).unwrap_or_default();
     let name = format!("{plural}.{GROUP}");
@@ -67,10 +81,10 @@ fn definition(names: Value, scope: &str, description: &str) -> Result<Value, Def
 }
 
 fn schema(description: &str) -> Result<Value, DefinitionError> {
-    let mut spec = structural_without_defaults::<ScalingScheduleSpec>();
+    let mut spec = structural_as_derived::<ScalingScheduleSpec>();
     // In the reference, this integer has no format.
     schema_at(&mut spec, "schedules[].durationMinutes")?.remove("format");
-    let mut status = structural_without_defaults::<ScalingScheduleStatus>();
+    let mut status = structural_as_derived::<ScalingScheduleStatus>();
     schema_at(&mut status, "active")?.insert("default".to_owned(), false.into());
     Ok(kind_schema(description, &spec, &status))
 }
@@ -142,6 +156,34 @@ mod tests {
             assert_eq!(schema["properties"]["status"], status);
             assert_eq!(schema["required"], json!(["spec"]));
         }
+    }
+
+    #[test]
+    fn unknown_fields_are_found_in_all_sections() {
+        let object = json!({
+            "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+            "metadata": { "name": "s", "namespaces": "shop", "labels": { "any": "value" } },
+            "spec": {
+                "scalingWindowDurationMinute": 1,
+                "schedules": [{
+                    "type": "Repeating", "value": 1, "duraton": 3,
+                    "period": { "startTime": "08:00", "days": ["Fri"], "timeZone": "UTC" },
+                }],
+            },
+        });
+        let unknown = unknown_schedule_fields(&object).expect("a schema");
+        let mut found: Vec<_> =
+            unknown.iter().map(|field| (field.path.as_str(), field.similar)).collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            [
+                ("metadata.namespaces", Some("namespace")),
+                ("spec.scalingWindowDurationMinute", Some("scalingWindowDurationMinutes")),
+                ("spec.schedules[0].duraton", None),
+                ("spec.schedules[0].period.timeZone", Some("timezone")),
+            ]
+        );
     }
 
     fn sort_required(schema: &mut Value) {

@@ -44,7 +44,7 @@ const DAYS_AROUND: i32 = 8;
 pub(crate) struct Entry {
     index: usize,
     pub(crate) value: i64,
-    duration: SignedDuration,
+    min_duration: SignedDuration,
     timing: Timing,
 }
 
@@ -90,7 +90,8 @@ impl Entry {
         }
         // Limited to about 1900 years, so that the number of seconds can't overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
-        Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), timing }
+        let min_duration = SignedDuration::from_mins(minutes);
+        Self { index, value: schedule.value, min_duration, timing }
     }
 
     /// The time zone of a repeating entry; `None` for a one-time entry or without a period.
@@ -146,10 +147,10 @@ impl Entry {
     }
 
     /// The windows that determine the value between two times. With compatibility, or if the entry
-    /// isn't repeating, they are those of [`Self::windows`], otherwise fewer: the windows of a
-    /// repeating entry start and end in the order of their dates. Therefore, of the windows that
-    /// start before `from`, only the last one can have an effect. Of those that start after `to`,
-    /// only the first one can.
+    /// isn't repeating, they are those of [`Self::windows`]. Otherwise they are fewer, because the
+    /// windows of a repeating entry start and end in the order of their dates: of the windows that
+    /// start before `from`, only the last one can have an effect, and of those that start after
+    /// `to`, only the first one.
     pub(crate) fn effective_windows(
         &self,
         from: Timestamp,
@@ -208,7 +209,7 @@ impl Entry {
     }
 
     fn window(&self, start: Timestamp, end: Timestamp) -> Window {
-        let min_end = start.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
+        let min_end = start.saturating_add(self.min_duration).unwrap_or(Timestamp::MAX);
         Window { entry: self.index, start, end: end.max(min_end), value: self.value, day: None }
     }
 }

@@ -17,7 +17,7 @@ pub const MAX_ENTRIES: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Duration of the ramps of a spec that doesn't set it. A negative one counts as 0.
-    pub default_scaling_window: SignedDuration,
+    pub default_ramp_duration: SignedDuration,
     /// Time zone of repeating entries that name none or an unknown one.
     pub default_time_zone: String,
     /// Number of steps of a ramp.
@@ -32,7 +32,7 @@ impl Default for Settings {
     /// The defaults of the flags of kube-metrics-adapter.
     fn default() -> Self {
         Self {
-            default_scaling_window: SignedDuration::from_mins(10),
+            default_ramp_duration: SignedDuration::from_mins(10),
             default_time_zone: "Europe/Berlin".to_owned(),
             ramp_steps: 10,
             time_zones: jiff::tz::db().clone(),
@@ -70,7 +70,7 @@ impl ScheduledMetric {
             }
             // Limited to about 1900 years, so that the number of seconds can't overflow.
             Some(minutes) => SignedDuration::from_mins(minutes.min(1_000_000_000)),
-            None => settings.default_scaling_window.max(SignedDuration::ZERO),
+            None => settings.default_ramp_duration.max(SignedDuration::ZERO),
         };
         let default_zone = &settings.default_time_zone;
         let default_zone = zone::find(&settings.time_zones, default_zone)

@@ -106,16 +106,22 @@ async fn pod_with_a_refused_address_is_not_connected_to() {
 }
 
 #[rstest]
-#[case::nothing(Reply::Stall(Vec::new()))]
-#[case::part_of_the_head(Reply::Stall(b"HTTP/1.1 200 OK\r\n".to_vec()))]
-#[case::part_of_the_body(Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n1".to_vec()))]
+#[case::nothing(Reply::Stall(Vec::new()), "no response within 0.05 s")]
+#[case::part_of_the_head(
+    Reply::Stall(b"HTTP/1.1 200 OK\r\n".to_vec()),
+    "no response within 0.05 s"
+)]
+#[case::part_of_the_body(
+    Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n1".to_vec()),
+    "the response took longer than 0.05 s"
+)]
 #[tokio::test]
-async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply) {
+async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply, #[case] expected: &str) {
     let server = Server::start(move |_| reply.clone()).await;
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "50ms")]);
     let error = error(fetch(settings(), with_pods(&[pod("a", "127.0.0.1")]), &plan).await);
-    assert!(error.ends_with("no response within 0.05 s"), "{error}");
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[tokio::test]
@@ -123,7 +129,7 @@ async fn collection_with_slow_pods_has_a_time_limit() {
     let server = Server::start(|_| Reply::Stall(Vec::new())).await;
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "100ms")]);
-    let limits = Limits { connections_per_fetch: 2, ..Limits::default() };
+    let limits = Limits { connections_per_collection: 2, ..Limits::default() };
     let pods: Vec<_> = (0..50).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
     let start = std::time::Instant::now();
     let result = fetch(Settings { limits, ..settings() }, with_pods(&pods), &plan).await;
@@ -154,7 +160,7 @@ async fn connections_of_all_collections_are_bounded() {
     let server = Server::start(|_| ok("1")).await;
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
-    let limits = Limits { connections: 5, connections_per_fetch: 4, ..Limits::default() };
+    let limits = Limits { connections: 5, connections_per_collection: 4, ..Limits::default() };
     let pods: Vec<_> = (0..100).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
     let clients = Clients::new(Settings { limits, ..settings() }, Arc::new(with_pods(&pods)));
     let clients = clients.unwrap();

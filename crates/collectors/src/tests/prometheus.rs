@@ -93,6 +93,7 @@ async fn server_is_chosen_by_alias_or_url() {
 )]
 #[case::nan(vector("NaN"), "query 'up' did not result a valid response")]
 #[case::infinite(vector("+Inf"), "the value inf is out of range")]
+#[case::too_large(vector("1e308"), "the value 1e308 is out of range")]
 #[case::matrix(
     ok(r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#),
     "query 'up' did not result a valid response"

@@ -140,7 +140,7 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
-/// It would count as fresh until that time. The clock of the server may be ahead by a minute.
+/// A value would count as fresh until its time. The clock of the server may be ahead by a minute.
 #[tokio::test]
 async fn zmon_value_with_a_time_far_ahead_is_an_error() {
     let plan = external("zmon", &[("check-id", "1")]);
@@ -340,6 +340,21 @@ async fn invalid_id_in_a_nakadi_response_is_an_error_without_the_id(#[case] body
     let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
     assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn negative_number_of_a_nakadi_partition_is_an_error_unless_it_is_a_lag() {
+    let partitions = r#"[{"unconsumed_events":9,"consumer_lag_seconds":9},
+        {"unconsumed_events":-1,"consumer_lag_seconds":-1}]"#;
+    let body = format!(r#"{{"items":[{{"partitions":{partitions}}}]}}"#);
+    let server = Server::start(move |_| ok(&body)).await;
+    let fetch_type = async |metric_type: &str| {
+        let settings = [("metric-type", metric_type), ("subscription-id", "s1")];
+        fetch(nakadi(&server), Objects::default(), &external("nakadi", &settings)).await
+    };
+    let error = error(fetch_type("unconsumed-events").await);
+    assert!(error.ends_with("a partition have a negative number"), "{error}");
+    assert_eq!(milli(fetch_type("consumer-lag-seconds").await), 9000);
 }
 
 #[tokio::test]

@@ -159,6 +159,45 @@ async fn refused_requests_are_errors_without_details(#[case] reply: Reply, #[cas
     assert!(error.ends_with(expected), "{error}");
 }
 
+#[rstest]
+#[case::missing(r#"{"Other": "7"}"#, "missing")]
+#[case::negative(r#"{"ApproximateNumberOfMessages": "-5"}"#, "negative or no whole number")]
+#[case::last_of_two(
+    r#"{"ApproximateNumberOfMessages": "7", "ApproximateNumberOfMessages": "-1"}"#,
+    "negative or no whole number"
+)]
+#[case::fraction(r#"{"ApproximateNumberOfMessages": "3.7"}"#, "negative or no whole number")]
+#[case::exponent(r#"{"ApproximateNumberOfMessages": "1e308"}"#, "negative or no whole number")]
+#[tokio::test]
+async fn attribute_that_is_no_number_of_messages_is_an_error(
+    #[case] attributes: &str,
+    #[case] problem: &str,
+) {
+    let reply =
+        ok(&format!(r#"{{"QueueUrl": "https://sqs.test/1/q", "Attributes": {attributes}}}"#));
+    let server = Server::start(move |_| reply.clone()).await;
+    let error = error(fetch_with(&clients(&server.url("/"), &KEYS), &queue(&[])).await);
+    let expected = format!("unexpected response of SQS: the length of the queue is {problem}");
+    assert_eq!(error, expected);
+}
+
+#[rstest]
+#[case::url("orders", 2000)]
+#[case::name(&"q".repeat(2000), 20)]
+#[tokio::test]
+async fn long_queue_url_is_refused_and_not_cached(#[case] name: &str, #[case] url_len: usize) {
+    let url = "u".repeat(url_len);
+    let attributes = r#"{"ApproximateNumberOfMessages": "7"}"#;
+    let reply = ok(&format!(r#"{{"QueueUrl": "{url}", "Attributes": {attributes}}}"#));
+    let server = Server::start(move |_| reply.clone()).await;
+    let clients = clients(&server.url("/"), &KEYS);
+    let plan = external("sqs-queue-length", &[("queue-name", name), ("region", "eu-west-1")]);
+    let error = error(fetch_with(&clients, &plan).await);
+    assert!(error.ends_with("the URL of the queue is longer than 1 KiB"), "{error}");
+    assert!(clients.queue_urls.lock().is_empty());
+    assert_eq!(server.requests().len(), 1);
+}
+
 /// A process of moto, and its URL.
 struct Moto(Child, String);
 

@@ -49,7 +49,9 @@ impl Victim {
         loop {
             let first = Server::start(|_| ok(r#"{"v": 1}"#)).await;
             let port = first.address.port();
-            if std::net::TcpListener::bind(("::1", port)).is_ok() {
+            // A test also starts a server on 127.0.0.2.
+            let is_free = |host| std::net::TcpListener::bind((host, port)).is_ok();
+            if is_free("::1") && is_free("127.0.0.2") {
                 let address = format!("[::1]:{port}");
                 let second = Server::start_on(&address, None, |_| ok(r#"{"v": 1}"#)).await;
                 return Self([first, second]);

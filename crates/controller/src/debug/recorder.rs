@@ -26,23 +26,23 @@ const MAX_BYTES_PER_AUTOSCALER: usize = 256 << 10;
 /// memory, at most 256 KiB.
 pub struct DecisionRecorder {
     telemetry: Arc<Telemetry>,
-    limit: usize,
+    limit_bytes: usize,
 }
 
 impl DecisionRecorder {
-    /// Records in at most `limit` bytes. When autoscalers are created, the limit may be exceeded
+    /// Records in at most `limit_bytes`. When autoscalers are created, the limit may be exceeded
     /// until the others are reconciled the next time.
-    pub fn new(telemetry: Arc<Telemetry>, limit: usize) -> Self {
-        Self { telemetry, limit }
+    pub fn new(telemetry: Arc<Telemetry>, limit_bytes: usize) -> Self {
+        Self { telemetry, limit_bytes }
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.limit
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.limit_bytes
     }
 
-    /// The bytes for each autoscaler, if there are this many.
-    pub(super) fn share(&self, autoscalers: usize) -> usize {
-        (self.limit / autoscalers.max(1)).min(MAX_BYTES_PER_AUTOSCALER)
+    /// The limit for one of `count` autoscalers.
+    pub(super) fn bytes_per_autoscaler(&self, count: usize) -> usize {
+        (self.limit_bytes / count.max(1)).min(MAX_BYTES_PER_AUTOSCALER)
     }
 }
 
@@ -73,7 +73,8 @@ impl Observer for DecisionRecorder {
         let names: Vec<&str> = hpa.spec.metrics.iter().map(MetricSpec::metric_name).collect();
         let mut decisions = autoscaler.decisions.lock();
         let decisions = decisions.get_or_insert_with(Box::<Decisions>::default);
-        decisions.record(recorded, &sample, &names, self.share(sources.autoscalers.len()));
+        let limit_bytes = self.bytes_per_autoscaler(sources.autoscalers.len());
+        decisions.record(recorded, &sample, &names, limit_bytes);
     }
 }
 

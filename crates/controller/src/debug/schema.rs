@@ -34,18 +34,21 @@ pub struct ControllerStatus {
     /// The reason why the liveness probe fails. Absent if it succeeds.
     pub not_alive: Option<String>,
     pub queue: QueueState,
-    /// The longest time since an autoscaler's last reconcile, less the excess of its own sync
-    /// period over the controller's. Absent while the workers don't run.
+    /// The longest time since an autoscaler's last reconcile, or since the workers started if that
+    /// is later. The excess of an autoscaler's own sync period over the controller's doesn't count.
+    /// Absent while the workers don't run.
     pub oldest_reconcile_seconds: Option<f64>,
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
+    /// How often an object from the API server could not be decoded, since the start.
     pub undecodable_objects: u64,
-    /// Whether histories are stored for the next leader: not without leader election, as in dry
-    /// run, nor if a flag turns it off. Absent in documents of older versions.
+    /// Whether histories are stored for the next leader. `false` with `--keep-history=false` and
+    /// without leader election (a dry run has none). Absent in documents of older versions.
     #[serde(default)]
     pub keep_history: Option<bool>,
     /// The time for which writes of histories have been failing; 0 if they succeed.
     pub history_unsaved_seconds: f64,
+    /// The number of cached autoscalers.
     pub autoscalers: usize,
     /// The number of autoscalers whose last reconcile failed, or could not read all metrics.
     pub failing: usize,
@@ -112,7 +115,8 @@ pub struct AutoscalerItem {
     pub is_failing: bool,
     /// Absent if no decision of this instance is recorded.
     pub last_reconcile_seconds_ago: Option<f64>,
-    /// Negative if the reconcile is late. Absent before the first reconcile, and on a standby.
+    /// The time until the next periodic reconcile is due. Negative if it is late. Absent before the
+    /// first reconcile, and while the workers don't run.
     pub next_due_in_seconds: Option<f64>,
     /// The last run of decisions, without its explanation.
     pub last: Option<RunDocument>,
@@ -277,24 +281,33 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
 pub enum ActingController {
     /// hpa-rs. Also any other controller that isn't kube-controller-manager.
     HpaRs,
-    /// kube-controller-manager.
-    KubeControllerManager,
-    /// kube-controller-manager stored the status last, but hpa-rs may have replaced it: a
-    /// controller writes no status while nothing changes, and never in a dry run.
-    Unknown,
+    /// kube-controller-manager. If hpa-rs stored the status last, kube-controller-manager has
+    /// replaced it.
+    KubeControllerManager {
+        /// Whether kube-controller-manager stored the status last.
+        is_built_in_writer: bool,
+    },
+    /// The controller that stored the status last, or the other one, which may have replaced it: a
+    /// controller writes no status while nothing changes, and hpa-rs never does in a dry run.
+    Unknown {
+        /// Whether kube-controller-manager stored the status last.
+        is_built_in_writer: bool,
+    },
 }
 
 impl ActingController {
-    /// The controller, as far as the writer of the last status shows it.
-    /// `is_kube_controller_manager` is whether that is kube-controller-manager.
-    pub fn of_status(is_kube_controller_manager: bool) -> Self {
-        if is_kube_controller_manager { Self::Unknown } else { Self::HpaRs }
+    /// Derives the controller from the writer of the last status. If that is
+    /// kube-controller-manager, hpa-rs may be acting by now, so the result is [`Self::Unknown`].
+    pub fn of_status(is_built_in_writer: bool) -> Self {
+        if is_built_in_writer { Self::Unknown { is_built_in_writer: true } } else { Self::HpaRs }
     }
 }
 
-/// The settings with which an autoscaler's controller decides. With kube-controller-manager,
-/// settings of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect. If the
-/// controller is unknown, neither have they, but the warnings about them say what hpa-rs would do.
+/// The settings with which `controller` decides on an autoscaler.
+///
+/// [`Settings::strict_scale_to_zero`] is on for hpa-rs and off otherwise, whatever `settings` has.
+/// The autoscaler's own settings apply only with hpa-rs. If the controller is unknown, they don't
+/// apply, and the warnings about them say what hpa-rs would do.
 pub fn settings_of_controller(
     settings: Settings,
     hpa: &HorizontalPodAutoscaler,
@@ -303,13 +316,17 @@ pub fn settings_of_controller(
 ) -> Settings {
     let is_hpa_rs = controller == ActingController::HpaRs;
     let settings = settings.with_strict_scale_to_zero(is_hpa_rs);
+    let for_built_in = |settings: Settings, is_built_in_writer: bool| {
+        let settings = settings.for_kube_controller_manager(hpa, policy);
+        if is_built_in_writer { settings } else { settings.with_status_of_hpa_rs() }
+    };
     match controller {
         ActingController::HpaRs => settings.for_autoscaler(hpa, policy).settings,
-        ActingController::KubeControllerManager => {
-            settings.for_kube_controller_manager(hpa, policy)
+        ActingController::KubeControllerManager { is_built_in_writer } => {
+            for_built_in(settings, is_built_in_writer)
         }
-        ActingController::Unknown => {
-            settings.for_kube_controller_manager(hpa, policy).with_unknown_controller()
+        ActingController::Unknown { is_built_in_writer } => {
+            for_built_in(settings, is_built_in_writer).with_unknown_controller()
         }
     }
 }

@@ -36,7 +36,7 @@ impl Controller {
     fn new(keys: &[HpaKey], limit: usize) -> Self {
         let (telemetry, sources) = (Arc::new(Telemetry::default()), TelemetrySources::default());
         for key in keys {
-            sources.autoscalers.apply(key, hpa(&key.to_string()), Origin::Watch);
+            sources.autoscalers.apply(key, hpa(&key.to_string()), Origin::WatchOrResponse);
         }
         telemetry.attach(sources.clone());
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
@@ -186,7 +186,7 @@ fn detail_has_runs_samples_and_history() {
     let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
     assert_eq!(explanation, Some(&99.into()));
     assert_eq!(json.pointer("/runs/1/decision/reason"), Some(&"metrics".into()));
-    assert!(detail.history.is_none(), "a standby doesn't know it");
+    assert!(detail.history.is_none(), "a standby has none");
     controller.telemetry.set_working(true);
     assert!(controller.view.autoscaler(&key, None).unwrap().history.is_some());
 }

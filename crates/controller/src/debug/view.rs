@@ -98,15 +98,17 @@ impl DebugView {
                 .into_iter()
                 .map(|(resource, age)| (resource, age.as_secs_f64()))
                 .collect(),
-            undecodable_objects: sources.undecodable.load(std::sync::atomic::Ordering::Relaxed),
+            undecodable_objects: sources
+                .undecodable_count
+                .load(std::sync::atomic::Ordering::Relaxed),
             keep_history: Some(self.settings.keep_history),
             history_unsaved_seconds: self.telemetry.history_unsaved().as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             decision_memory: DecisionMemory {
-                limit_bytes: self.recorder.limit(),
+                limit_bytes: self.recorder.limit_bytes(),
                 used_bytes: autoscalers.iter().map(|(_, autoscaler)| used_bytes(autoscaler)).sum(),
-                per_autoscaler_bytes: self.recorder.share(autoscalers.len()),
+                per_autoscaler_bytes: self.recorder.bytes_per_autoscaler(autoscalers.len()),
             },
         }
     }

@@ -45,8 +45,8 @@ pub(crate) struct LoadObservation<'a> {
 
 /// A check that is due.
 pub(crate) struct Check {
-    /// The index of the metric.
-    pub(crate) metric: usize,
+    /// The index in `spec.metrics`.
+    pub(crate) metric_index: usize,
     spec: MetricSpec,
     pub(crate) settings: GateSettings,
     /// The loads in the metric's history, for a metric that no source has.
@@ -185,7 +185,7 @@ impl AutoscalerForecasts {
                 self.last_first_check = Some(Instant::now());
             }
             let observed_past = metric.observed_past();
-            return Some(Check { metric: index, spec, settings, observed_past });
+            return Some(Check { metric_index: index, spec, settings, observed_past });
         }
         None
     }

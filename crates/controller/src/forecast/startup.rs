@@ -71,9 +71,9 @@ impl Startups {
     pub(super) fn observe(&mut self, pods: &ReadyPods, now: Timestamp) {
         self.pod_median = median(pods.startups.iter().copied()).or(self.pod_median);
         let Some(ScaleUp { at, to }) = self.in_progress else { return };
-        let all_ready = to.checked_sub(1).and_then(|last| pods.since.get(last));
-        if let Some(ready) = all_ready {
-            let startup = ready.duration_since(at);
+        let last_ready_at = to.checked_sub(1).and_then(|last| pods.since.get(last));
+        if let Some(ready_at) = last_ready_at {
+            let startup = ready_at.duration_since(at);
             if startup.is_positive() {
                 self.measured.push_back(startup);
                 self.measured.drain(..self.measured.len().saturating_sub(MAX_MEASUREMENTS));

@@ -42,7 +42,7 @@ pub struct ForecastView {
     pub checked_at: Option<Timestamp>,
     /// The kind of past days that forecasts are based on: `daily`, `workweek` or `weekly`.
     pub season: Option<String>,
-    /// Whether the level is smoothed. If not, it is the newest reading alone.
+    /// Whether forecasts start from a smoothed load. If not, they start from the newest reading.
     pub is_smoothed: bool,
     /// The time from the measurement of a load to the time that the forecast is for.
     pub horizon_seconds: i64,
@@ -86,7 +86,7 @@ pub struct Yesterday {
     pub compared: usize,
     /// The share of times at which the load did not exceed the forecast.
     pub covered: f64,
-    /// The mean error of the median, as a share of the mean load.
+    /// The mean absolute error of the median forecast, as a share of the mean load.
     pub error: f64,
 }
 

@@ -61,7 +61,7 @@ impl ForecastChecks {
         calculations: &Semaphore,
     ) {
         let now = self.clock.now();
-        let result = match self.read_past(hpa, check.metric, now).await {
+        let result = match self.read_past(hpa, check.metric_index, now).await {
             Ok(Ok(past)) => {
                 let calculated = self.calculate(past, &check, calculations).await;
                 calculated.map(|(decision, past)| (decision, Past::Read(past)))
@@ -75,10 +75,12 @@ impl ForecastChecks {
         };
         self.forecasts.counts.add(result.is_ok());
         let _span = key.span().entered();
-        let metric = check.metric;
+        let metric_index = check.metric_index;
         match &result {
-            Ok((decision, _)) => debug!(metric, reason = ?decision.reason, "checked forecasts"),
-            Err(error) => warn!(metric, %error, "unable to check forecasts"),
+            Ok((decision, _)) => {
+                debug!(metric_index, reason = ?decision.reason, "checked forecasts");
+            }
+            Err(error) => warn!(metric_index, %error, "unable to check forecasts"),
         }
         let spread = HASHER.hash_one(key) as f64 / u64::MAX as f64;
         if let Some(forecasts) = autoscaler.forecasts.lock().as_mut() {
@@ -90,7 +92,7 @@ impl ForecastChecks {
     async fn read_past(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        metric: usize,
+        metric_index: usize,
         now: Timestamp,
     ) -> Result<Result<Trace, String>, PastError> {
         let Some(source) = &self.forecasts.source.past else {
@@ -100,7 +102,7 @@ impl ForecastChecks {
         };
         let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
         let range = PastRange { from, until: now, step_seconds: STEP_SECONDS };
-        match timeout(READ_TIMEOUT, source.load(hpa, metric, range)).await {
+        match timeout(READ_TIMEOUT, source.load(hpa, metric_index, range)).await {
             Ok(Ok(past)) => Ok(Ok(past)),
             Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
             Ok(Err(error)) => Err(error),

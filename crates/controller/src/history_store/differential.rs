@@ -25,7 +25,7 @@ pub(crate) fn check_header(body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let decoded = decode(text, SNAPSHOTS[0]);
     let plain = plain_header(body).ok().filter(|(version, ..)| *version == 1);
-    let header = decoded.as_ref().map(|shard| (1, shard.header.shards, shard.header.written));
+    let header = decoded.as_ref().map(|shard| (1, shard.header.shard_count, shard.header.written));
     assert_eq!(header, plain, "{text}");
     decoded.is_some()
 }

@@ -138,8 +138,9 @@ impl HistoryStore {
     }
 
     /// Restores the stored histories of the cached autoscalers. `until` is `None` if the last
-    /// leader stored no histories or is unknown: those in the ConfigMaps may be older. If the
-    /// ConfigMaps can't be read, the autoscalers start without a history, as in the reference.
+    /// leader stored no histories or is unknown. The ConfigMaps may then be older, so each history
+    /// is valid only until it was written. If the ConfigMaps can't be read, the autoscalers start
+    /// without a history, as in the reference.
     pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
         match self.read_shards().await {
             Ok(shards) if shards.iter().all(|shard| shard.resource_version.is_none()) => {
@@ -179,7 +180,7 @@ impl HistoryStore {
         while shards.len() < count {
             let object = self.read_config_map(shards.len()).await?;
             let shard = object.as_ref().and_then(decode);
-            let total = shard.as_ref().map_or(1, |shard| shard.header.shards);
+            let total = shard.as_ref().map_or(1, |shard| shard.header.shard_count);
             count = count.max(total.min(MAX_SHARDS));
             let resource_version = object.and_then(|object| object.resource_version());
             shards.push(StoredShard { resource_version, shard });

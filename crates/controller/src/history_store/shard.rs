@@ -25,9 +25,8 @@ const HEADER_KEY: &str = "shard";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShardHeader {
     version: u32,
-    /// The number of shards.
     #[serde(rename = "of")]
-    pub(super) shards: usize,
+    pub(super) shard_count: usize,
     pub(super) written: Timestamp,
 }
 
@@ -53,13 +52,13 @@ pub(super) fn shard_count(autoscalers: usize) -> usize {
 
 /// The shard of an autoscaler, from the FNV-1a hash of its namespace and name. It is the same in
 /// every process.
-pub(super) fn shard_index(key: &HpaKey, shards: usize) -> usize {
+pub(super) fn shard_index(key: &HpaKey, shard_count: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
     let hash = bytes.fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime));
     // Mixes in the high bits, because low bits alone depend little on the first characters.
     let hash = usize::try_from((hash ^ (hash >> 32)) & 0xffff).unwrap_or_default();
-    hash % shards.max(1)
+    hash % shard_count.max(1)
 }
 
 /// A shard in the form that is written.
@@ -71,13 +70,13 @@ pub(super) struct EncodedShard {
     pub(super) omitted: usize,
 }
 
-/// Encodes the snapshots of a shard, each with its UID. `shards` is the number of all shards.
+/// Encodes the snapshots of a shard, each with its UID.
 pub(super) fn encode<'a>(
-    shards: usize,
+    shard_count: usize,
     written: Timestamp,
     snapshots: impl Iterator<Item = (&'a str, &'a HistorySnapshot)>,
 ) -> Result<EncodedShard, serde_json::Error> {
-    let header = serde_json::to_string(&ShardHeader { version: VERSION, shards, written })?;
+    let header = serde_json::to_string(&ShardHeader { version: VERSION, shard_count, written })?;
     let (mut bytes, mut omitted) = (header.len(), 0);
     let mut data = BTreeMap::from([(HEADER_KEY.to_owned(), header)]);
     for (uid, snapshot) in snapshots {
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(omitted, 0);
         let shard = decode(&object(data)).expect("a shard");
         let written = Timestamp::UNIX_EPOCH;
-        assert_eq!(shard.header, ShardHeader { version: 1, shards: 4, written });
+        assert_eq!(shard.header, ShardHeader { version: 1, shard_count: 4, written });
         assert_eq!(shard.snapshots, HashMap::from([("u-1".to_owned(), snapshot)]));
     }
 

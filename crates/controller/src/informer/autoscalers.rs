@@ -22,8 +22,8 @@ use crate::{
     queue::InitialDelay,
 };
 
-/// If the API has not been installed for this time, its autoscalers were deleted with its
-/// definition. A shorter time may be an API server that starts.
+/// If the API has not been installed for this time, its autoscalers count as deleted with its
+/// definition. If it is missing for a shorter time, the API server may just be starting.
 const DELETED_AFTER: Duration = Duration::from_mins(1);
 
 impl Informers {
@@ -118,7 +118,7 @@ impl Informers {
                 }
                 watcher::Event::Apply(object) => {
                     let key = key_of(&object);
-                    match self.apply(&key, object, Origin::Watch) {
+                    match self.apply(&key, object, Origin::WatchOrResponse) {
                         Some(change) => self.on_change(&key, change),
                         None => stream.schedule_relist_for_undecodable(),
                     }
@@ -139,7 +139,8 @@ impl Informers {
     ) {
         for key in self.keys_in_scope(K::API, scope) {
             self.on_delete(&key);
-            // A watch that resumes has only changed autoscalers.
+            // If the API is installed again, a watch that resumes would deliver only autoscalers
+            // that change.
             stream.schedule_relist();
         }
     }
@@ -159,7 +160,7 @@ impl Informers {
                 self.on_delete(key);
             } else {
                 // The missing autoscaler may be one of the objects without a name.
-                self.caches.autoscalers.suspend(key);
+                self.caches.autoscalers.mark_undecodable(key);
             }
         }
     }
@@ -180,16 +181,16 @@ impl Informers {
         origin: Origin,
     ) -> Option<Change> {
         let autoscalers = &self.caches.autoscalers;
-        if origin == Origin::Watch
+        if origin == Origin::WatchOrResponse
             && autoscalers.has_version(key, object.uid(), object.resource_version())
         {
             // Usually the event of our own status write, whose response is already cached.
             return Some(Change::Unchanged);
         }
-        let peer_write = object.newest_status_write(self.field_manager.as_ref());
+        let peer_write = object.newest_status_write(self.field_manager.as_ref(), self.clock.now());
         let Some(object) = self.decode(key, object) else {
             // The cached spec may be outdated.
-            autoscalers.suspend(key);
+            autoscalers.mark_undecodable(key);
             return None;
         };
         let change = autoscalers.apply(key, object.into(), origin);

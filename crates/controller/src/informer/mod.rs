@@ -10,7 +10,7 @@ mod undecodable;
 mod watch_client;
 
 use std::{
-    fmt::Display,
+    fmt::{self, Display},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc, OnceLock,
@@ -20,6 +20,7 @@ use std::{
 };
 
 use hpa_calc::HorizontalPodAutoscaler;
+use hpa_lease::Clock;
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use tracing::warn;
 
@@ -38,12 +39,12 @@ use crate::{
 
 /// The informers of autoscalers and pods: the caches that they fill, and the work queue to which
 /// they add new and changed autoscalers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Informers {
     pub caches: Caches,
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// The number of times that an object was skipped because it could not be decoded.
-    pub undecodable: Arc<AtomicU64>,
+    pub undecodable_count: Arc<AtomicU64>,
     pub intervals: WatchIntervals,
     /// Whether the whole controller is in dry run: it compares its decisions with a peer's, and
     /// writes nothing.
@@ -53,6 +54,18 @@ pub struct Informers {
     /// The field manager of this controller's status writes. A status write by any other one is a
     /// peer's. `None` if it writes none.
     pub field_manager: Option<FieldManager>,
+    /// The clock that times in objects are compared with.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Informers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { caches, queue, .. } = self;
+        f.debug_struct("Informers")
+            .field("caches", caches)
+            .field("queue", queue)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Informers {
@@ -62,7 +75,7 @@ impl Informers {
         object
             .decode()
             .inspect_err(|error| {
-                self.undecodable.fetch_add(1, Ordering::Relaxed);
+                self.undecodable_count.fetch_add(1, Ordering::Relaxed);
                 warn!(%kind, object = %name, %error, "skipping an object that cannot be decoded");
             })
             .ok()
@@ -117,7 +130,7 @@ impl ReconcileTrigger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchIntervals {
     /// The delay from missed events, or from a first undecodable object, to the relist. Also the
-    /// longest backoff of a watch that failed.
+    /// longest backoff after a failed watch or rewind check.
     pub relist: Duration,
     /// A cached scale is used only if the API server has confirmed its cache within this time.
     pub max_age: Duration,

@@ -12,7 +12,7 @@ use crate::{cache::PodIndex, k8s::PartialObject, key::Scope};
 
 impl Informers {
     /// Keeps the cached pods of a scope up to date. Sends `true` to `synced` after the first list.
-    /// Runs until the stream ends. Returns at once if the scope is not one of the cache's.
+    /// Returns only if the scope is not one of the cache's, and then at once.
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
@@ -25,7 +25,7 @@ impl Informers {
                 Ok(None) => return,
                 Err(interrupted) => {
                     if interrupted.event_lost {
-                        // The event may be of any pod.
+                        // The event may be about any pod.
                         index.add_undecodable("", "");
                     }
                     continue;
@@ -51,9 +51,14 @@ impl Informers {
                         stream.schedule_relist_for_undecodable();
                     }
                 }
-                watcher::Event::Delete(object) => {
+                watcher::Event::Delete(object) if object.is_named() => {
                     undecodable.remove(object.uid());
                     index.delete(object.namespace(), object.name());
+                }
+                watcher::Event::Delete(_) => {
+                    // The cache keeps the pod until the relist.
+                    index.add_undecodable("", "");
+                    stream.schedule_relist_for_undecodable();
                 }
             }
         }

@@ -31,8 +31,9 @@ pub(super) struct RewindCheck {
 
 #[derive(Debug)]
 struct State {
-    /// Whether the last request is a watch that has not ended by its timeout.
-    is_interrupted: bool,
+    /// Whether the last request is a watch that has not ended by its timeout: it still runs, or it
+    /// was interrupted.
+    has_unfinished_watch: bool,
     last_check_or_list: Instant,
     /// The resource version to check, if a check is due.
     due_version: Option<String>,
@@ -40,7 +41,7 @@ struct State {
 
 impl State {
     fn after_list() -> Self {
-        Self { is_interrupted: false, last_check_or_list: Instant::now(), due_version: None }
+        Self { has_unfinished_watch: false, last_check_or_list: Instant::now(), due_version: None }
     }
 }
 
@@ -56,15 +57,15 @@ impl RewindCheck {
 
     pub(super) fn watch_requested(&self, version: &str) {
         let mut state = self.state.lock();
-        let was_interrupted = std::mem::replace(&mut state.is_interrupted, true);
-        if was_interrupted || state.last_check_or_list.elapsed() >= MAX_INTERVAL {
+        let had_unfinished_watch = std::mem::replace(&mut state.has_unfinished_watch, true);
+        if had_unfinished_watch || state.last_check_or_list.elapsed() >= MAX_INTERVAL {
             state.due_version = Some(version.to_owned());
             self.due.notify_one();
         }
     }
 
     pub(super) fn watch_timed_out(&self) {
-        self.state.lock().is_interrupted = false;
+        self.state.lock().has_unfinished_watch = false;
     }
 
     /// Runs each check that is due, and doesn't return. `path` is the path of the watch. A failed

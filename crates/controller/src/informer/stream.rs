@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchRequest};
+use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchObserver};
 use crate::{
     cache::{WatchAge, WatchAges},
     k8s::{ConnectionLost, MAX_PAGE_SIZE},
@@ -91,14 +91,14 @@ impl FailureLog {
         if is_connection_lost(error) {
             let error = describe_failure(error);
             debug!(watch = self.watch, scope = self.scope, error, "watch interrupted, retrying");
-        } else if self.start_logging() {
+        } else if self.take_log_slot() {
             let error = describe_failure(error);
             warn!(watch = self.watch, scope = self.scope, error, "watch failed, retrying");
         }
     }
 
     fn not_installed(&mut self, group: &str) {
-        if self.start_logging() {
+        if self.take_log_slot() {
             warn!(
                 watch = self.watch,
                 scope = self.scope,
@@ -108,8 +108,8 @@ impl FailureLog {
         }
     }
 
-    /// Returns whether to log a failure now, and if so, records that it is logged.
-    fn start_logging(&mut self) -> bool {
+    /// Returns whether to log a failure now, and if so, starts the next interval.
+    fn take_log_slot(&mut self) -> bool {
         let is_due = self.last_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER);
         if is_due {
             self.last_logged = Some(Instant::now());
@@ -178,7 +178,7 @@ fn is_event_lost(error: &watcher::Error) -> bool {
 pub(super) struct WatchStream<T> {
     api: Api<T>,
     events: Events<T>,
-    request: Arc<WatchRequest>,
+    observer: Arc<WatchObserver>,
     /// The timeout of each watch request.
     timeout: Duration,
     failures: FailureLog,
@@ -202,7 +202,8 @@ pub(super) struct Interrupted {
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// Creates the stream. Its watch confirms `age`, which is one of `ages`.
+    /// Creates the stream. Each sign of life of its watch resets `age`. If the watch finds that the
+    /// API server was rewound, it marks all `ages` as outdated, which include `age`.
     pub(super) fn new(
         name: impl Into<String>,
         client: &Client,
@@ -214,9 +215,9 @@ impl<T: Watchable> WatchStream<T> {
     ) -> Self {
         let name = name.into();
         let timeout = intervals.timeout(&(&name, scope));
-        let request = WatchRequest::new(age, timeout);
-        let api = api(request.observe(client), scope);
-        let rewind_check = request.rewind_check.clone().run(
+        let observer = WatchObserver::new(age, timeout);
+        let api = api(observer.instrument(client), scope);
+        let rewind_check = observer.rewind_check.clone().run(
             client.clone(),
             api.resource_url().to_owned(),
             name.clone(),
@@ -224,7 +225,7 @@ impl<T: Watchable> WatchStream<T> {
             intervals.relist,
         );
         Self {
-            request,
+            observer,
             timeout,
             events: watch_events(api.clone(), intervals.relist, timeout),
             api,
@@ -242,24 +243,25 @@ impl<T: Watchable> WatchStream<T> {
         Self { optional: Some((group, not_installed)), ..self }
     }
 
-    /// Doesn't log that the watch is forbidden. The caller handles [`Interrupted::is_forbidden`].
+    /// If RBAC forbids the watch, marks its cache as unwatched instead of logging a failure. The
+    /// caller handles [`Interrupted::is_forbidden`].
     pub(super) fn tolerate_forbidden(self) -> Self {
         Self { tolerates_forbidden: true, ..self }
     }
 
-    /// Relists after the relist interval, because events may have been missed.
+    /// Schedules a relist after the relist interval, because events may have been missed.
     pub(super) fn schedule_relist(&mut self) {
         self.relist_timer.schedule_for_missed_events();
     }
 
-    /// Relists because of an undecodable object, after an interval that grows as long as there are
-    /// such objects.
+    /// Schedules a relist for an undecodable object. The interval before it grows as long as there
+    /// are such objects.
     pub(super) fn schedule_relist_for_undecodable(&mut self) {
         self.relist_timer.schedule_for_undecodable();
     }
 
-    /// The next event, or the fact that events may have been missed. `None` does not occur as long
-    /// as kube's watches are endless.
+    /// The next event, or [`Interrupted`] if events may have been missed. `None` does not occur as
+    /// long as kube's watches are endless.
     pub(super) async fn next_or_interrupted(
         &mut self,
     ) -> Result<Option<watcher::Event<T>>, Interrupted> {
@@ -273,12 +275,12 @@ impl<T: Watchable> WatchStream<T> {
             };
             let event = tokio::select! {
                 biased;
-                () = self.request.age.outdated() => {
+                () = self.observer.age.outdated() => {
                     self.relist();
                     continue;
                 }
                 event = self.events.try_next() => event,
-                () = self.request.started.notified() => {
+                () = self.observer.started.notified() => {
                     self.failures.succeeded();
                     continue;
                 }
@@ -304,7 +306,7 @@ impl<T: Watchable> WatchStream<T> {
     }
 
     fn handle_failure(&mut self, error: &watcher::Error) -> Interrupted {
-        self.request.set_failed();
+        self.observer.set_failed();
         let is_forbidden = status_code(error) == Some(403);
         let event_lost = is_event_lost(error);
         if event_lost {
@@ -312,9 +314,9 @@ impl<T: Watchable> WatchStream<T> {
         }
         let mut is_not_installed = false;
         match &self.optional {
-            _ if is_forbidden && self.tolerates_forbidden => self.request.age.set_unwatched(),
+            _ if is_forbidden && self.tolerates_forbidden => self.observer.age.set_unwatched(),
             Some((group, not_installed)) if status_code(error) == Some(404) => {
-                self.request.age.set_unwatched();
+                self.observer.age.set_unwatched();
                 not_installed.send_replace(true);
                 self.failures.not_installed(group);
                 is_not_installed = true;
@@ -332,11 +334,11 @@ impl<T: Watchable> WatchStream<T> {
         match event {
             Some(watcher::Event::Init) => {
                 self.relist_timer.list_started();
-                self.request.age.list_started();
+                self.observer.age.list_started();
             }
             Some(watcher::Event::InitDone) => {
                 self.relist_timer.list_finished();
-                self.request.age.list_completed();
+                self.observer.age.list_completed();
             }
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! A client that reports when watches start, and when they confirm the cache.
+//! A client that reports when watches start, and when they confirm the cache, and that sets the
+//! timeouts of watches.
 
 use std::{
     pin::Pin,
@@ -23,23 +24,23 @@ use crate::{
     k8s::{is_watch, query_parameter, with_query_parameter},
 };
 
-/// The running watch request of an informer. kube's watcher reports neither bookmarks nor the end
-/// of a watch.
+/// Observes the requests of an informer's watch: their start, end and failures. kube's watcher
+/// reports neither bookmarks nor the end of a watch.
 #[derive(Debug)]
-pub(super) struct WatchRequest {
+pub(super) struct WatchObserver {
     /// Notified when the API server accepts a watch request, because a watch that resumes delivers
     /// no event by itself.
     pub(super) started: Notify,
-    /// The age that the watch confirms.
+    /// The age of the cache. Each confirmation resets it.
     pub(super) age: Arc<WatchAge>,
     pub(super) rewind_check: Arc<RewindCheck>,
-    /// The time after which the API server ends a watch of a cache that was just confirmed.
+    /// The timeout of a watch. An older cache shortens it, see [`Self::next_timeout`].
     timeout: Duration,
     /// The running watch has reported a failure, so the rest of it confirms nothing.
     has_failed: AtomicBool,
 }
 
-impl WatchRequest {
+impl WatchObserver {
     pub(super) fn new(age: Arc<WatchAge>, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             started: Notify::new(),
@@ -82,8 +83,9 @@ impl WatchRequest {
         }
     }
 
-    /// A client that reports its requests to `self`.
-    pub(super) fn observe(self: &Arc<Self>, client: &Client) -> Client {
+    /// A client that reports its requests to `self`, and sets `timeoutSeconds` of watches to
+    /// [`Self::next_timeout`].
+    pub(super) fn instrument(self: &Arc<Self>, client: &Client) -> Client {
         let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
         let this = self.clone();
         let service = service_fn(move |mut request: Request<Body>| {
@@ -103,11 +105,11 @@ impl WatchRequest {
                 }
                 let requested = Instant::now();
                 let response = client.send(request).await?;
-                let watch = (is_watch && response.status().is_success()).then_some(this);
-                if let Some(watch) = &watch {
-                    watch.start();
+                let observer = (is_watch && response.status().is_success()).then_some(this);
+                if let Some(observer) = &observer {
+                    observer.start();
                 }
-                let body = |body| WatchBody { body, watch, requested, timeout, received: None };
+                let body = |body| WatchBody { body, observer, requested, timeout, received: None };
                 Ok::<_, kube::Error>(response.map(body))
             }
         });
@@ -120,7 +122,7 @@ pin_project! {
     struct WatchBody {
         #[pin]
         body: Body,
-        watch: Option<Arc<WatchRequest>>,
+        observer: Option<Arc<WatchObserver>>,
         requested: Instant,
         timeout: Duration,
         // The time when the last frame arrived. It confirms the cache only when the next frame is
@@ -138,15 +140,15 @@ impl HttpBody for WatchBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
-        let Some(watch) = this.watch else { return this.body.poll_frame(cx) };
+        let Some(observer) = this.observer else { return this.body.poll_frame(cx) };
         if let Some(received) = this.received.take() {
-            watch.confirm(received);
+            observer.confirm(received);
         }
         let frame = ready!(this.body.poll_frame(cx));
         match &frame {
             Some(Ok(_)) => *this.received = Some(Instant::now()),
             Some(Err(_)) => {}
-            None => watch.end(*this.requested, *this.timeout),
+            None => observer.end(*this.requested, *this.timeout),
         }
         Poll::Ready(frame)
     }
@@ -177,8 +179,8 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
         });
         let age = Arc::<WatchAge>::default();
-        let watch = WatchRequest::new(age.clone(), Duration::from_secs(27));
-        let client = watch.observe(&Client::new(server, "default"));
+        let observer = WatchObserver::new(age.clone(), Duration::from_secs(27));
+        let client = observer.instrument(&Client::new(server, "default"));
         let mut requested = async |parameters: &str| {
             let request = Request::get(format!("/pods?{parameters}")).body(Body::empty());
             client.send(request.expect("a request")).await.expect("a response");

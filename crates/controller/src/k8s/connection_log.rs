@@ -1,4 +1,5 @@
-//! Logs when the API server becomes unreachable, and when it responds again.
+//! Logs when the API server becomes unreachable or rejects the credentials, and when it responds
+//! again.
 
 use std::{
     sync::Arc,
@@ -8,13 +9,13 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use hpa_metrics::describe;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
 
-/// The minimum time between two log lines about outages.
+/// The minimum time between two log lines about outages, and between two about rejections.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The error of a request that got no response while no other request got one either. The
@@ -27,6 +28,8 @@ pub(crate) struct ConnectionLost(BoxError);
 pub(super) struct ConnectionLog {
     /// Without credentials.
     url: String,
+    /// The kubeconfig or service account that the credentials are from.
+    credentials: String,
     state: Mutex<State>,
 }
 
@@ -38,20 +41,32 @@ struct State {
     last_logged: Option<Instant>,
     /// Whether an outage was logged, but not its end yet.
     is_lost: bool,
+    /// The time of the last log line about rejected credentials.
+    rejection_logged: Option<Instant>,
 }
 
 impl ConnectionLog {
-    pub(super) fn new(url: String) -> Self {
-        Self { url, state: Mutex::default() }
+    /// `credentials` names the kubeconfig or service account that the credentials are from.
+    pub(super) fn new(url: String, credentials: String) -> Self {
+        Self { url, credentials, state: Mutex::default() }
     }
 
     fn responses(&self) -> u64 {
         self.state.lock().responses
     }
 
-    fn responded(&self) {
+    fn responded(&self, status: StatusCode) {
         if self.state.lock().record_response() {
             info!(url = self.url, "the API server responds again");
+        }
+        // The requests' own errors don't have the origin of the credentials.
+        let is_rejection = status == StatusCode::UNAUTHORIZED;
+        if is_rejection && self.state.lock().record_rejection(Instant::now()) {
+            warn!(
+                url = self.url,
+                credentials = self.credentials,
+                "the API server rejects the credentials (401 Unauthorized): they may have expired"
+            );
         }
     }
 
@@ -80,13 +95,24 @@ impl State {
 
     /// Records an outage. Returns whether to log it.
     fn record_outage(&mut self, now: Instant) -> bool {
-        if self.last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
-            return false;
-        }
-        self.last_logged = Some(now);
-        self.is_lost = true;
-        true
+        let is_logged = take_log_slot(&mut self.last_logged, now);
+        self.is_lost |= is_logged;
+        is_logged
     }
+
+    /// Records that the API server rejects the credentials. Returns whether to log it.
+    fn record_rejection(&mut self, now: Instant) -> bool {
+        take_log_slot(&mut self.rejection_logged, now)
+    }
+}
+
+/// Whether the last log line is old enough for another one. Then sets its time to `now`.
+fn take_log_slot(last_logged: &mut Option<Instant>, now: Instant) -> bool {
+    if last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+        return false;
+    }
+    *last_logged = Some(now);
+    true
 }
 
 /// Reports the outcome of each request to a [`ConnectionLog`].
@@ -125,7 +151,7 @@ where
         let (log, responses_before) = (self.log.clone(), self.log.responses());
         Box::pin(self.inner.call(request).map(move |response| match response {
             Ok(response) => {
-                log.responded();
+                log.responded(response.status());
                 Ok(response)
             }
             Err(error) => Err(log.failed(responses_before, error)),
@@ -160,9 +186,35 @@ mod tests {
         assert!(!state.record_response(), "this outage was not logged");
     }
 
+    fn connection_log() -> ConnectionLog {
+        ConnectionLog::new("https://api.example:6443".to_owned(), "kubeconfig a.yaml".to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rejected_credentials_are_logged_once_a_minute() {
+        let log = Arc::new(connection_log());
+        let request = async |status: StatusCode| {
+            let inner = service_fn(move |_: Request<()>| async move {
+                Ok::<_, BoxError>(Response::builder().status(status).body(()).expect("a response"))
+            });
+            let service = ConnectionLogLayer(log.clone()).layer(inner);
+            service.oneshot(Request::new(())).await.expect("a response");
+            log.state.lock().rejection_logged
+        };
+        assert_eq!(request(StatusCode::OK).await, None);
+        assert_eq!(request(StatusCode::FORBIDDEN).await, None);
+        let first = request(StatusCode::UNAUTHORIZED).await;
+        assert_eq!(first, Some(Instant::now()));
+        advance(Duration::from_secs(59)).await;
+        assert_eq!(request(StatusCode::UNAUTHORIZED).await, first);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(request(StatusCode::UNAUTHORIZED).await, Some(Instant::now()));
+        assert!(!log.state.lock().is_lost);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn failed_request_beside_others_that_succeed_is_no_outage() {
-        let log = Arc::new(ConnectionLog::new("https://api.example:6443".to_owned()));
+        let log = Arc::new(connection_log());
         let service = |succeeds: bool, after: oneshot::Receiver<()>| {
             let after = Mutex::new(Some(after));
             let inner = service_fn(move |_: Request<()>| {

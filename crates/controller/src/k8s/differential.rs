@@ -82,7 +82,7 @@ impl PlainMeta {
 fn known_annotations(annotations: Document<'_>) -> DocumentResult<BTreeMap<String, String>> {
     let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
     for (name, value) in annotations.members()? {
-        if filter.keeps(&name)
+        if filter.accept(&name)
             && let Some(value) = optional::<String>(Some(value))?
         {
             let value = AnnotationFilter::truncate_value(&name, &value).to_owned();
@@ -223,7 +223,8 @@ fn check_object<K: CachedKind + Clone + PartialEq + Debug>(
     let names = [object.name(), object.namespace(), object.uid(), object.resource_version()];
     let plain_names = [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version];
     assert_eq!(names, plain_names.map(String::as_str), "{text}");
-    let status_write = object.newest_status_write(None).map(|write| (write.manager, write.at));
+    let status_write = object.newest_status_write(None, Timestamp::MAX);
+    let status_write = status_write.map(|write| (write.manager, write.at));
     assert_eq!(status_write, meta.status_write, "{text}");
     let decoded = object.decode();
     assert_eq!(decoded.as_ref().ok(), plain.as_ref().ok(), "{text}\n{decoded:?}\n{plain:?}");

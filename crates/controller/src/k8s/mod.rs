@@ -20,7 +20,7 @@ mod watch_throttle;
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients, ConnectError,
-    KubeconfigOverrides, KubeconfigProblem, ProxyError,
+    KubeconfigOverrides, KubeconfigProblem, ProxyError, RejectingServer,
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
@@ -31,5 +31,5 @@ pub use rate_limit::RateLimit;
 pub use request::RequestError;
 pub(crate) use request::{ApiError, ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
-pub use status_write::{FieldManager, StatusWrite};
-pub use timeout::DEADLINE_EXCEEDED;
+pub use status_write::{FieldManager, StatusWrite, is_in_future};
+pub use timeout::{DEADLINE_EXCEEDED, DeadlineExceeded};

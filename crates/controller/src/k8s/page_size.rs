@@ -61,10 +61,10 @@ pub(super) struct PageSize<S> {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "a page of {} is larger than {MAX_BYTES} bytes, the next request asks for fewer objects",
-    counted(*.objects, "object")
+    counted(*.object_limit, "object")
 )]
 struct PageTooLarge {
-    objects: u32,
+    object_limit: u32,
 }
 
 impl<S, B> Service<Request<Body>> for PageSize<S>
@@ -84,9 +84,9 @@ where
         let page = requested_page_size(&request).and_then(|requested| {
             let path = request.uri().path().to_owned();
             let next = self.sizes.lock().get(&path).copied().unwrap_or(FIRST_PAGE_SIZE);
-            let objects = requested.min(next);
-            *request.uri_mut() = with_query_parameter(request.uri(), "limit", objects)?;
-            Some(Page { sizes: Arc::clone(&self.sizes), path, objects, bytes: 0 })
+            let object_limit = requested.min(next);
+            *request.uri_mut() = with_query_parameter(request.uri(), "limit", object_limit)?;
+            Some(Page { sizes: Arc::clone(&self.sizes), path, object_limit, bytes: 0 })
         });
         Box::pin(self.inner.call(request).map_ok(move |response| {
             let page = page.filter(|_| response.status().is_success());
@@ -114,24 +114,25 @@ fn requested_page_size(request: &Request<Body>) -> Option<u32> {
 struct Page {
     sizes: Sizes,
     path: String,
-    /// The number of requested objects.
-    objects: u32,
+    /// The `limit` of the request.
+    object_limit: u32,
+    /// The bytes that were received.
     bytes: usize,
 }
 
 impl Page {
     fn received(&mut self, bytes: usize) -> Result<(), PageTooLarge> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MAX_BYTES && self.objects > 1 {
-            self.set_next((self.objects / 8).max(1));
-            return Err(PageTooLarge { objects: self.objects });
+        if self.bytes > MAX_BYTES && self.object_limit > 1 {
+            self.set_next((self.object_limit / 8).max(1));
+            return Err(PageTooLarge { object_limit: self.object_limit });
         }
         Ok(())
     }
 
     fn finished(&self) {
-        let fitting = u64::from(self.objects) * TARGET_BYTES as u64 / self.bytes.max(1) as u64;
-        let largest = self.objects.saturating_mul(MAX_GROWTH).min(MAX_PAGE_SIZE);
+        let fitting = u64::from(self.object_limit) * TARGET_BYTES as u64 / self.bytes.max(1) as u64;
+        let largest = self.object_limit.saturating_mul(MAX_GROWTH).min(MAX_PAGE_SIZE);
         self.set_next(u32::try_from(fitting).unwrap_or(largest).clamp(1, largest.max(1)));
     }
 

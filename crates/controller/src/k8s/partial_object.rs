@@ -14,11 +14,13 @@ use hpa_calc::{
     settings::AnnotationFilter,
     validation::MAX_METRICS,
 };
+use hpa_metrics::decode_json;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+    de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -30,7 +32,7 @@ pub(crate) enum DecodeError {
     #[error("the name or the namespace is missing")]
     MissingName,
     #[error(transparent)]
-    Json(#[from] serde_json::Error),
+    Field(#[from] hpa_metrics::DecodeError),
 }
 
 /// The metadata that the controller reads. No object that the API server stores can fail here:
@@ -100,7 +102,7 @@ fn known_annotations<'de, D: Deserializer<'de>>(
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
             while let Some(Text(name)) = map.next_key::<Text<'de>>()? {
-                if !filter.keeps(&name) {
+                if !filter.accept(&name) {
                     map.next_value::<IgnoredAny>()?;
                 } else if let Some(Text(value)) = map.next_value::<Option<Text<'de>>>()? {
                     let value = AnnotationFilter::truncate_value(&name, &value).to_owned();
@@ -131,6 +133,11 @@ pub(crate) trait CachedKind: Sized {
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError>;
 }
 
+/// Decodes a member of an object. The error names the field.
+fn decode_member<T: DeserializeOwned>(name: &str, json: &str) -> Result<T, DecodeError> {
+    Ok(decode_json(json).map_err(|error| error.in_member(name))?)
+}
+
 impl CachedKind for HorizontalPodAutoscaler {
     const KIND: &'static str = "HorizontalPodAutoscaler";
     const GROUP: &'static str = "autoscaling";
@@ -138,7 +145,7 @@ impl CachedKind for HorizontalPodAutoscaler {
     const PLURAL: &'static str = "horizontalpodautoscalers";
 
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
-        let status = serde_json::from_str::<Option<_>>(status)?.unwrap_or_default();
+        let status = decode_member::<Option<_>>("status", status)?.unwrap_or_default();
         Ok(autoscaler(meta, autoscaler_spec(spec)?, status))
     }
 }
@@ -164,7 +171,7 @@ pub(super) fn autoscaler(
 }
 
 pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec, DecodeError> {
-    let mut spec = serde_json::from_str(json)?;
+    let mut spec = decode_member("spec", json)?;
     // The API server defaults specs of the core API. The custom API's schema can't express all
     // defaults.
     apply_defaults(&mut spec);
@@ -181,8 +188,8 @@ impl CachedKind for Pod {
     const PLURAL: &'static str = "pods";
 
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
-        let spec = serde_json::from_str::<Option<PodSpec>>(spec)?.unwrap_or_default();
-        let status = serde_json::from_str::<Option<PodStatus>>(status)?.unwrap_or_default();
+        let spec = decode_member::<Option<PodSpec>>("spec", spec)?.unwrap_or_default();
+        let status = decode_member::<Option<PodStatus>>("status", status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
         let labels = meta.labels.unwrap_or_default();
         let pod = Self::new(meta.name.into(), labels, terminating, &spec, &status);
@@ -233,9 +240,14 @@ impl<K> PartialObject<K> {
         &self.meta.resource_version
     }
 
-    /// The newest status write by a field manager other than `own`.
-    pub(crate) fn newest_status_write(&self, own: Option<&FieldManager>) -> Option<StatusWrite> {
-        newest_status_write(self.meta.managed_fields.as_deref().unwrap_or_default(), own)
+    /// The newest status write by a field manager other than `own`, without those that are ahead
+    /// of `now`.
+    pub(crate) fn newest_status_write(
+        &self,
+        own: Option<&FieldManager>,
+        now: Timestamp,
+    ) -> Option<StatusWrite> {
+        newest_status_write(self.meta.managed_fields.as_deref().unwrap_or_default(), own, now)
     }
 }
 
@@ -355,6 +367,22 @@ mod tests {
         }));
         assert_eq!((pod.namespace(), pod.name()), ("shop", "web-0"));
         pod.decode().expect_err("the request is not a quantity");
+    }
+
+    #[test]
+    fn error_names_the_field() {
+        let end = "9999-12-31T23:59:59Z";
+        let pod = object::<Pod>(json!({
+            "metadata": { "name": "web-0", "namespace": "shop" }, "status": { "startTime": end },
+        }));
+        let error = pod.decode().expect_err("a time out of range").to_string();
+        assert!(error.starts_with("status.startTime: failed to convert "), "{error}");
+        let hpa = object::<HorizontalPodAutoscaler>(json!({
+            "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "maxReplicas": "3" },
+        }));
+        let error = hpa.decode().expect_err("not an integer").to_string();
+        assert!(error.starts_with("spec.maxReplicas: invalid type: "), "{error}");
     }
 
     #[test]

@@ -73,9 +73,11 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response. [`Clients`](super::Clients) apply the timeout
-    /// once their limits let the request pass, and report it to their observer and log. The request
-    /// may wait as long again before that.
+    /// Sends the request and decodes the response.
+    ///
+    /// A client of [`Clients`](super::Clients) has limits, and its own timeout and the reported
+    /// duration start only when these let the request pass. This call ends after twice `timeout` at
+    /// the latest, including that wait.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
         let with_wait = self.timeout.saturating_mul(2);
         match tokio::time::timeout(with_wait, self.response_body(body)).await {

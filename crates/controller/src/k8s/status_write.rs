@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 /// The field manager of an instance without leader election, and the prefix of all others.
@@ -49,7 +49,13 @@ impl FieldManager {
     }
 }
 
+/// The most by which the API server's clock may be ahead of this machine's.
+const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
+
 /// The last write of an autoscaler's status by one field manager.
+///
+/// Every user who may create or update the autoscaler can forge it, because the API server stores
+/// the `managedFields` of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusWrite {
     pub manager: String,
@@ -62,6 +68,17 @@ impl StatusWrite {
     pub fn is_by_hpa_rs(&self) -> bool {
         FieldManager::is_hpa_rs(&self.manager)
     }
+
+    /// Whether the time [is in the future](is_in_future).
+    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        is_in_future(self.at, now)
+    }
+}
+
+/// Whether the time of an entry of `managedFields` is more than five minutes after `now`. Such a
+/// time is forged, unless the clocks differ by that much.
+pub fn is_in_future(at: Timestamp, now: Timestamp) -> bool {
+    at.duration_since(now) > MAX_CLOCK_DIFFERENCE
 }
 
 /// `kube-controller-manager at 2026-01-01T00:00:00Z`.
@@ -90,14 +107,17 @@ impl ManagedFieldsEntry {
     }
 }
 
-/// The newest status write by a field manager other than `own`.
+/// The newest status write by a field manager other than `own`, without those that are ahead of
+/// `now`.
 pub(super) fn newest_status_write(
     entries: &[ManagedFieldsEntry],
     own: Option<&FieldManager>,
+    now: Timestamp,
 ) -> Option<StatusWrite> {
     let is_own = |write: &StatusWrite| own.is_some_and(|own| own.0 == write.manager);
     let writes = entries.iter().filter_map(ManagedFieldsEntry::status_write);
-    writes.filter(|write| !is_own(write)).max_by_key(|write| write.at)
+    let counts = |write: &StatusWrite| !is_own(write) && !write.is_ahead_of(now);
+    writes.filter(counts).max_by_key(|write| write.at)
 }
 
 #[cfg(test)]
@@ -108,7 +128,8 @@ mod tests {
 
     fn newest(entries: Value, own: &FieldManager) -> Option<String> {
         let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries).expect("entries");
-        newest_status_write(&entries, Some(own)).map(|write| write.to_string())
+        let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+        newest_status_write(&entries, Some(own), now).map(|write| write.to_string())
     }
 
     fn entry(manager: &str, subresource: &str, second: u32) -> Value {
@@ -143,6 +164,21 @@ mod tests {
             {},
         ]);
         assert_eq!(newest(entries, &FieldManager::default()), None);
+    }
+
+    #[test]
+    fn future_entry_does_not_hide_an_earlier_one() {
+        let at = |time: &str| json!({ "manager": "kcm", "subresource": "status", "time": time });
+        let now = at("2026-01-01T00:00:30Z");
+        let ahead = at("2026-01-01T00:06:00Z");
+        let too_far_ahead = [at("2026-01-01T00:06:01Z"), at("2126-01-01T00:00:00Z")];
+        let own = FieldManager::default();
+        for future in too_far_ahead {
+            let newest = newest(json!([future, now]), &own);
+            assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:00:30Z"), "{future}");
+        }
+        let newest = newest(json!([ahead, now]), &own);
+        assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:06:00Z"), "clocks may differ");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The timeout of a request, which covers the response with its body.
 
 use std::{
+    error::Error,
     future::Future,
+    io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -19,30 +22,62 @@ use super::query::is_watch;
 
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
 /// must arrive in time: kube's watcher ends silent watches, but only after they have started.
-#[derive(Clone, Copy)]
-pub(super) struct RequestTimeoutLayer(pub(super) Duration);
+#[derive(Clone)]
+pub(super) struct RequestTimeoutLayer {
+    pub(super) limit: Duration,
+    /// Host and port of the API server, for errors. Empty for a service in the same process.
+    pub(super) server: Arc<str>,
+}
 
 impl<S> Layer<S> for RequestTimeoutLayer {
     type Service = RequestTimeout<S>;
 
     fn layer(&self, inner: S) -> RequestTimeout<S> {
-        RequestTimeout { inner, timeout: self.0 }
+        RequestTimeout { inner, settings: self.clone() }
     }
 }
 
 /// The service of [`RequestTimeoutLayer`].
 pub(super) struct RequestTimeout<S> {
     inner: S,
-    timeout: Duration,
+    settings: RequestTimeoutLayer,
 }
 
 /// The error text of a request that exceeded its timeout. It is Go's, because it is shown in
 /// conditions and events.
 pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
+/// The error of a request that exceeded its timeout, among the sources of a client's error. See
+/// [`DEADLINE_EXCEEDED`] for its text.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", DEADLINE_EXCEEDED)]
-struct DeadlineExceeded;
+pub struct DeadlineExceeded {
+    /// Host and port of the API server. Empty for a service in the same process.
+    pub server: Arc<str>,
+    pub limit: Duration,
+    /// Whether the response had begun.
+    pub has_begun: bool,
+}
+
+impl DeadlineExceeded {
+    /// Finds this error in an error and its sources.
+    #[must_use]
+    pub fn find<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            // The source of an I/O error is that of the error inside it.
+            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            next = match inner {
+                Some(inner) => Some(inner as &(dyn Error + 'static)),
+                None => error.source(),
+            };
+        }
+        None
+    }
+}
 
 impl<S, B> Service<Request<Body>> for RequestTimeout<S>
 where
@@ -61,18 +96,24 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let deadline = Instant::now().checked_add(self.timeout);
+        let RequestTimeoutLayer { limit, server } = self.settings.clone();
+        let deadline = Instant::now().checked_add(limit);
         let response = self.inner.call(request);
         Box::pin(async move {
             let response = match deadline {
-                Some(deadline) => {
-                    timeout_at(deadline, response).await.map_err(|_| DeadlineExceeded)?
-                }
+                Some(deadline) => timeout_at(deadline, response).await.map_err(|_| {
+                    DeadlineExceeded { server: server.clone(), limit, has_begun: false }
+                })?,
                 None => response.await,
             };
             let response = response.map_err(Into::into)?;
             let deadline = deadline.filter(|_| !is_watch);
-            let with_deadline = |body| TimeoutBody { body, deadline, timer: None, is_over: false };
+            let with_deadline = |body| TimeoutBody {
+                body,
+                deadline,
+                timer: None,
+                error: Some(DeadlineExceeded { server, limit, has_begun: true }),
+            };
             Ok::<_, BoxError>(response.map(with_deadline))
         })
     }
@@ -86,7 +127,8 @@ pin_project! {
         deadline: Option<Instant>,
         #[pin]
         timer: Option<Sleep>,
-        is_over: bool,
+        // `None` if the body has ended with it.
+        error: Option<DeadlineExceeded>,
     }
 }
 
@@ -103,19 +145,18 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.project();
-        if *this.is_over {
+        if this.error.is_none() {
             return Poll::Ready(None);
         }
         if let Poll::Ready(frame) = this.body.poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         ready!(poll_deadline(this.timer, *this.deadline, cx));
-        *this.is_over = true;
-        Poll::Ready(Some(Err(DeadlineExceeded.into())))
+        Poll::Ready(this.error.take().map(|error| Err(error.into())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over || self.body.is_end_stream()
+        self.error.is_none() || self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -147,14 +188,16 @@ mod tests {
 
     use super::*;
 
-    const LAYER: RequestTimeoutLayer = RequestTimeoutLayer(Duration::from_secs(10));
+    fn layer() -> RequestTimeoutLayer {
+        RequestTimeoutLayer { limit: Duration::from_secs(10), server: "10.0.0.1:443".into() }
+    }
 
     fn client_of_slow_server(delay: Duration) -> Client {
         let service = tower::service_fn(move |_: Request<Body>| async move {
             sleep(delay).await;
             Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec())))
         });
-        ClientBuilder::new(service, "default").with_layer(&LAYER).build()
+        ClientBuilder::new(service, "default").with_layer(&layer()).build()
     }
 
     fn request(path: &str) -> Request<Body> {
@@ -167,6 +210,8 @@ mod tests {
         let start = Instant::now();
         let error = client.send(request("/api/v1/pods?limit=1&watched=true")).await.unwrap_err();
         assert!(error.to_string().ends_with("context deadline exceeded"), "{error}");
+        let exceeded = DeadlineExceeded::find(&error).unwrap();
+        assert_eq!((&*exceeded.server, exceeded.has_begun), ("10.0.0.1:443", false));
         assert_eq!(start.elapsed(), Duration::from_secs(10));
     }
 
@@ -188,10 +233,11 @@ mod tests {
             });
             Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(endless))))
         });
-        let client = ClientBuilder::new(service, "default").with_layer(&LAYER).build();
+        let client = ClientBuilder::new(service, "default").with_layer(&layer()).build();
         let start = Instant::now();
         let request = Request::get("/api/v1/pods").body(Vec::new()).unwrap();
-        assert!(client.request_text(request).await.is_err());
+        let error = client.request_text(request).await.unwrap_err();
+        assert!(DeadlineExceeded::find(&error).unwrap().has_begun, "{error:?}");
         assert_eq!(start.elapsed(), Duration::from_secs(10));
         let watch = Request::get("/api/v1/pods?watch=1").body(Vec::new()).unwrap();
         let watch = timeout(Duration::from_secs(600), client.request_text(watch));

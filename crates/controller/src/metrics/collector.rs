@@ -1,6 +1,9 @@
 //! Metrics that are read from the caches and the work queue when they are collected.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use hpa_calc::ForecastReason;
 use jiff::Timestamp;
@@ -31,12 +34,13 @@ impl Telemetry {
         let mut families = vec![
             self.build_info_family(),
             self.leader_family(),
+            self.lease_failing_family(),
             self.dropped_events_family(),
             Family::counter(
                 "hpa_controller_undecodable_objects_total",
                 "Objects from the API server that could not be decoded and are skipped.",
             )
-            .with(&[], float(sources.undecodable.load(Ordering::Relaxed)))
+            .with(&[], float(sources.undecodable_count.load(Ordering::Relaxed)))
             .build(),
         ];
         families.extend(self.history_families());
@@ -76,6 +80,17 @@ impl Telemetry {
             family.add(&[("name", &lease.name)], f64::from(u8::from(lease.is_held)));
         }
         family.build()
+    }
+
+    fn lease_failing_family(&self) -> MetricFamily {
+        let since = *self.lease_failing_since.lock();
+        let failing = since.map_or(Duration::ZERO, |since| since.elapsed());
+        Family::gauge(
+            "hpa_controller_lease_failing_seconds",
+            "How long requests for the leader lease have been failing; 0 if they succeed.",
+        )
+        .with(&[], failing.as_secs_f64())
+        .build()
     }
 
     fn history_families(&self) -> [MetricFamily; 2] {
@@ -133,12 +148,12 @@ fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
     };
     let families = [
         gauge("depth", "Current depth of workqueue", float(stats.depth)),
-        counter("adds_total", "Total number of adds handled by workqueue", float(stats.adds)),
+        counter("adds_total", "Total number of adds handled by workqueue", float(stats.became_due)),
         // The reference adds each key through its rate limiter, which counts as a retry.
         counter(
             "retries_total",
             "Total number of retries handled by workqueue",
-            float(stats.scheduled),
+            float(stats.added),
         ),
         gauge(
             "unfinished_work_seconds",

@@ -79,11 +79,14 @@ pub struct TelemetrySources {
     pub autoscalers: Arc<Autoscalers>,
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// The number of times that an object could not be decoded.
-    pub undecodable: Arc<AtomicU64>,
+    pub undecodable_count: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
     pub forecasts: Arc<Forecasts>,
 }
+
+/// Names the caches that are not synced.
+type UnsyncedCaches = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 struct LeaseStatus {
     name: String,
@@ -100,8 +103,12 @@ pub struct Telemetry {
     history: Mutex<Arc<HistoryHealth>>,
     /// `None` without leader election.
     lease: Mutex<Option<LeaseStatus>>,
+    /// The time since which requests for the lease fail. `None` if they succeed.
+    lease_failing_since: Mutex<Option<Instant>>,
     /// Sources of metrics outside the controller, such as queries to Prometheus.
     collectors: Mutex<Vec<Arc<dyn Collector>>>,
+    /// The caches of metric sources in this process. `None` without such sources.
+    metric_caches: Mutex<Option<UnsyncedCaches>>,
     health: Health,
 }
 
@@ -126,7 +133,9 @@ impl Telemetry {
             dropped_events: Mutex::default(),
             history: Mutex::default(),
             lease: Mutex::default(),
+            lease_failing_since: Mutex::default(),
             collectors: Mutex::default(),
+            metric_caches: Mutex::default(),
             health: Health::default(),
         }
     }
@@ -134,6 +143,7 @@ impl Telemetry {
     /// Replaces the controller that the metrics are about with one that starts now.
     pub fn attach(&self, sources: TelemetrySources) {
         self.health.reset();
+        self.set_lease_failing_since(None);
         *self.sources.lock() = sources;
     }
 
@@ -168,6 +178,12 @@ impl Telemetry {
         self.collectors.lock().push(collector);
     }
 
+    /// Adds the caches of metric sources in this process to the readiness probe. `unsynced` names
+    /// those that are not synced.
+    pub fn attach_metric_caches(&self, unsynced: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+        *self.metric_caches.lock() = Some(Arc::new(unsynced));
+    }
+
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
         *self.dropped_events.lock() = dropped;
     }
@@ -185,6 +201,11 @@ impl Telemetry {
     /// Sets the lease, and whether this process holds it (`leader_election_master_status`).
     pub fn set_leader(&self, lease: &str, is_leader: bool) {
         *self.lease.lock() = Some(LeaseStatus { name: lease.to_owned(), is_held: is_leader });
+    }
+
+    /// Sets the time since which requests for the lease fail; `None` if they succeed.
+    pub(crate) fn set_lease_failing_since(&self, since: Option<Instant>) {
+        *self.lease_failing_since.lock() = since;
     }
 
     /// Reports that the caches are synced: the controller becomes ready.
@@ -210,7 +231,13 @@ impl Telemetry {
 
     /// Answers a readiness probe. A standby is ready as well.
     pub fn ready(&self) -> Result<(), HealthError> {
-        self.health.ready()
+        self.health.ready()?;
+        let metric_caches = self.metric_caches.lock().clone();
+        let unsynced = metric_caches.map(|unsynced| unsynced()).unwrap_or_default();
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        Err(HealthError::MetricCachesNotSynced(unsynced.join("; ")))
     }
 
     /// Returns all metrics in the Prometheus text format ([`CONTENT_TYPE`]).

@@ -1,4 +1,7 @@
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, MetricSpec, ResourceMetricSource},
@@ -53,7 +56,7 @@ fn per_autoscaler() -> TelemetryOptions {
 fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, TelemetrySources) {
     let (telemetry, sources) = (Telemetry::new(options), TelemetrySources::default());
     for name in names {
-        sources.autoscalers.apply(&key(name), hpa(name, &["cpu"]), Origin::Watch);
+        sources.autoscalers.apply(&key(name), hpa(name, &["cpu"]), Origin::WatchOrResponse);
     }
     telemetry.attach(sources.clone());
     (telemetry, sources)
@@ -134,6 +137,17 @@ async fn exposition_matches_the_recorded_one() {
     assert_eq!(text.lines().count(), include_str!("exposition.txt").lines().count());
 }
 
+#[tokio::test(start_paused = true)]
+async fn failures_of_lease_requests_have_a_duration() {
+    let (telemetry, _) = telemetry(&[], per_autoscaler());
+    let name = "hpa_controller_lease_failing_seconds";
+    telemetry.set_lease_failing_since(Some(Instant::now()));
+    advance(seconds(30)).await;
+    assert_eq!(value(&telemetry.render(), name), Some(30.0));
+    telemetry.set_lease_failing_since(None);
+    assert_eq!(value(&telemetry.render(), name), Some(0.0));
+}
+
 #[tokio::test]
 async fn deleted_autoscaler_has_no_series() {
     let (telemetry, sources) = telemetry(&["web", "api"], per_autoscaler());
@@ -153,7 +167,7 @@ async fn deleted_autoscaler_has_no_series() {
     assert_eq!(value(&text, count), Some(1.0));
 
     // A re-created autoscaler starts without series.
-    sources.autoscalers.apply(&key("web"), hpa("other", &["cpu"]), Origin::Watch);
+    sources.autoscalers.apply(&key("web"), hpa("other", &["cpu"]), Origin::WatchOrResponse);
     assert!(!telemetry.render().contains("hpa_name=\"web\""));
 }
 
@@ -261,6 +275,22 @@ async fn controller_is_ready_between_sync_and_shutdown() {
 }
 
 #[tokio::test]
+async fn readiness_names_the_unsynced_caches_of_metrics() {
+    let telemetry = Telemetry::default();
+    telemetry.set_synced();
+    let is_synced = Arc::new(AtomicBool::new(false));
+    let state = is_synced.clone();
+    telemetry.attach_metric_caches(move || {
+        let unsynced = !state.load(Ordering::Relaxed);
+        unsynced.then(|| "the cache of pods has not synced yet".to_owned()).into_iter().collect()
+    });
+    let error = telemetry.ready().expect_err("the cache isn't synced").to_string();
+    assert_eq!(error, "metrics in this process: the cache of pods has not synced yet");
+    is_synced.store(true, Ordering::Relaxed);
+    assert_eq!(telemetry.ready(), Ok(()));
+}
+
+#[tokio::test]
 async fn scrape_grows_linearly_with_autoscalers() {
     const COUNT: usize = 10_000;
     let names: Vec<String> = (0..COUNT).map(|index| format!("web-{index}")).collect();
@@ -285,7 +315,7 @@ async fn autoscaler_of_the_custom_api_has_its_own_series() {
     let (telemetry, sources) = telemetry(&["web"], TelemetryOptions::default());
     finish(&telemetry, "web", Some(5), None);
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
-    sources.autoscalers.apply(&custom, hpa("custom", &["cpu"]), Origin::Watch);
+    sources.autoscalers.apply(&custom, hpa("custom", &["cpu"]), Origin::WatchOrResponse);
     telemetry.finished(&FinishedReconcile {
         key: &custom,
         scaled: None,

@@ -10,10 +10,12 @@ use tokio::time::Instant;
 pub struct QueueStats {
     /// The number of keys that are due and wait for a worker.
     pub depth: usize,
-    /// The number of keys that have become due since the start.
-    pub adds: u64,
-    /// The number of adds since the start, including those of keys that were queued already.
-    pub scheduled: u64,
+    /// How often a key has become due since the start. Exported as `workqueue_adds_total`, as in
+    /// client-go.
+    pub became_due: u64,
+    /// How often a key was added since the start, even if it was queued already or is not due.
+    /// Exported as `workqueue_retries_total`.
+    pub added: u64,
     /// The total time for which the keys in progress have been processed.
     pub unfinished: Duration,
     /// The time for which the oldest key in progress has been processed.
@@ -30,8 +32,7 @@ pub(super) struct State<K> {
     queued: HashMap<K, Position>,
     in_progress: HashMap<K, Progress>,
     sequence: u64,
-    /// The number of adds.
-    scheduled: u64,
+    added: u64,
     /// The number of keys that workers took.
     taken: u64,
     /// The number of due keys that were removed before a worker took them.
@@ -71,7 +72,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             queued: HashMap::new(),
             in_progress: HashMap::new(),
             sequence: 0,
-            scheduled: 0,
+            added: 0,
             taken: 0,
             removed_when_due: 0,
             last_progress: None,
@@ -90,7 +91,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if self.is_shut_down || !self.is_started {
             return false;
         }
-        self.scheduled += 1;
+        self.added += 1;
         if let Some(Progress { requeue_at, .. }) = self.in_progress.get_mut(&key) {
             *requeue_at = Some(requeue_at.map_or(due, |at| at.min(due)));
             return false;
@@ -191,8 +192,8 @@ impl<K: Clone + Eq + Hash> State<K> {
             || self.in_progress.values().map(|progress| now.duration_since(progress.since));
         QueueStats {
             depth: due,
-            adds: self.taken + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
-            scheduled: self.scheduled,
+            became_due: self.taken + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
+            added: self.added,
             unfinished: durations().sum(),
             longest_running: durations().max().unwrap_or_default(),
             last_progress: self.last_progress,

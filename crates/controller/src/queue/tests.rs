@@ -110,11 +110,11 @@ async fn stats_count_keys_and_progress() {
     queue.add_after("b", seconds(4));
     let (a, stats) = (next_item(&queue).await, queue.stats());
     assert_eq!(
-        (stats.depth, stats.adds, stats.scheduled, stats.last_progress),
+        (stats.depth, stats.became_due, stats.added, stats.last_progress),
         (0, 1, 3, Some(start))
     );
     sleep(seconds(4)).await;
-    assert_eq!((queue.stats().depth, queue.stats().adds), (1, 2));
+    assert_eq!((queue.stats().depth, queue.stats().became_due), (1, 2));
     let b = next_item(&queue).await;
     sleep(seconds(1)).await;
     let stats = queue.stats();
@@ -124,9 +124,9 @@ async fn stats_count_keys_and_progress() {
     assert_eq!((stats.unfinished, stats.longest_running), (Duration::ZERO, Duration::ZERO));
     assert_eq!(stats.last_progress, Some(start + seconds(5)));
     queue.add("c");
-    assert_eq!(queue.stats().adds, 3);
+    assert_eq!(queue.stats().became_due, 3);
     queue.remove(&"c");
-    assert_eq!((queue.stats().depth, queue.stats().adds), (0, 3));
+    assert_eq!((queue.stats().depth, queue.stats().became_due), (0, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,7 +298,7 @@ async fn keys_are_ignored_until_the_queue_is_started() {
     let queue = WorkQueue::not_started();
     queue.add("a");
     queue.add_after("b", seconds(1));
-    assert_eq!((queue.len(), queue.stats().scheduled), (0, 0));
+    assert_eq!((queue.len(), queue.stats().added), (0, 0));
     queue.start();
     assert!(is_nothing_due(&queue));
     queue.add("c");

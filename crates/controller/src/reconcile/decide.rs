@@ -22,13 +22,16 @@ use super::{
     read::Target,
     report::log_conclusion,
     status_patch::is_scaled_to_zero,
-    write_scale::{MAX_POD_AGE, ScaleNotWritten, ScaleWrite},
+    write_scale::{ScaleNotWritten, ScaleWrite},
 };
 use crate::{
     cache::ErrorClass,
     forecast::LoadObservation,
     scale_target::{ScaleObject, ScaleUnavailable},
 };
+
+/// If an autoscaler's own sync period is longer, each reconcile reads the scale with a GET.
+const LONG_PERIOD: Duration = Duration::from_mins(1);
 
 /// A decision on one set of inputs.
 struct TimedDecision<'a> {
@@ -64,7 +67,7 @@ impl<'a> Attempt<'a> {
     /// Decides and writes the scale, and repeats both if an input of the decision has changed.
     /// `None` if the autoscaler itself changed or was deleted.
     async fn decide_and_scale(&mut self) -> Option<TimedConclusion> {
-        if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
+        if self.autoscaler.replace_target(&self.hpa.spec.scale_target_ref) {
             // The registered selector is the previous target's, and the new target may be
             // unreadable.
             self.reconciler.selectors.set(self.key, None);
@@ -109,19 +112,17 @@ impl<'a> Attempt<'a> {
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
                 }
-                ScaleWrite::CachedScaleRefused if self.is_overdue() => {
+                ScaleWrite::CachedScaleDoubtful if self.is_overdue() => {
                     self.autoscaler.distrust_scale();
-                    let reason = "the API server has another scale than the cache";
+                    let reason = "the cached scale may be stale";
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
                 }
                 ScaleWrite::Outdated(reason) => debug!("{reason}, deciding again"),
-                ScaleWrite::CachedScaleRefused => {
-                    debug!(
-                        "the API server refused the cached scale, reading it and deciding again"
-                    );
-                    let refused = current.scale_object.resource_version.clone();
-                    target = slot.release_if_slow(self.read_target_again(&refused)).await;
+                ScaleWrite::CachedScaleDoubtful => {
+                    debug!("the cached scale may be stale, reading it and deciding again");
+                    let cached = current.scale_object.resource_version.clone();
+                    target = slot.release_if_slow(self.read_target_again(&cached)).await;
                 }
             }
         }
@@ -130,8 +131,8 @@ impl<'a> Attempt<'a> {
     /// The target's scale, from the cache if it is safe to decide on, else by a GET.
     ///
     /// A cached scale is not safe:
-    /// - if the autoscaler may be at zero: a scale that is older than the status would look like a
-    ///   zero that a user set;
+    /// - if the autoscaler may have scaled the target to zero: a scale that is older than the
+    ///   status would look like a zero that a user set;
     /// - before the first decision, and after a scale write that failed, until a later list: the
     ///   cache may lack a write of a predecessor, or the one that failed;
     /// - after a failed reconcile, until a later list: the target may be gone;
@@ -141,7 +142,7 @@ impl<'a> Attempt<'a> {
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         let distrusted_at = self.autoscaler.scale_distrusted_at();
         if !may_be_at_zero(self.hpa, self.settings)
-            && self.settings.sync_period.is_none_or(|period| period.unsigned_abs() <= MAX_POD_AGE)
+            && self.settings.sync_period.is_none_or(|period| period.unsigned_abs() <= LONG_PERIOD)
             && let Some(cached) = self.reconciler.cached_target(self.hpa, distrusted_at).await
         {
             return Ok(cached);
@@ -159,13 +160,14 @@ impl<'a> Attempt<'a> {
         target
     }
 
-    /// Reads the target after the API server refused a write against this resource version.
-    async fn read_target_again(&self, refused: &str) -> Result<Target, ScaleUnavailable> {
+    /// Reads the target because the cached scale of this resource version may be stale. A lower
+    /// version in the response proves that the API server was rewound.
+    async fn read_target_again(&self, cached: &str) -> Result<Target, ScaleUnavailable> {
         let sent = Instant::now();
         let target = self.read_target().await;
         if let Ok(Target { mapping, scale_object, .. }) = &target {
             let (resource, version) = (mapping.to_string(), &scale_object.resource_version);
-            self.reconciler.watch_ages.compare_versions(&resource, refused, version, sent);
+            self.reconciler.watch_ages.compare_versions(&resource, cached, version, sent);
         }
         target
     }

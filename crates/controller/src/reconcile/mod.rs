@@ -66,8 +66,9 @@ impl Reconciler {
         reconcile.instrument(key.span()).await;
     }
 
-    /// Returns `true` if the spec changed during the reconcile and the decision was discarded. If
-    /// the cache has the new spec from this reconcile's own read, no watch event requeues the key.
+    /// Returns `true` if the spec or the annotations changed during the reconcile and the decision
+    /// was discarded. The caller must reconcile again: if this reconcile's own read updated the
+    /// cache, the watch event finds no change and doesn't requeue the key.
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
@@ -78,6 +79,10 @@ impl Reconciler {
             return false;
         }
         self.report_peer_write(key, &autoscaler, &hpa);
+        if self.is_left_to_peer(&autoscaler, &settings) {
+            debug!("left to the controller that wrote the status");
+            return false;
+        }
         self.report_invalid_settings(key, &autoscaler, &hpa, &settings);
         let attempt = Attempt::new(self, key, &hpa, &autoscaler, &settings, started, slot);
         match attempt.run().await {
@@ -92,12 +97,12 @@ impl Reconciler {
         }
     }
 
-    /// The cached autoscaler, unless its current version can't be decoded. If it is suspended,
-    /// reads it from the API server first: the watch event may have been corrupted in transit, and
-    /// full relists back off.
+    /// The cached autoscaler, unless its current version can't be decoded. If the watch delivered
+    /// an undecodable version, reads it from the API server first: the watch event may have been
+    /// corrupted in transit, and full relists back off.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
-        if !autoscaler.is_suspended() {
+        if !autoscaler.is_undecodable() {
             return Some(autoscaler);
         }
         let started = self.clock.instants().monotonic;
@@ -106,7 +111,7 @@ impl Reconciler {
             Err(error) if error.is_not_found() => return None,
             Err(_) => {}
         }
-        if !autoscaler.is_suspended() {
+        if !autoscaler.is_undecodable() {
             return Some(autoscaler);
         }
         let duration = self.clock.instants().monotonic.saturating_sub(started);

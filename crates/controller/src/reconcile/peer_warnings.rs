@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// The minimum time between two lines.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Counts a peer's status writes between two log lines.
+/// Counts the status writes of all peers between two log lines.
 #[derive(Debug, Default)]
 pub struct PeerWarnings(Mutex<State>);
 
@@ -19,7 +19,8 @@ struct State {
 }
 
 impl PeerWarnings {
-    /// Counts a write at `now` in monotonic time. Returns the writes to log, if a line is due.
+    /// Counts a write at `now` in monotonic time. If a line is due, returns the number of writes
+    /// since the last one, and starts the next interval.
     pub(super) fn count_write(&self, now: Duration) -> Option<u64> {
         let mut state = self.0.lock();
         state.writes += 1;

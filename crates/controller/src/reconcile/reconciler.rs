@@ -12,6 +12,7 @@ use crate::{
     forecast::Forecasts,
     informer::ScaleInformers,
     k8s::FieldManager,
+    peer_check::PeerWindow,
     scale_target::{Owners, RestMapper, ScaleClient},
     settings::SettingSource,
     shadow::ShadowRecords,
@@ -52,6 +53,9 @@ pub struct Reconciler {
     pub field_manager: FieldManager,
     /// Limits the log lines about peers.
     pub peer_warnings: PeerWarnings,
+    /// An autoscaler is left alone while a peer's last status write is within this window. `None`:
+    /// such a write is only reported.
+    pub peer_window: Option<PeerWindow>,
     /// Whether every autoscaler is in dry run, not only those with the annotation.
     pub dry_run: bool,
 }

@@ -7,7 +7,8 @@ use hpa_calc::{
     conclude::Conclusion,
     decide::ReconcileError,
     event::{Event, EventReason, EventType},
-    explain::Explanation,
+    explain::{Explanation, one_line},
+    go_text,
     settings::Settings,
 };
 use tracing::{debug, info, warn};
@@ -19,6 +20,10 @@ use crate::{
     k8s::StatusWrite,
     key::HpaKey,
 };
+
+/// The maximum number of characters of a failure or a decision in the log. The names of metrics and
+/// objects in the spec may be longer than the names of objects that exist.
+const MAX_LOGGED_CHARS: usize = 2000;
 
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
@@ -32,9 +37,9 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
     ) {
-        let problems = settings.autoscaler_settings.as_ref().map(|own| own.problems.as_str());
+        let problems = settings.summary.as_ref().map(|own| own.problems.as_str());
         let problems = problems.filter(|problems| !problems.is_empty());
-        if autoscaler.set_invalid_annotations(problems) {
+        if autoscaler.replace_invalid_annotations(problems) {
             let message = problems.unwrap_or_default().to_owned();
             self.record_warning(key, hpa, EventReason::InvalidAnnotation, message);
         }
@@ -62,6 +67,14 @@ impl Reconciler {
         }
     }
 
+    /// Whether a peer may handle the autoscaler, so that it must be left alone for now. Another
+    /// release of hpa-rs doesn't count.
+    pub(super) fn is_left_to_peer(&self, autoscaler: &Autoscaler, settings: &Settings) -> bool {
+        let Some(window) = self.peer_window else { return false };
+        let write = autoscaler.peer_writes.last().filter(|write| !write.is_by_hpa_rs());
+        write.is_some_and(|write| window.includes(&write, settings, self.clock.now()))
+    }
+
     /// Reports that another client changes the target's replicas after each scaling. An autoscaler
     /// of the API that this controller doesn't handle is found only in this way.
     pub(super) fn report_overwritten_replicas(
@@ -71,7 +84,7 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         replicas: i32,
     ) {
-        let Some(written) = autoscaler.overwritten_replicas(replicas) else { return };
+        let Some(written) = autoscaler.check_overwritten_replicas(replicas) else { return };
         let target = &hpa.spec.scale_target_ref;
         let message = format!(
             "another client changes the replicas of {}/{} after each scaling, now from {written} to \
@@ -119,34 +132,36 @@ pub(super) fn log_conclusion(
     autoscaler: &Autoscaler,
 ) {
     let Conclusion { explanation, scaled_to, error, .. } = conclusion;
-    let failure = autoscaler.set_failure(error.as_ref().map(ReconcileError::problem));
+    let failure = autoscaler.replace_failure(error.as_ref().map(ReconcileError::problem));
     let current = explanation.current_replicas;
     match (error, failure) {
         (Some(error), FailureChange::New) => {
+            // Texts are printed with `%`: the log would escape strings again.
             let text = describe_failure(error, explanation, hpa);
             if error.is_partial() {
-                warn!(error = text, "some metrics failed, deciding on the others");
+                warn!(error = %text, "some metrics failed, deciding on the others");
             } else {
-                warn!(error = text, "reconcile failed");
+                warn!(error = %text, "reconcile failed");
             }
         }
         (Some(error), _) => {
-            debug!(error = describe_failure(error, explanation, hpa), "reconcile failed again");
+            debug!(error = %describe_failure(error, explanation, hpa), "reconcile failed again");
         }
         (None, FailureChange::Ended) => info!("reconcile succeeds again"),
         (None, _) => {}
     }
     let is_decided = error.as_ref().is_none_or(ReconcileError::is_partial);
+    let sentence = || go_text::truncate(explanation.sentence(hpa), MAX_LOGGED_CHARS);
     if let Some(desired) = scaled_to {
-        info!(current, desired, decision = explanation.sentence(hpa), "scaled");
+        info!(current, desired, decision = %sentence(), "scaled");
     } else if is_decided {
-        debug!(current, decision = explanation.sentence(hpa), "kept the current replicas");
+        debug!(current, decision = %sentence(), "kept the current replicas");
     }
     debug!(details = %explanation, "decided");
 }
 
 /// The failed metrics with their reasons, if they are the error. The error itself has the texts of
-/// the reference, which repeat what the log line says.
+/// the reference, which repeat what the log line says. The text is escaped and shortened.
 fn describe_failure(
     error: &ReconcileError,
     explanation: &Explanation,
@@ -157,5 +172,6 @@ fn describe_failure(
     let failures = explanation.failures(hpa).filter(|_| is_of_metrics);
     // The span names the autoscaler, so the text before the cause adds nothing.
     let text = if is_of_metrics { error.cause().to_owned() } else { error.to_string() };
-    failures.unwrap_or(text)
+    let description = failures.unwrap_or_else(|| one_line(&text).into_owned());
+    go_text::truncate(description, MAX_LOGGED_CHARS)
 }

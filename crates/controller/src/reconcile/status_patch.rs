@@ -96,12 +96,21 @@ struct Identity<'a> {
     resource_version: &'a str,
 }
 
-/// The fields that differ between two statuses. Fields that are unset in the new one, zero current
-/// replicas and an empty list of conditions are `null`, with which a merge patch removes the field.
+/// The fields that differ between two statuses, and zero replicas. Fields that are unset in the new
+/// one and an empty list of conditions are `null`, with which a merge patch removes the field.
 #[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,
     new: &'a HorizontalPodAutoscalerStatus,
+}
+
+impl Changes<'_> {
+    /// Whether the current replicas were read and are zero. Then they are in each patch: the custom
+    /// API stores a zero only if it is written, and otherwise the column `Replicas` would be empty.
+    /// The core API omits a zero, and kubectl prints 0.
+    fn is_at_zero(&self) -> bool {
+        self.new.current_replicas == 0 && self.new.is_true(&ConditionType::AbleToScale)
+    }
 }
 
 impl Serialize for Changes<'_> {
@@ -124,9 +133,8 @@ impl Serialize for Changes<'_> {
         if old.last_scale_time != *last_scale_time {
             changes.serialize_entry("lastScaleTime", last_scale_time)?;
         }
-        if old.current_replicas != *current_replicas {
-            let non_zero = Some(current_replicas).filter(|replicas| **replicas != 0);
-            changes.serialize_entry("currentReplicas", &non_zero)?;
+        if old.current_replicas != *current_replicas || self.is_at_zero() {
+            changes.serialize_entry("currentReplicas", current_replicas)?;
         }
         if old.desired_replicas != *desired_replicas {
             changes.serialize_entry("desiredReplicas", desired_replicas)?;
@@ -189,12 +197,30 @@ mod tests {
     }
 
     #[test]
-    fn zero_replicas_remove_the_field() {
+    fn zero_replicas_are_written() {
         let object = object();
         let mut status = object.status.clone();
         status.current_replicas = 0;
         let patch = patch(&object, &status).expect("a change");
-        assert_eq!(patch["status"], json!({ "currentReplicas": null }));
+        assert_eq!(patch["status"], json!({ "currentReplicas": 0 }));
+    }
+
+    /// An absent field is decoded as 0.
+    #[test]
+    fn zero_replicas_of_a_readable_target_are_in_each_patch() {
+        let mut object = object();
+        object.status.current_replicas = 0;
+        let mut status = object.status.clone();
+        status.desired_replicas = 4;
+        let mut patched = |able: &str| {
+            let condition = json!([{ "type": "AbleToScale", "status": able }]);
+            let conditions: Vec<Condition> = serde_json::from_value(condition).expect("conditions");
+            object.status.conditions.clone_from(&conditions);
+            status.conditions = conditions;
+            patch(&object, &status).expect("a change")["status"].clone()
+        };
+        assert_eq!(patched("True"), json!({ "currentReplicas": 0, "desiredReplicas": 4 }));
+        assert_eq!(patched("False"), json!({ "desiredReplicas": 4 }));
     }
 
     #[test]

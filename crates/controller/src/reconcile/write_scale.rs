@@ -21,8 +21,9 @@ pub(super) enum ScaleWrite {
     Done(Result<(), ScaleNotWritten>),
     /// An input of the decision is out of date, for the given reason. The scale was not written.
     Outdated(&'static str),
-    /// The API server may have another scale than the cache. The scale was not written.
-    CachedScaleRefused,
+    /// The scale in the cache may be stale: the API server refused a write against it, or a GET
+    /// returned another scale or failed. The scale was not written.
+    CachedScaleDoubtful,
     /// The autoscaler changed or was deleted. The scale was not written.
     HpaChanged,
 }
@@ -60,6 +61,7 @@ impl Attempt<'_> {
         target: &mut Target,
         replicas: i32,
     ) -> ScaleWrite {
+        // Taken, because listed pods are for one decision only.
         if self.listed_pods.take().is_none()
             && let Some(reason) = self.reason_to_list_pods(decision, &target.scale_object.scale)
         {
@@ -67,8 +69,8 @@ impl Attempt<'_> {
                 .list_pods_to_decide_again(&target.scale_object.scale.selector, reason)
                 .await;
         }
-        if !self.cached_scale_is_current(target).await {
-            return ScaleWrite::CachedScaleRefused;
+        if !self.confirm_cached_scale(target).await {
+            return ScaleWrite::CachedScaleDoubtful;
         }
         if let Err(end) = self.verify_hpa_unchanged().await {
             return end;
@@ -108,10 +110,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Compares the cached scale of a custom resource with the scale that the API server returns.
-    /// If the paths in the definition have changed, the scales differ although their resource
-    /// versions are equal.
-    async fn cached_scale_is_current(&self, target: &mut Target) -> bool {
+    /// Reads the scale of a custom resource if `target` has the cached one, and replaces that one
+    /// if both are equal. Returns `false` if they differ or the read fails. After the paths in the
+    /// definition have changed, the scales differ although their resource versions are equal.
+    async fn confirm_cached_scale(&self, target: &mut Target) -> bool {
         let Target { mapping, scale_object: cached, is_cached } = target;
         if !*is_cached || mapping.is_builtin_workload() {
             return true;
@@ -178,14 +180,16 @@ impl Attempt<'_> {
         let cached = self.reconciler.autoscalers.get(self.key);
         cached.is_some_and(|cached| {
             Arc::ptr_eq(&cached, self.autoscaler)
-                && !cached.is_suspended()
+                && !cached.is_undecodable()
                 && desired_state_eq(&cached.object(), self.hpa)
         })
     }
 
-    /// Writes the replicas. After a conflict, unless the scale is from the cache, reads the scale:
-    /// if the replicas are still those that were decided on, writes against the new resource
-    /// version, else the decision is outdated.
+    /// Writes the replicas.
+    ///
+    /// After a conflict, reads the scale. If the replicas are still those that were decided on,
+    /// writes against the new resource version, else the decision is outdated. If the scale is from
+    /// the cache, any refusal makes it doubtful instead.
     async fn write_scale(&mut self, target: &mut Target, replicas: i32) -> ScaleWrite {
         let namespace = &self.hpa.metadata.namespace;
         let name = &self.hpa.spec.scale_target_ref.name;
@@ -205,7 +209,7 @@ impl Attempt<'_> {
                 Err(error) => error,
             };
             if *is_cached && error.is_refusal() {
-                return ScaleWrite::CachedScaleRefused;
+                return ScaleWrite::CachedScaleDoubtful;
             }
             let may_repeat = self.scale_writes_left > 0 && !self.is_overdue();
             if !matches!(error, ScaleError::Conflict(_)) || !may_repeat {

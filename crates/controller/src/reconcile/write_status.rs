@@ -229,7 +229,7 @@ impl Reconciler {
 
 /// Logs a failure to write the status when it starts or changes, and its end.
 fn log_status_write(autoscaler: &Autoscaler, error: Option<&str>) {
-    match (error, autoscaler.set_status_failure(error.map(ToOwned::to_owned))) {
+    match (error, autoscaler.replace_status_failure(error.map(ToOwned::to_owned))) {
         (Some(error), FailureChange::New) => warn!(error, "failed to update the status"),
         (Some(error), _) => debug!(error, "failed to update the status again"),
         (None, FailureChange::Ended) => info!("updating the status succeeds again"),

@@ -34,8 +34,9 @@ use crate::k8s::{ApiRequest, path_segment};
 
 /// The time for which an owner is cached. An adoption takes effect within this time.
 const MAX_AGE: Duration = Duration::from_mins(5);
-/// The maximum length of a chain. The chain of a Deployment or an Argo Rollout has two links.
-const MAX_LINKS: usize = 5;
+/// The maximum number of references in a chain. The chain from a pod of a Deployment or an Argo
+/// Rollout has two.
+const MAX_CHAIN_LEN: usize = 5;
 /// The maximum number of cached owners.
 const MAX_OWNERS: usize = 50_000;
 
@@ -48,7 +49,7 @@ enum OwnerError {
     /// The owner could not be read.
     #[error("unable to read {kind} {name}: {reason}")]
     Read { kind: String, name: String, reason: String },
-    /// The chain has more than [`MAX_LINKS`] links.
+    /// The chain has more than [`MAX_CHAIN_LEN`] references.
     #[error("the chain of owners of {kind} {name} is too long")]
     TooLong { kind: String, name: String },
 }
@@ -96,8 +97,8 @@ impl Owners {
         Ok(pods.iter().filter(is_owned).cloned().collect())
     }
 
-    /// The selected pods without those that the target doesn't own. If that can't be determined,
-    /// the result has the error.
+    /// The selected pods that the target owns. If the owners can't be determined, the result has no
+    /// pods, and [`SelectedPods::ownership_error`] has the reason.
     pub async fn only_owned(
         &self,
         namespace: &str,
@@ -108,7 +109,7 @@ impl Owners {
         let owned = match target.uid.as_str() {
             "" => Err("the API server doesn't send the target's UID".to_owned()),
             uid => {
-                let target = TargetIdentity { uid, links: links_of(reference) };
+                let target = TargetIdentity { uid, between: owners_between(reference) };
                 self.owned(namespace, pods, &target).await.map_err(|error| error.to_string())
             }
         };
@@ -126,11 +127,11 @@ impl Owners {
         target: &TargetIdentity<'_>,
     ) -> Result<bool, OwnerError> {
         let mut owner = first.clone();
-        for _ in 0..MAX_LINKS {
+        for _ in 0..MAX_CHAIN_LEN {
             if *owner.uid == *target.uid {
                 return Ok(true);
             }
-            if !target.links.contains(&owner) {
+            if !target.between.contains(&owner) {
                 return Ok(false);
             }
             match self.controller_of(namespace, &owner).await? {
@@ -217,26 +218,26 @@ impl Owners {
 /// The target at which chains must end.
 struct TargetIdentity<'a> {
     uid: &'a str,
-    links: Links,
+    between: IntermediateOwners,
 }
 
 /// The kinds of owners between a target and its pods.
-enum Links {
+enum IntermediateOwners {
     None,
     ReplicaSets,
     Any,
 }
 
-fn links_of(target: &CrossVersionObjectReference) -> Links {
+fn owners_between(target: &CrossVersionObjectReference) -> IntermediateOwners {
     match (parse_api_version(&target.api_version), target.kind.as_str()) {
-        (Ok(("apps", _)), "Deployment") => Links::ReplicaSets,
+        (Ok(("apps", _)), "Deployment") => IntermediateOwners::ReplicaSets,
         (Ok(("apps", _)), "StatefulSet" | "ReplicaSet")
-        | (Ok(("", _)), "ReplicationController") => Links::None,
-        _ => Links::Any,
+        | (Ok(("", _)), "ReplicationController") => IntermediateOwners::None,
+        _ => IntermediateOwners::Any,
     }
 }
 
-impl Links {
+impl IntermediateOwners {
     fn contains(&self, owner: &OwnerReference) -> bool {
         match self {
             Self::None => false,

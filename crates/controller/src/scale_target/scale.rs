@@ -245,7 +245,8 @@ impl ScaleClient {
 #[error("{error}")]
 pub struct ScaleUnavailable {
     pub error: ScaleReadError,
-    /// Whether the target or its kind doesn't exist, as opposed to a failed request.
+    /// Whether the target or its kind doesn't exist, or its `apiVersion` is invalid. `false` for
+    /// any other failure of a request.
     pub is_gone: bool,
     /// Whether the API server forbids the request.
     pub is_forbidden: bool,
@@ -277,9 +278,9 @@ pub async fn read_scale(
                 mapper.invalidate(&kind.group);
             }
             let is_gone = !is_served || matches!(error, ScaleError::NotFound(_));
-            let refusal =
+            let status =
                 if let ScaleError::Request(error) = &error { error.status() } else { None };
-            let is_forbidden = refusal.is_some_and(Status::is_forbidden);
+            let is_forbidden = status.is_some_and(Status::is_forbidden);
             let error = ScaleReadError::Read(error.to_string());
             Err(ScaleUnavailable { error, is_gone, is_forbidden })
         }

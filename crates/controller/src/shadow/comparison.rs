@@ -37,7 +37,7 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Whether both controllers read the same metric values.
     pub has_same_metrics: bool,
-    /// Whether one of our reconciles, now or before, read the peer's metric values.
+    /// Whether this or one of our last reconciles read the peer's metric values.
     pub has_read_peer_metrics: bool,
 }
 
@@ -88,10 +88,12 @@ pub fn compare(
 /// and those read `earlier`, newest first. The peer is assumed to have decided on one of them.
 ///
 /// The result is the first comparison without a difference, preferably one with the metric values
-/// of the peer's status: then our history continues with the recommendation that the peer made. If
-/// all differ, the result is the comparison on the inputs read now, and the metric values count as
-/// the same only if they are on all inputs. If they are not, the inputs were changing, and the
-/// peer's scaling is the best estimate of its recommendation.
+/// of the peer's status: then our history continues with the recommendation that the peer made.
+///
+/// If all differ, the result is the comparison on the inputs read now. `has_same_metrics` is then
+/// `true` only if all inputs have the metric values of the peer's status. If they don't, the inputs
+/// were changing. The replicas that the peer has just scaled to are then the best estimate of its
+/// recommendation, so they replace ours in the history.
 pub fn compare_any<'a>(
     decision: Decision<'a>,
     earlier: impl IntoIterator<Item = Decision<'a>>,
@@ -162,14 +164,17 @@ pub fn differences(
         ConditionType::ScaledToZero,
     ];
     let conditions = types.iter().filter_map(|condition_type| {
-        let (ours, theirs) = (summary(ours, condition_type), summary(theirs, condition_type));
-        difference(condition_type.as_str(), ours, theirs)
+        let text = |status| status_and_reason(status, condition_type);
+        difference(condition_type.as_str(), text(ours), text(theirs))
     });
     desired.into_iter().chain(conditions).collect()
 }
 
 /// Status and reason of a condition; `none` without the condition or for `ScaledToZero=False`.
-fn summary(status: &HorizontalPodAutoscalerStatus, condition_type: &ConditionType) -> String {
+fn status_and_reason(
+    status: &HorizontalPodAutoscalerStatus,
+    condition_type: &ConditionType,
+) -> String {
     let is_not_zero = |condition: &Condition| {
         *condition_type == ConditionType::ScaledToZero && condition.status == ConditionStatus::False
     };

@@ -22,8 +22,8 @@
 //! `AbleToScale`, `ScalingActive`, `ScalingLimited` and `ScaledToZero`. `ScaledToZero=False` equals
 //! no such condition. Texts, metric values and times are not compared.
 //!
-//! Both controllers read at slightly different times. A difference therefore counts only if it
-//! persists for two comparisons in a row. It needs four if the metric values that both read also
+//! Both controllers read at slightly different times. Differences therefore count only if one field
+//! differs in two comparisons in a row. It needs four if the metric values that both read also
 //! differ, or if a stabilization window or a policy changed a decision, because the times of their
 //! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on
 //! metric values that none of our reconciles read counts half. If an autoscaler is older than this

@@ -28,19 +28,21 @@ const WEIGHT_SEEN: usize = 2;
 /// a difference persists.
 const WEIGHT_UNSEEN: usize = 1;
 
-/// The weight of consecutive comparisons that makes a difference count.
+/// The weight of consecutive comparisons from which the verdict is [`Verdict::Different`]. One
+/// field that differs in all of them is enough.
 const THRESHOLD: usize = 2 * WEIGHT_SEEN;
 /// The threshold if timing matters: the two controllers read different metric values, or a window
 /// or a policy changed a decision. The times of their recommendations and scale events differ by up
 /// to a sync period, so windows and policies end that much earlier for one of them.
 const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT_SEEN;
 
-/// The number of reconciles after which an unchanged status counts as the peer's decision on the
-/// current inputs.
+/// The number of our reconciles after which an unchanged status counts as the peer's decision on
+/// the current replicas.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// The number of earlier reconciles whose inputs are kept. The peer reads at some time between two
-/// of our reconciles, and the later one may have read while the peer scaled.
+/// The number of earlier reconciles whose inputs are kept. If our last reconcile ran between the
+/// peer's reads and its status write, its inputs may already show the peer's scaling. Those of the
+/// reconcile before don't.
 const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
@@ -50,7 +52,7 @@ pub enum Verdict {
     /// The decisions differ, perhaps because the controllers read at different times or because the
     /// past is unknown.
     Unsettled,
-    /// The decisions differ, in enough consecutive comparisons.
+    /// The decisions differ, one field in enough consecutive comparisons, and the past is known.
     Different,
 }
 
@@ -65,19 +67,19 @@ impl Verdict {
     }
 }
 
-/// A comparison and its verdict.
+/// The verdict on a comparison, and whether to report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     pub verdict: Verdict,
-    /// Whether the differences that count changed since they were last reported. `false` while
-    /// unsettled.
+    /// Whether the differences are others than those last reported. Without a difference, whether
+    /// any were last reported. `false` while unsettled.
     pub is_new: bool,
 }
 
-/// The peer's status that a reconcile can compare its decision with.
+/// How a reconcile uses the peer's current status.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
-    /// The status that the peer's reconcile started from.
+    /// The status that the peer decided on.
     pub(crate) previous_status: HorizontalPodAutoscalerStatus,
     /// Whether the peer wrote the status since our last reconcile.
     pub(crate) is_new_status: bool,
@@ -152,31 +154,33 @@ impl ShadowRecords {
 #[derive(Debug)]
 pub(crate) struct ShadowRecord {
     /// The autoscaler at our last reconcile.
-    last_seen: Arc<HorizontalPodAutoscaler>,
+    last_hpa: Arc<HorizontalPodAutoscaler>,
     /// The longest window or policy period. Zero if no controller had decided on the autoscaler
     /// when the record began.
     pub(super) relevant_past: Duration,
     /// The monotonic time from which the peer's whole relevant past is known.
     past_known_from: Duration,
     /// The number of our reconciles that saw a new status of the peer.
-    pub(super) new_statuses: u64,
+    pub(super) new_status_count: u64,
     /// The number of our reconciles since the peer's status or the spec changed.
     unchanged_syncs: u32,
     /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
     inputs: VecDeque<Option<Arc<DecisionInputs>>>,
-    /// The fields that differed in the last comparison, each with the weight of its consecutive
-    /// comparisons.
+    /// The fields that differed in the last comparison, each with the total weight of the
+    /// consecutive comparisons in which it differed.
     streaks: Vec<(String, usize)>,
     /// The differences that were last reported.
     reported: Vec<Difference>,
     /// The number of comparisons by verdict.
     pub(super) counts_by_verdict: [u64; 3],
-    /// The number of comparisons with a known past: only in these can a difference count.
+    /// The number of comparisons with a known past. Only these can have the verdict
+    /// [`Verdict::Different`].
     pub(super) conclusive_comparisons: u64,
     pub(super) last_difference: Option<LastDifference>,
 }
 
-/// The last differences that counted, with the explanations of both decisions.
+/// All differences of the last comparison with the verdict [`Verdict::Different`], with the
+/// explanations of both decisions.
 #[derive(Clone, Debug)]
 pub(super) struct LastDifference {
     pub(super) differences: Vec<Difference>,
@@ -195,10 +199,10 @@ impl ShadowRecord {
         let has_past = !hpa.status.conditions.is_empty();
         let relevant_past = if has_past { relevant_past(&hpa, settings) } else { Duration::ZERO };
         Self {
-            last_seen: hpa,
+            last_hpa: hpa,
             relevant_past,
             past_known_from: now.saturating_add(relevant_past),
-            new_statuses: 0,
+            new_status_count: 0,
             unchanged_syncs: 0,
             inputs: VecDeque::new(),
             streaks: Vec::new(),
@@ -209,12 +213,13 @@ impl ShadowRecord {
         }
     }
 
-    /// Updates the record with the current autoscaler. `None` if there is no status to compare
-    /// with: the peer has not written one yet, or only the spec changed since our last reconcile.
+    /// Updates the record with the current autoscaler. Returns `None` if there is no status to
+    /// compare with: the peer has not written one yet, or the spec has changed since our last
+    /// reconcile and the status has not.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
-        let previous = std::mem::replace(&mut self.last_seen, hpa.clone());
+        let previous = std::mem::replace(&mut self.last_hpa, hpa.clone());
         let is_new_status = previous.status != hpa.status;
-        self.new_statuses += u64::from(is_new_status);
+        self.new_status_count += u64::from(is_new_status);
         let is_spec_changed = previous.spec != hpa.spec;
         if is_spec_changed {
             // The inputs have the metrics of the old spec.
@@ -256,11 +261,11 @@ impl ShadowRecord {
             || ours.stabilized_by.iter().chain(&ours.limited_by).any(depends_on_time)
             || peer.conditions.iter().any(|condition| depends_on_time(&condition.reason));
         let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
-        let is_settled = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
+        let is_persistent = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
         let is_conclusive = now >= self.past_known_from;
         let verdict = if differences.is_empty() {
             Verdict::Same
-        } else if is_settled && is_conclusive {
+        } else if is_persistent && is_conclusive {
             Verdict::Different
         } else {
             Verdict::Unsettled

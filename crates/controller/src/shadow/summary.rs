@@ -16,15 +16,15 @@ const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(1);
 pub struct Summary {
     pub autoscalers: usize,
     /// The number of autoscalers with at least one comparison.
-    pub compared: usize,
+    pub compared_autoscalers: usize,
     /// The number of comparisons.
-    pub decisions: u64,
+    pub comparisons: u64,
     /// The number of comparisons with the verdict [`Verdict::Different`].
     pub different: u64,
     /// The number of comparisons with the verdict [`Verdict::Unsettled`].
     pub unsettled: u64,
     /// The number of comparisons in which a difference could count, because the past was known.
-    pub conclusive: u64,
+    pub conclusive_comparisons: u64,
     /// The number of compared autoscalers without a conclusive comparison.
     pub inconclusive_autoscalers: usize,
     /// The longest stabilization window or policy period of the inconclusive autoscalers.
@@ -42,7 +42,7 @@ pub struct Summary {
 pub struct Row {
     pub key: HpaKey,
     /// The number of the autoscaler's comparisons.
-    pub decisions: u64,
+    pub comparisons: u64,
     /// The number of comparisons with the verdict [`Verdict::Different`].
     pub different: u64,
     /// The differences of the last comparison with that verdict.
@@ -67,15 +67,15 @@ impl Summary {
         for (key, autoscaler) in all {
             let Some(record) = records.get(&key, &autoscaler) else { continue };
             let record = record.lock();
-            let decisions = record.counts_by_verdict.iter().sum();
+            let comparisons = record.counts_by_verdict.iter().sum();
             let [_, unsettled, different] = record.counts_by_verdict;
-            summary.peer_is_active |= record.new_statuses > 0;
-            summary.compared += usize::from(decisions > 0);
-            summary.decisions += decisions;
+            summary.peer_is_active |= record.new_status_count > 0;
+            summary.compared_autoscalers += usize::from(comparisons > 0);
+            summary.comparisons += comparisons;
             summary.different += different;
             summary.unsettled += unsettled;
-            summary.conclusive += record.conclusive_comparisons;
-            if decisions > 0 && record.conclusive_comparisons == 0 {
+            summary.conclusive_comparisons += record.conclusive_comparisons;
+            if comparisons > 0 && record.conclusive_comparisons == 0 {
                 let window =
                     SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
                 summary.inconclusive_autoscalers += 1;
@@ -84,7 +84,7 @@ impl Summary {
             if let Some(last) = &record.last_difference {
                 let differences = last.differences.iter().map(ToString::to_string).collect();
                 let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
-                summary.rows.push(Row { key, decisions, different, differences, ours, theirs });
+                summary.rows.push(Row { key, comparisons, different, differences, ours, theirs });
             }
         }
         summary
@@ -93,7 +93,7 @@ impl Summary {
     /// Whether the absence of differences is meaningful: the peer was active, and a difference
     /// could count.
     pub fn is_conclusive(&self) -> bool {
-        self.peer_is_active && self.conclusive > 0
+        self.peer_is_active && self.conclusive_comparisons > 0
     }
 
     /// Whether the peer may have stopped, as far as autoscalers record its writes. If it wrote just
@@ -124,10 +124,10 @@ impl Summary {
 /// each autoscaler with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { autoscalers, compared, unsettled, rows, .. } = self;
+        let Self { autoscalers, compared_autoscalers, unsettled, rows, .. } = self;
         self.write_peer(f)?;
-        if compared < autoscalers {
-            let missing = counted(autoscalers - compared, "autoscaler");
+        if compared_autoscalers < autoscalers {
+            let missing = counted(autoscalers - compared_autoscalers, "autoscaler");
             writeln!(f, "{missing} not compared: no status of the peer to compare with yet")?;
         }
         if self.inconclusive_autoscalers > 0 {
@@ -146,8 +146,8 @@ impl fmt::Display for Summary {
                 counted(*unsettled, "decision")
             )?;
         }
-        for Row { key, decisions, different, differences, ours, theirs } in rows {
-            writeln!(f, "\n{key}: {different} of {decisions}")?;
+        for Row { key, comparisons, different, differences, ours, theirs } in rows {
+            writeln!(f, "\n{key}: {different} of {comparisons}")?;
             for difference in differences {
                 writeln!(f, "  {}", one_line(difference))?;
             }

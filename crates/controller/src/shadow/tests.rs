@@ -350,7 +350,8 @@ fn summary_lists_the_autoscalers_with_differences() {
     write("web", "old", 100);
     write("api", "kube-controller-manager", 7);
     let summary = Summary::new(&autoscalers, &records, now());
-    assert_eq!((summary.autoscalers, summary.compared, summary.decisions), (3, 2, 18));
+    let Summary { autoscalers, compared_autoscalers, comparisons, .. } = summary;
+    assert_eq!((autoscalers, compared_autoscalers, comparisons), (3, 2, 18));
     assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 7, 1));
     let text = summary.to_string();
     assert!(

@@ -120,6 +120,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         forecasts: Arc::default(),
         field_manager: FieldManager::default(),
         peer_warnings: PeerWarnings::default(),
+        peer_window: None,
         dry_run: false,
         client,
     }

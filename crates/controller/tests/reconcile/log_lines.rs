@@ -7,6 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::{
+    MilliValue,
     readings::{MetricQuery, MetricsApi, ReadError, Reading},
     selector::Selector,
 };
@@ -67,14 +68,16 @@ async fn info_lines_of(server: Server, metrics: impl MetricsClient + 'static) ->
     log_lines_of(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
 }
 
-/// An unavailable metrics API.
-struct UnavailableMetrics;
+/// A metrics API that fails with this message.
+struct FailingMetrics(&'static str);
+
+const UNAVAILABLE: FailingMetrics =
+    FailingMetrics("the server is currently unable to handle the request");
 
 #[async_trait]
-impl MetricsClient for UnavailableMetrics {
+impl MetricsClient for FailingMetrics {
     async fn read(&self, _: &str, _: &Selector, _: &MetricQuery) -> Result<Reading, ReadError> {
-        let message = "the server is currently unable to handle the request".to_owned();
-        Err(ReadError::Fetch { api: MetricsApi::Resource, message })
+        Err(ReadError::Fetch { api: MetricsApi::Resource, message: self.0.to_owned() })
     }
 }
 
@@ -83,25 +86,76 @@ async fn scaling_is_logged_with_a_sentence() {
     assert_eq!(
         info_lines_of(server(), usage(100)).await,
         ["INFO reconcile{hpa=shop/web}: scaled current=2 desired=4 \
-          decision=\"cpu is at 100% of requests, target 50%\""]
+          decision=cpu is at 100% of requests, target 50%"]
     );
 }
 
 #[tokio::test]
 async fn failed_metric_is_logged_without_repeating_its_cause() {
-    let lines = info_lines_of(server(), UnavailableMetrics).await;
+    let lines = info_lines_of(server(), UNAVAILABLE).await;
     assert_eq!(
         lines,
-        ["WARN reconcile{hpa=shop/web}: reconcile failed error=\"cpu cannot be read: the \
-          server is currently unable to handle the request\""]
+        ["WARN reconcile{hpa=shop/web}: reconcile failed error=cpu cannot be read: the \
+          server is currently unable to handle the request"]
     );
+}
+
+#[tokio::test]
+async fn cause_of_a_failure_is_escaped_once() {
+    let metrics = FailingMetrics("no result of sum(\n up{job=\"a\"})");
+    let lines = info_lines_of(server(), metrics).await;
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    let expected = r#" error=cpu cannot be read: no result of sum(\n up{job="a"})"#;
+    assert!(line.ends_with(expected), "{line}");
+}
+
+/// The autoscaler with one External metric instead of its metrics.
+fn hpa_with_external_metric(name: &str) -> hpa_calc::HorizontalPodAutoscaler {
+    let metric = json!({ "type": "External", "external": {
+        "metric": { "name": name }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    hpa_with(json!({ "metrics": [metric] }), false)
+}
+
+/// Serves the value 4 of any External metric.
+struct ExternalMetrics;
+
+#[async_trait]
+impl MetricsClient for ExternalMetrics {
+    async fn read(&self, _: &str, _: &Selector, _: &MetricQuery) -> Result<Reading, ReadError> {
+        Ok(Reading::External(vec![MilliValue::from_milli(4000)].into()))
+    }
+}
+
+#[tokio::test]
+async fn decision_is_escaped_once() {
+    let hpa = hpa_with_external_metric("a\u{1b}[31m\u{202e}");
+    let metrics = serde_json::to_value(&hpa.spec.metrics).expect("JSON");
+    let server = Arc::new(Mutex::new(Server { metrics: Some(metrics), ..server() }));
+    let metrics = Arc::new(ExternalMetrics);
+    let reconciler = Reconciler { metrics, ..reconciler(&server) };
+    reconciler.autoscalers.apply(&key(), hpa, Origin::List);
+    let lines = log_lines_of(&[reconciler], Level::INFO).await;
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(line.contains(r" decision=a\u{1b}[31m\u{202e} is at "), "{line}");
+}
+
+#[tokio::test]
+async fn long_names_are_shortened_in_the_log() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = Reconciler { metrics: Arc::new(UNAVAILABLE), ..reconciler(&server) };
+    let hpa = hpa_with_external_metric(&"n".repeat(200_000));
+    reconciler.autoscalers.apply(&key(), hpa, Origin::List);
+    let lines = log_lines_of(&[reconciler], Level::INFO).await;
+    let [line] = lines.as_slice() else { panic!("{} lines", lines.len()) };
+    assert!(line.contains(" error=nnn") && line.ends_with("n…") && line.len() < 2200, "{line}");
 }
 
 #[tokio::test]
 async fn failed_read_of_the_scale_is_logged_without_repeating_its_cause() {
     let lines = info_lines_of(Server { scale_is_served: false, ..server() }, usage(100)).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
-    let prefix = "WARN reconcile{hpa=shop/web}: reconcile failed error=\"failed to query scale \
+    let prefix = "WARN reconcile{hpa=shop/web}: reconcile failed error=failed to query scale \
                   subresource for Deployment/shop/web: ";
     let cause = line.strip_prefix(prefix).expect("the error");
     assert!(!cause.contains("failed to query") && !line.contains("decision"), "{line}");
@@ -124,7 +178,7 @@ impl MetricsClient for OnlyCpu {
             MetricQuery::Resource { .. } => {
                 usage(self.milli).read(namespace, selector, query).await
             }
-            _ => UnavailableMetrics.read(namespace, selector, query).await,
+            _ => UNAVAILABLE.read(namespace, selector, query).await,
         }
     }
 }

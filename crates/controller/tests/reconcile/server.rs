@@ -32,6 +32,8 @@ pub(crate) struct Server {
     /// The autoscaler is deleted right after a scale write.
     pub(crate) deletes_hpa_after_scaling: bool,
     pub(crate) refuses_status_writes: bool,
+    /// The metrics of the autoscaler, if it has others than [`hpa`].
+    pub(crate) metrics: Option<Value>,
     /// The annotations of the autoscaler.
     pub(crate) annotations: Value,
     /// The replicas of each successful scale write, and the resource version that it was written
@@ -95,6 +97,9 @@ impl Server {
 
     fn hpa(&self) -> Value {
         let mut object = serde_json::to_value(hpa()).expect("JSON");
+        if let Some(metrics) = &self.metrics {
+            object["spec"]["metrics"] = metrics.clone();
+        }
         object["metadata"]["annotations"] = self.annotations.clone();
         if self.hpa_is_undecodable {
             object["spec"]["maxReplicas"] = json!("many");

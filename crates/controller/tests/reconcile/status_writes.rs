@@ -173,7 +173,7 @@ async fn observer_receives_the_outcome_of_an_undecodable_autoscaler() {
     let undecodable = Server { hpa_is_undecodable: true, ..server() };
     let server = Arc::new(Mutex::new(undecodable));
     let reconciler = Reconciler { observer: outcomes.clone(), ..reconciler(&server) };
-    reconciler.autoscalers.suspend(&key());
+    reconciler.autoscalers.mark_undecodable(&key());
     reconciler.reconcile(&key()).await;
     assert_eq!(*outcomes.0.lock(), [(None, None, Some(ErrorClass::Spec))]);
     server.lock().hpa_exists = false;

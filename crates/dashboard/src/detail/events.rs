@@ -1,16 +1,21 @@
 //! Kubernetes events about an autoscaler.
 
+use hpa_calc::go_text::truncate;
+use hpa_metrics::StoredObject;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::model::Identity;
+use crate::{informer::decode, model::Identity};
+
+/// The maximum number of characters of a type or reason. events.k8s.io limits reasons to as many,
+/// core/v1 limits neither.
+const MAX_WORD_CHARS: usize = 128;
 
 /// An event, as a line of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventLine {
-    /// The time of its last occurrence.
+    /// The time of its last occurrence. `None` if it is outside the range of a `Timestamp`.
     pub(super) at: Option<Timestamp>,
     #[serde(rename = "type")]
     event_type: String,
@@ -19,21 +24,55 @@ pub(super) struct EventLine {
     count: i32,
 }
 
+/// The fields of a core/v1 Event that are read. Times are text: a writer of events may choose one
+/// that a [`Timestamp`] can't represent.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoredEvent {
+    metadata: EventMetadata,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    count: Option<i32>,
+    last_timestamp: Option<String>,
+    event_time: Option<String>,
+    series: Option<EventSeries>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EventMetadata {
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EventSeries {
+    count: Option<i32>,
+    last_observed_time: Option<String>,
+}
+
 impl EventLine {
-    pub(super) fn new(event: &Event) -> Self {
-        let series = event.series.as_ref();
-        let observed = series.and_then(|series| series.last_observed_time.as_ref());
-        let event_time = observed.or(event.event_time.as_ref()).map(|time| time.0);
-        let last = event.last_timestamp.as_ref().map(|time| time.0).or(event_time);
-        let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self {
-            at: last.or(created),
-            event_type: event.type_.clone().unwrap_or_default(),
-            reason: event.reason.clone().unwrap_or_default(),
-            message: event.message.clone().unwrap_or_default(),
-            count: series.and_then(|series| series.count).or(event.count).unwrap_or(1),
-        }
+    /// Fails if a field has a type that the API server wouldn't store.
+    pub(super) fn new(object: &StoredObject) -> Result<Self, String> {
+        let event: StoredEvent = decode(object)?;
+        let EventSeries { count, last_observed_time } = event.series.unwrap_or_default();
+        let event_time = last_observed_time.or(event.event_time);
+        let time = event.last_timestamp.or(event_time).or(event.metadata.creation_timestamp);
+        Ok(Self {
+            at: time.and_then(|time| time.parse().ok()),
+            event_type: shortened(event.event_type),
+            reason: shortened(event.reason),
+            message: event.message.unwrap_or_default(),
+            count: count.or(event.count).unwrap_or(1),
+        })
     }
+}
+
+/// The type or reason of an event, with at most [`MAX_WORD_CHARS`].
+fn shortened(word: Option<String>) -> String {
+    truncate(word.unwrap_or_default(), MAX_WORD_CHARS)
 }
 
 /// The field selector for events about an autoscaler. If `uid` is empty, it includes events about
@@ -54,7 +93,21 @@ mod tests {
     use super::*;
 
     fn line(event: serde_json::Value) -> EventLine {
-        EventLine::new(&serde_json::from_value(event).unwrap())
+        EventLine::new(&serde_json::from_value(event).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn long_type_and_reason_are_shortened() {
+        let words = |text: &str| {
+            let event =
+                json!({ "metadata": {}, "involvedObject": {}, "type": text, "reason": text });
+            let line = line(event);
+            (line.event_type, line.reason)
+        };
+        let longest = "é".repeat(MAX_WORD_CHARS);
+        assert_eq!(words(&longest), (longest.clone(), longest.clone()));
+        let short = format!("{longest}…");
+        assert_eq!(words(&format!("{longest}x")), (short.clone(), short));
     }
 
     #[test]
@@ -71,5 +124,14 @@ mod tests {
         let once = line(json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:02Z" },
             "involvedObject": {} }));
         assert_eq!((once.count, once.at), (1, Some("2026-01-01T00:00:02Z".parse().unwrap())));
+    }
+
+    #[test]
+    fn event_with_a_time_out_of_range_has_no_time() {
+        let end = "9999-12-31T23:59:59Z";
+        let event = line(json!({ "metadata": { "managedFields": [{ "time": end }],
+            "creationTimestamp": "2026-01-01T00:00:02Z" }, "reason": "Odd",
+            "firstTimestamp": end, "lastTimestamp": end, "eventTime": null, "series": null }));
+        assert_eq!((event.reason.as_str(), event.at), ("Odd", None));
     }
 }

@@ -16,8 +16,7 @@ use hpa_controller::{
     scale_target::ScaleUnavailable,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Event;
-use kube::{Api, api::DynamicObject, runtime::watcher};
+use kube::runtime::watcher;
 use tokio::{
     sync::mpsc,
     time::{MissedTickBehavior, interval, sleep},
@@ -29,7 +28,7 @@ use self::{
 };
 use crate::{
     cluster::{Cluster, usable_selector},
-    informer::{Informer, Objects},
+    informer::{Informer, Objects, decode},
     model::{Board, Entry, Identity, Sample},
     past::{ControllerRecords, inactivity_limit, shifted},
 };
@@ -38,8 +37,7 @@ use crate::{
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The longest time that the page waits for the first list of pods, and for that of events.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The minimum of the period at which the view is read again without a change: metrics can't be
-/// watched.
+/// The shortest period at which the view is read again without a change. Metrics can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
@@ -56,7 +54,7 @@ pub(crate) struct Detail {
     pods: Option<(String, Informer<Pod>)>,
     /// The time of the controller's last known decision.
     decided_at: Option<Timestamp>,
-    /// The last view before an outage, which is shown during the outage.
+    /// The last view that was read while the API server answered. It is shown during an outage.
     last_view: Option<View>,
 }
 
@@ -180,7 +178,7 @@ impl Detail {
         let view = View::new(entry, report, events.items.into_values(), now);
         View {
             are_events_known,
-            last_decision: self.decided_at.filter(|at| self.is_inactive_since(*at)),
+            last_decision: self.decided_at.filter(|at| self.is_long_ago(*at)),
             forecasts,
             problems,
             missing,
@@ -193,13 +191,13 @@ impl Detail {
     /// Reads the controller's records, and adds their samples to the board. Also returns sentences
     /// about what could not be read.
     async fn read_past(&self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
-        let Some(source) = &self.cluster.past else {
+        let Some(source) = &self.cluster.records else {
             return (ControllerRecords::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
         let key = HpaKey::from(&self.id);
         let manager = entry.controller.name.as_deref();
         let now = self.cluster.clock.now();
-        let mut past = match source.past(&key, manager, entry.series.past_until()).await {
+        let mut past = match source.records(&key, manager, entry.series.past_until()).await {
             Ok(past) => past,
             Err(error) => {
                 return (
@@ -250,7 +248,7 @@ impl Detail {
         }
         missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
-        let acting = self.board.acting_controller(&entry.controller);
+        let acting = self.board.acting_controller(&self.id, &entry.controller);
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
         let settings = settings_of_controller(settings, hpa, &self.cluster.policy, acting);
         let selected = match &target {
@@ -298,7 +296,7 @@ impl Detail {
     async fn doubt(&self, entry: &Entry) -> Option<String> {
         let is_inactive = self.board.is_inactive();
         if let (true, Some(source), Some(manager)) =
-            (is_inactive, &self.cluster.past, &entry.controller.name)
+            (is_inactive, &self.cluster.records, &entry.controller.name)
         {
             let (key, writers) = (HpaKey::from(&self.id), self.board.status_writers());
             let inactivity = source.autoscaler_inactivity(&key, manager, &writers).await;
@@ -307,9 +305,7 @@ impl Detail {
             }
         }
         let text = match self.decided_at {
-            Some(at) if self.is_inactive_since(at) => {
-                "the controller made its last decision long ago"
-            }
+            Some(at) if self.is_long_ago(at) => "the controller made its last decision long ago",
             Some(_) => return None,
             // The reference has no debug API, so only its lease shows whether it runs.
             None if entry.controller.is_reference() || !is_inactive => return None,
@@ -318,8 +314,9 @@ impl Detail {
         Some(text.to_owned())
     }
 
-    /// Whether a last decision at this time suggests that the controller has stopped deciding.
-    fn is_inactive_since(&self, at: Timestamp) -> bool {
+    /// Whether the time is so long ago that a controller whose last decision it was has probably
+    /// stopped deciding.
+    fn is_long_ago(&self, at: Timestamp) -> bool {
         self.cluster.clock.now().duration_since(at) > inactivity_limit(self.cluster.sync_period)
     }
 
@@ -329,9 +326,8 @@ impl Detail {
         let selector = field_selector(&self.id, uid);
         if self.events.as_ref().is_none_or(|(current, _)| *current != selector) {
             let config = watcher::Config::default().fields(&selector);
-            let events: Api<Event> =
-                Api::namespaced(self.cluster.client.clone(), &self.id.namespace);
-            let events = Informer::start(events, config, |event| Ok(EventLine::new(event)));
+            let events = self.cluster.core_api(&self.id.namespace, "Event", "events");
+            let events = Informer::start(events, config, EventLine::new);
             self.events = Some((selector, events));
         }
         listed_objects(&mut self.events).await
@@ -345,8 +341,8 @@ impl Detail {
         };
         if self.pods.as_ref().is_none_or(|(current, _)| *current != selector) {
             let config = watcher::Config::default().labels(&selector);
-            let pods = self.cluster.pod_api(&self.id.namespace);
-            self.pods = Some((selector, Informer::start(pods, config, decode_pod)));
+            let pods = self.cluster.core_api(&self.id.namespace, "Pod", "pods");
+            self.pods = Some((selector, Informer::start(pods, config, decode::<Pod>)));
         }
         listed_objects(&mut self.pods).await
     }
@@ -394,11 +390,6 @@ fn shared_target(entry: &Entry) -> Option<String> {
     let verb = if others.len() == 1 { "scales" } else { "scale" };
     let target = &entry.row.target;
     (!others.is_empty()).then(|| format!("{} {verb} {target} too.", others.join(" and ")))
-}
-
-fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {
-    let pod = serde_json::to_value(pod).and_then(serde_json::from_value);
-    pod.map_err(|error| error.to_string())
 }
 
 /// The objects of an informer. Waits for its first list, at most [`FIRST_LIST_TIMEOUT`].

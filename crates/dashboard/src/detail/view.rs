@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::events::EventLine;
 use crate::{
+    json::to_json,
     model::{Controller, Entry, Identity, OutageSummary, Row, Series},
     past::PastDecision,
 };
@@ -148,6 +149,6 @@ impl View {
 
     pub(super) fn to_json(&self) -> String {
         // Serialization can't fail: all keys of maps are strings.
-        serde_json::to_string(self).unwrap_or_default()
+        to_json(self).unwrap_or_default()
     }
 }

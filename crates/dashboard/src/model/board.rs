@@ -1,6 +1,9 @@
 //! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
 use hpa_controller::{
@@ -233,16 +236,20 @@ impl Board {
         }
     }
 
-    /// Sets the controller of the autoscalers whose status kube-controller-manager stored last.
-    pub(crate) fn set_successor(&self, successor: ActingController, now: Timestamp) {
-        if !self.state.read().rows.has_successor(successor) {
-            self.modify(|state| state.rows.set_successor(successor, now));
+    /// Sets the controllers that act, by the field manager that stored the status last.
+    pub(crate) fn set_acting(&self, acting: BTreeMap<String, ActingController>, now: Timestamp) {
+        if !self.state.read().rows.has_acting(&acting) {
+            self.modify(|state| state.rows.set_acting(acting, now));
         }
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
-    pub(crate) fn acting_controller(&self, controller: &Controller) -> ActingController {
-        self.state.read().rows.acting_controller(controller)
+    pub(crate) fn acting_controller(
+        &self,
+        id: &Identity,
+        controller: &Controller,
+    ) -> ActingController {
+        self.state.read().rows.acting_controller(id, controller)
     }
 
     /// Sets the autoscalers without a recent decision.
@@ -268,7 +275,8 @@ impl Board {
         let state = self.state.read();
         let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
             let Controller { name, at } = &entry.controller;
-            Some(StatusWriter { api: id.api, manager: name.clone()?, at: *at })
+            let namespace = id.namespace.clone();
+            Some(StatusWriter { api: id.api, namespace, manager: name.clone()?, at: *at })
         });
         writers.collect()
     }
@@ -339,7 +347,7 @@ impl Board {
     }
 
     /// Whether the list of an autoscaler's API, once it is read, has all autoscalers of the
-    /// autoscaler's namespace.
+    /// autoscaler's namespace. False if the list or watch has failed, or during an outage.
     pub(crate) fn is_complete(&self, id: &Identity) -> bool {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }

@@ -11,7 +11,7 @@ mod tests;
 
 pub(crate) use self::{
     board::{Board, ListViewer, ObservedAutoscaler, Update},
-    outage::{Outage, OutageSummary, format_seconds},
+    outage::{Outage, OutageSummary, format_time},
     row::{Controller, Identity, Row},
     rows::Entry,
     series::{Sample, Series},

@@ -20,7 +20,7 @@ pub(crate) struct Outage {
 impl Outage {
     /// The sentence that reports the end of the outage.
     pub(crate) fn end_sentence(&self, now: Timestamp) -> String {
-        let (now, age) = (format_seconds(now), format_duration(now.duration_since(self.since)));
+        let (now, age) = (format_time(now), format_duration(now.duration_since(self.since)));
         format!("{} can be read again since {now}, after {age}", self.subject)
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct OutageSummary {
 }
 
 /// Formats a time without the fraction of its second.
-pub(crate) fn format_seconds(at: Timestamp) -> String {
+pub(crate) fn format_time(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }
 

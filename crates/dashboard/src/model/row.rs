@@ -49,14 +49,18 @@ pub(crate) struct Row {
     /// Absent if the object can't be decoded.
     pub(crate) min: Option<i32>,
     pub(crate) max: Option<i32>,
-    /// The settings that its controller applies, and the next change of scheduled bounds.
+    /// The message of the condition `CustomSettings`: invalid settings, applied settings, and the
+    /// next change of scheduled bounds. It may be from an earlier controller. In a dry run, these
+    /// are the applied settings of the object.
     pub(crate) settings: Option<String>,
-    /// Whether a setting is ignored or not used as written. The sentence names it.
+    /// Whether a setting is ignored or not used as written. The sentence names it. Settings that
+    /// are valid but that kube-controller-manager ignores don't count.
     pub(crate) has_invalid_settings: bool,
     /// The largest ratio of a metric's value to its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
-    /// The time since when there is no decision, if that is long. The rest of the row is from then.
+    /// The time since which there was no decision, if that is long ago. The rest of the row shows
+    /// the status of that time.
     pub(crate) undecided_since: Option<Timestamp>,
     /// Whether the sentence lacks numbers that are only in the target's scale.
     #[serde(skip)]
@@ -108,18 +112,17 @@ impl Row {
         row.state = State::Failing;
         row.target = String::new();
         (row.min, row.max) = (None, None);
-        row.sentence = format!("the object is not an autoscaler: {error}");
+        row.sentence = format!("unable to decode the autoscaler: {error}");
         row
     }
 }
 
-/// The settings that the autoscaler sets itself, as its status lists them. In a dry run, the
-/// controller stores no status, so they are taken from the object.
+/// The message about the autoscaler's own settings in its status. In a dry run, the controller
+/// stores no status, so the applied settings are taken from the object.
 fn settings_text(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
     if settings.dry_run {
-        let overrides = settings.autoscaler_settings.as_ref();
-        let applied =
-            overrides.map(|overrides| &*overrides.applied).filter(|applied| !applied.is_empty());
+        let applied = settings.summary.as_ref().map(|summary| summary.applied.as_str());
+        let applied = applied.filter(|applied| !applied.is_empty());
         return Some(["dry-run=true"].into_iter().chain(applied).collect::<Vec<_>>().join(", "));
     }
     let custom = hpa.status.condition(&ConditionType::CustomSettings);

@@ -1,7 +1,7 @@
 //! The rows of the list, with the objects and scales that they are computed from.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -12,7 +12,7 @@ use hpa_calc::{
     settings::SettingPolicy,
 };
 use hpa_controller::{
-    HpaKey,
+    AutoscalerApi, HpaKey,
     debug::{ActingController, settings_of_controller},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -65,9 +65,8 @@ pub(super) struct Rows {
     settings: Settings,
     /// The settings that autoscalers may override.
     policy: SettingPolicy,
-    /// The controller of the autoscalers whose status the reference stored last. `None` if that was
-    /// not read.
-    successor: Option<ActingController>,
+    /// See [`ControllerActivity::acting`](crate::ControllerActivity::acting).
+    acting: BTreeMap<String, ActingController>,
 }
 
 impl Rows {
@@ -135,7 +134,7 @@ impl Rows {
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let acting = self.acting_controller(controller);
+        let acting = self.acting_controller(id, controller);
         let settings = settings_of_controller(self.settings.clone(), hpa, &self.policy, acting);
         let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
         let others = of_target.filter(|other| *other != id);
@@ -191,24 +190,36 @@ impl Rows {
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
-    pub(super) fn acting_controller(&self, controller: &Controller) -> ActingController {
-        let by_status = ActingController::of_status(controller.is_reference());
-        self.successor.filter(|_| controller.is_reference()).unwrap_or(by_status)
+    pub(super) fn acting_controller(
+        &self,
+        id: &Identity,
+        controller: &Controller,
+    ) -> ActingController {
+        acting_controller(&self.acting, id, controller)
     }
 
-    /// Sets the controller of the autoscalers whose status the reference stored last, and refreshes
-    /// their rows.
-    pub(super) fn set_successor(&mut self, successor: ActingController, now: Timestamp) {
-        self.successor = Some(successor);
-        let of_reference = self.entries.iter().filter(|(_, entry)| entry.controller.is_reference());
-        let of_reference: Vec<Identity> = of_reference.map(|(id, _)| id.clone()).collect();
-        for id in &of_reference {
+    /// Sets the controllers that act, and refreshes the rows of autoscalers with another one than
+    /// before.
+    pub(super) fn set_acting(
+        &mut self,
+        acting: BTreeMap<String, ActingController>,
+        now: Timestamp,
+    ) {
+        let is_changed = |(id, entry): &(&Identity, &Entry)| {
+            let [old, new] =
+                [&self.acting, &acting].map(|all| acting_controller(all, id, &entry.controller));
+            old != new
+        };
+        let changed = self.entries.iter().filter(is_changed).map(|(id, _)| id.clone());
+        let changed: Vec<Identity> = changed.collect();
+        self.acting = acting;
+        for id in &changed {
             self.refresh(id, now);
         }
     }
 
-    pub(super) fn has_successor(&self, successor: ActingController) -> bool {
-        self.successor == Some(successor)
+    pub(super) fn has_acting(&self, acting: &BTreeMap<String, ActingController>) -> bool {
+        self.acting == *acting
     }
 
     /// Converts ages to the times since when autoscalers are without a decision. If the known time
@@ -277,4 +288,16 @@ impl Rows {
         let due = due.into_iter().take(limit);
         due.filter_map(|entry| Some((entry.row.id.clone(), entry.hpa.clone()?))).collect()
     }
+}
+
+/// The controller that acts on an autoscaler whose status `controller` stored last. `acting` has
+/// the known ones by field manager.
+fn acting_controller(
+    acting: &BTreeMap<String, ActingController>,
+    id: &Identity,
+    controller: &Controller,
+) -> ActingController {
+    let manager = controller.name.as_ref().filter(|_| id.api == AutoscalerApi::Core);
+    let known = manager.and_then(|manager| acting.get(manager)).copied();
+    known.unwrap_or_else(|| ActingController::of_status(controller.is_reference()))
 }

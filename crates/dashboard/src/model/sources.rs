@@ -91,7 +91,8 @@ impl Sources {
         }
     }
 
-    /// Whether the list of an API, once it is read, has all autoscalers of a namespace.
+    /// Whether the list of an API, once it is read, has all autoscalers of a namespace. False if
+    /// the list or watch has failed, or if the API server is down.
     pub(super) fn is_complete(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let is_failed = matches!(self.states.get(&api), Some(SourceState::Failed { .. }));
         let shown = self.namespaces.get(&api);
@@ -104,7 +105,8 @@ impl Sources {
         self.is_down() || self.states.values().all(|source| *source != SourceState::Reading)
     }
 
-    /// The API server answers again. Lists that had no answer are then read again.
+    /// Records that the API server answers. Lists that failed without a usable answer count as
+    /// unread again.
     pub(super) fn mark_up(&mut self) {
         self.connection = Connection::Up;
         for source in self.states.values_mut() {

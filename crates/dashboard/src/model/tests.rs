@@ -255,7 +255,7 @@ fn undecodable_object_is_a_row_with_its_error() {
     assert_eq!(rows[0].state, State::Failing);
     let Row { current, min, max, .. } = rows[0];
     assert_eq!((current, min, max), (None, None, None));
-    assert_eq!(rows[0].sentence, "the object is not an autoscaler: invalid type: string");
+    assert_eq!(rows[0].sentence, "unable to decode the autoscaler: invalid type: string");
 }
 
 fn sample(second: i64, current: i32) -> Sample {
@@ -430,9 +430,19 @@ fn row_has_the_settings_that_the_controller_applies() {
     assert_eq!(row(bounds.clone(), "kube-controller-manager").min, Some(2));
     let sentence = || board.get(&id("web")).unwrap().row.sentence;
     assert!(sentence().contains("hpa-rs would apply the setting bounds"), "{}", sentence());
-    board.set_successor(ActingController::KubeControllerManager, at(0));
+    let set_acting = |manager: &str, acting: ActingController| {
+        board.set_acting([(manager.to_owned(), acting)].into(), at(0));
+    };
+    let built_in =
+        |is_built_in_writer| ActingController::KubeControllerManager { is_built_in_writer };
+    set_acting("kube-controller-manager", built_in(true));
     assert!(sentence().contains("the setting bounds has no effect"), "{}", sentence());
-    board.set_successor(ActingController::HpaRs, at(0));
+    set_acting("kube-controller-manager", ActingController::HpaRs);
     assert_eq!(board.get(&id("web")).unwrap().row.min, Some(5), "hpa-rs has replaced it");
-    assert_eq!(row(bounds, "kube-controller-manager").min, Some(5));
+    assert_eq!(row(bounds.clone(), "kube-controller-manager").min, Some(5));
+    let own = "hpa-controller:a/hpa";
+    assert_eq!(row(bounds, own).min, Some(5));
+    set_acting(own, built_in(false));
+    assert!(sentence().contains("kube-controller-manager, which acts now, "), "{}", sentence());
+    assert_eq!(board.get(&id("web")).unwrap().row.min, Some(2), "it has replaced hpa-rs");
 }

@@ -83,6 +83,17 @@ impl Cluster {
         self.testbed.apply_all([failing, paused, new]);
     }
 
+    /// Adds an event about `web` whose type and reason are words of this length, with control and
+    /// format characters.
+    pub(crate) fn add_event_with_long_words(&self, length: usize) {
+        let word = "\u{1b}\u{202e}".to_owned() + &"x".repeat(length);
+        let mut event = rescale_event(&self.testbed);
+        event["metadata"]["name"] = json!("web.2");
+        (event["type"], event["reason"]) = (json!(word), json!(word));
+        event["message"] = json!("short");
+        self.testbed.apply_all([event]);
+    }
+
     /// Makes the API server drop each connection without an answer.
     pub(crate) fn stop_answering(&self) {
         self.faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied: false }));

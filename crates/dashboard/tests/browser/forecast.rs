@@ -8,7 +8,9 @@ use hpa_controller::{
     HpaKey,
     forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
-use hpa_dashboard::{ControllerRecords, Options, PastDecision, RecordSource, StatusWriter};
+use hpa_dashboard::{
+    ControllerActivity, ControllerRecords, Options, PastDecision, RecordSource, StatusWriter,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -25,7 +27,7 @@ struct Forecaster {
 
 #[async_trait]
 impl RecordSource for Forecaster {
-    async fn past(
+    async fn records(
         &self,
         _: &HpaKey,
         _: Option<&str>,
@@ -47,12 +49,10 @@ impl RecordSource for Forecaster {
         })
     }
 
-    async fn inactivity_sentence(
-        &self,
-        _: &[StatusWriter],
-        limit: SignedDuration,
-    ) -> Option<String> {
-        (self.last_decision > limit).then(|| "No controller makes decisions.".to_owned())
+    async fn activity(&self, _: &[StatusWriter], limit: SignedDuration) -> ControllerActivity {
+        let is_inactive = self.last_decision > limit;
+        let inactivity = is_inactive.then(|| "No controller makes decisions.".to_owned());
+        ControllerActivity { inactivity, ..ControllerActivity::default() }
     }
 }
 
@@ -96,8 +96,8 @@ fn point(now: Timestamp, minute: i32) -> ForecastPoint {
 
 /// Opens the page of `shop/web`, whose controller made its last decision this long ago.
 async fn open_detail(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
-    let past: Option<Arc<dyn RecordSource>> = Some(Arc::new(Forecaster { last_decision }));
-    let cluster = Cluster::with_options(0, Options { past, ..Options::default() }).await;
+    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(Forecaster { last_decision }));
+    let cluster = Cluster::with_options(0, Options { records, ..Options::default() }).await;
     tab.set_appearance(1280, 1000, "light").await;
     tab.open(&cluster.url, LOADED).await;
     tab.evaluate("document.querySelector('#autoscalers a').click()").await;

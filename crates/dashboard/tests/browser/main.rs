@@ -156,6 +156,37 @@ async fn page_of_an_autoscaler_has_its_decision_and_shows_changes() {
     assert_no_errors(&tab);
 }
 
+/// Whether the messages of all events are within the visible part of their table.
+const HAS_VISIBLE_MESSAGES: &str =
+    "[...document.querySelectorAll('#events tbody tr')].every((row) =>
+    row.lastChild.getBoundingClientRect().right
+        <= document.querySelector('#events .scroll').getBoundingClientRect().right + 1)";
+/// The number of lines of the shortest reason.
+const REASON_LINES: &str =
+    "Math.min(...[...document.querySelectorAll('#events tbody td:nth-child(3)')]
+    .map((cell) => { const range = document.createRange(); range.selectNodeContents(cell);
+        return range.getClientRects().length; }))";
+
+#[tokio::test]
+async fn event_with_long_words_does_not_hide_the_messages() {
+    let Some(program) = find_program() else { return };
+    let cluster = Cluster::new(0).await;
+    cluster.add_event_with_long_words(5000);
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let origin = cluster.url.split("/?").next().expect("an origin").to_owned();
+    let ready = "document.querySelectorAll('#events tbody tr').length === 2";
+    tab.open(&format!("{origin}/?autoscaler={NAMESPACE}/web"), ready).await;
+    let events = text(&mut tab, "events").await;
+    assert!(events.contains("\\u{1b}\\u{202e}xxx") && events.contains("short"), "{events}");
+    for width in [1280, 768, 400] {
+        tab.set_appearance(width, 900, "light").await;
+        assert_eq!(tab.evaluate(HAS_VISIBLE_MESSAGES).await, true, "{width}: {events}");
+        assert_eq!(tab.evaluate(REASON_LINES).await, 1, "SuccessfulRescale is in one line");
+    }
+    assert_no_errors(&tab);
+}
+
 #[tokio::test]
 async fn unread_events_and_decision_are_shown_as_not_known() {
     let Some(program) = find_program() else { return };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DecisionSample};
 use hpa_dashboard::{
-    ControllerRecords, Options, OverdueAutoscaler, PastDecision, RecordSource, StatusWriter,
+    ControllerActivity, ControllerRecords, Options, OverdueAutoscaler, PastDecision, RecordSource,
+    StatusWriter,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
@@ -18,7 +19,7 @@ struct InactiveController(Option<SignedDuration>);
 
 #[async_trait]
 impl RecordSource for InactiveController {
-    async fn past(
+    async fn records(
         &self,
         _: &HpaKey,
         _: Option<&str>,
@@ -53,24 +54,25 @@ impl RecordSource for InactiveController {
         is_reference.then(|| "No controller acts on this autoscaler".to_owned())
     }
 
-    async fn overdue(&self, _: &[StatusWriter], limit: SignedDuration) -> Vec<OverdueAutoscaler> {
-        let overdue = |age| OverdueAutoscaler { key: HpaKey::new(NAMESPACE, "web"), age };
-        self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
-    }
-
-    async fn inactivity_sentence(
+    async fn activity(
         &self,
         writers: &[StatusWriter],
         limit: SignedDuration,
-    ) -> Option<String> {
+    ) -> ControllerActivity {
         let is_inactive = self.0.is_none_or(|age| age > limit);
-        is_inactive.then(|| format!("No controller makes decisions ({} statuses).", writers.len()))
+        let sentence = || format!("No controller makes decisions ({} statuses).", writers.len());
+        let overdue = |age| OverdueAutoscaler { key: HpaKey::new(NAMESPACE, "web"), age };
+        ControllerActivity {
+            inactivity: is_inactive.then(sentence),
+            overdue: self.0.filter(|age| *age > limit).map(overdue).into_iter().collect(),
+            ..ControllerActivity::default()
+        }
     }
 }
 
 async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
-    let past: Arc<dyn RecordSource> = Arc::new(InactiveController(age));
-    Cluster::start(&[], Options { past: Some(past), ..options() }).await
+    let records: Arc<dyn RecordSource> = Arc::new(InactiveController(age));
+    Cluster::start(&[], Options { records: Some(records), ..options() }).await
 }
 
 #[tokio::test]

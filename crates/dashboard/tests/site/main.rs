@@ -18,12 +18,12 @@ use hpa_controller::{
 };
 use hpa_dashboard::{
     ControllerRecords, Dashboard, DecisionMetrics, Options, PastDecision, RecordSource,
-    StatusWriter,
 };
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 
 use self::http::{Page, Stream};
 
@@ -124,6 +124,22 @@ impl Cluster {
     async fn open_detail(&self, name: &str) -> Stream {
         self.page.stream(&format!("/api/autoscaler?id=core%2F{NAMESPACE}%2F{name}")).await
     }
+}
+
+/// Another user of the machine opens more connections than the server allows, and sends nothing.
+#[tokio::test]
+async fn idle_connections_do_not_keep_the_page_out() {
+    let cluster = Cluster::new().await;
+    let mut list = cluster.open_list().await;
+    let mut idle = Vec::new();
+    for _ in 0..260 {
+        idle.push(TcpStream::connect(&cluster.page.host).await.expect("a server"));
+    }
+    assert_eq!(cluster.page.get("/").await.status, 200);
+    let oldest = timeout(Duration::from_secs(10), idle[0].read(&mut [0])).await;
+    assert!(matches!(oldest, Ok(Ok(0) | Err(_))), "the oldest connection is closed");
+    cluster.testbed.apply_all([with_status(hpa("late"), 4, 4)]);
+    list.until(|rows| rows.to_string().contains("late")).await;
 }
 
 #[tokio::test]
@@ -315,7 +331,7 @@ struct RecordingController;
 
 #[async_trait]
 impl RecordSource for RecordingController {
-    async fn past(
+    async fn records(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
@@ -352,16 +368,12 @@ impl RecordSource for RecordingController {
             ..ControllerRecords::default()
         })
     }
-
-    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
-        None
-    }
 }
 
 #[tokio::test]
 async fn recorded_past_is_shown_and_used_for_the_decision() {
     let cluster =
-        Cluster::start(&[], Options { past: Some(Arc::new(RecordingController)), ..options() })
+        Cluster::start(&[], Options { records: Some(Arc::new(RecordingController)), ..options() })
             .await;
     cluster.metrics.set_cpu_percent(10);
     let mut detail = cluster.open_detail("web").await;
@@ -385,7 +397,7 @@ struct ScheduleController;
 
 #[async_trait]
 impl RecordSource for ScheduleController {
-    async fn past(
+    async fn records(
         &self,
         _autoscaler: &HpaKey,
         _manager: Option<&str>,
@@ -393,10 +405,6 @@ impl RecordSource for ScheduleController {
     ) -> Result<ControllerRecords, String> {
         let settings = Some(Settings::default().with_exact_schedules(true));
         Ok(ControllerRecords { settings, ..ControllerRecords::default() })
-    }
-
-    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
-        None
     }
 }
 
@@ -420,10 +428,11 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         "metric": { "name": "scheduled" },
         "target": { "type": "AverageValue", "averageValue": "1" },
     } });
-    let report = async |tolerance: f64, past: Option<Arc<dyn RecordSource>>| {
+    let report = async |tolerance: f64, records: Option<Arc<dyn RecordSource>>| {
         let settings = Settings::default().with_tolerance(tolerance);
         let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(ScheduleMetrics));
-        let cluster = Cluster::start(&[], Options { settings, past, metrics, ..options() }).await;
+        let cluster =
+            Cluster::start(&[], Options { settings, records, metrics, ..options() }).await;
         cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
         cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
         cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));

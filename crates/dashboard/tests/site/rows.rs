@@ -51,3 +51,16 @@ async fn row_and_page_name_another_autoscaler_of_the_target() {
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], json!(["rhpa/shop/other scales Deployment/web too."]));
 }
+
+#[tokio::test]
+async fn control_and_format_characters_of_the_cluster_are_escaped() {
+    let cluster = Cluster::new().await;
+    let mut web = with_status(hpa("web"), 4, 4);
+    web["spec"]["scaleTargetRef"]["kind"] = json!("\u{2066}Odd");
+    web["status"]["conditions"][1] = json!({ "type": "ScalingActive", "status": "False",
+        "reason": "FailedGetResourceMetric", "message": "a\u{1b}[2J\u{202e}b\nc" });
+    cluster.testbed.apply_all([web]);
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(|view| view["row"]["target"] == r"\u{2066}Odd/web").await;
+    assert_eq!(view["conditions"][1]["message"], r"a\u{1b}[2J\u{202e}b\nc");
+}

@@ -34,7 +34,7 @@ fn steep_mornings_open_the_gate() {
     let decision = decide(&trace(28, office), &settings());
     assert_eq!(decision.reason, Reason::Forecasting, "{decision:?}");
     let comparison = decision.comparison.unwrap();
-    assert!(comparison.ratio() < 0.2, "{comparison:?}");
+    assert!(comparison.overload_ratio() < 0.2, "{comparison:?}");
     // At night, two surplus pods are within tolerance and stay.
     assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
     assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
@@ -50,7 +50,7 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
             let name = format!("{rise} minutes from minute {open} on: {decision:?}");
             assert_eq!(decision.reason, Reason::Forecasting, "{name}");
             assert!(decision.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
-            assert!(decision.comparison.is_some_and(|it| it.ratio() < ratio), "{name}");
+            assert!(decision.comparison.is_some_and(|it| it.overload_ratio() < ratio), "{name}");
         }
     }
 }
@@ -77,7 +77,7 @@ fn short_rise_opens_the_gate_at_any_second() {
         assert_eq!(decision.reason, Reason::Forecasting, "second {phase}: {decision:?}");
         let text = decision.text();
         let comparison = decision.comparison.unwrap();
-        let measure = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
+        let measure = if comparison.overload_ratio() > 0.8 { "unserved load" } else { "overload" };
         assert!(text.contains(&format!(" % of the {measure} of a run")), "{text} {comparison:?}");
     }
 }
@@ -133,7 +133,7 @@ fn tolerance_for_scaling_down_is_applied() {
         let settings = Settings::new(workload, TimeZone::UTC);
         let trace = trace(2, falling);
         let backtest = Backtest::new(&trace, &settings, 1440);
-        backtest.replicas(1.0, None).iter().map(|minute| minute.replicas).min()
+        backtest.measured_minutes(1.0, None).iter().map(|minute| minute.replicas).min()
     };
     assert_eq!((fewest(0.1), fewest(0.5)), (Some(40), Some(60)));
 }

@@ -32,7 +32,8 @@ pub(crate) enum Kind {
     /// No pattern, or one that ends a week before the end of the trace: forecasts must not add
     /// overload at equal cost, or must cost at most 2 % more.
     Unpredictable,
-    /// From `HPA_FORECAST_TRACES`: forecasts must not add overload, as for all kinds.
+    /// From `HPA_FORECAST_TRACES`: only the guarantee for all kinds holds. Forecasts with the gate
+    /// must not add more than 2 % to the overload without them.
     Unknown,
 }
 

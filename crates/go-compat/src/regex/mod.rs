@@ -19,13 +19,16 @@ use translate::Translation;
 pub const MAX_REGEX_LEN: usize = 1 << 14;
 /// The maximum size of the compiled program of an expression in bytes.
 const MAX_PROGRAM_SIZE: usize = 1 << 20;
-/// The maximum memory of a search in bytes. It may need 16 bytes for each state of the program and
-/// each bound of a group, and each state has about 32 bytes: the size of the program for each group
-/// and for the match.
+/// The maximum memory of a search in bytes.
+///
+/// For each state of the program, a search stores 32 bytes for each group (16 for each of its two
+/// bounds) and 32 bytes for the match. A state of the program takes about 32 bytes as well. So a
+/// search needs up to the size of the program times the number of groups plus one.
 const MAX_SEARCH_SIZE: usize = 1 << 23;
 /// The sizes that [`GoRegex::new`] tries in turn, because a program's size can't be read.
 const PROGRAM_SIZES: [usize; 5] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, MAX_PROGRAM_SIZE];
-/// The maximum size in bytes of the cache that searches with an expression use.
+/// The maximum size in bytes of the cache of states that searches with an expression use. It isn't
+/// part of [`MAX_SEARCH_SIZE`].
 const DFA_SIZE_LIMIT: usize = 1 << 21;
 
 /// A regular expression with Go's syntax and semantics.
@@ -69,9 +72,9 @@ impl GoRegex {
         Ok(Self { regex, expression: expression.to_owned(), group_names, max_program_size })
     }
 
-    /// An upper bound of the memory of a search in bytes. The compiled program isn't larger. With
-    /// [`GoRegex::new`], the bound is at most four times the memory, or 4 KiB per group and for the
-    /// match.
+    /// An upper bound in bytes of the memory of a search, and of the compiled program. With
+    /// [`GoRegex::new`], the bound is at most four times too high, unless the program is smaller
+    /// than 4 KiB: then it is 4 KiB for each group and for the match.
     pub fn max_search_size(&self) -> usize {
         self.max_program_size * (self.group_count() + 1)
     }
@@ -191,7 +194,8 @@ pub struct RegexError {
     pub expression: String,
 }
 
-/// The kind of error in an expression. `Display` writes Go's text for it.
+/// The kind of error in an expression. `Display` writes Go's text for it, except for
+/// [`Self::TotalTooLarge`], which Go doesn't have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegexProblem {
@@ -206,8 +210,8 @@ pub enum RegexProblem {
     InvalidPerlSyntax,
     /// A repetition of a repetition, such as `a**`.
     NestedRepetition,
-    /// A repetition of more than 1000 times, multiplied with the repetitions in it, or with a
-    /// maximum below its minimum.
+    /// A repetition with a maximum below its minimum, or of more than 1000 times. The counts of
+    /// nested repetitions are multiplied.
     InvalidRepeatCount,
     /// A class without a closing bracket.
     MissingBracket,
@@ -221,9 +225,9 @@ pub enum RegexProblem {
     UnexpectedParenthesis,
     /// Groups are nested too deeply.
     TooDeep,
-    /// The expression is too long, or its compiled form needs too much memory.
+    /// The expression is too long, or its program or a search with it needs too much memory.
     TooLarge,
-    /// The compiled forms of several expressions together need too much memory. Compiling a single
+    /// Searches with several expressions together need too much memory. Compiling a single
     /// expression doesn't return it.
     TotalTooLarge,
 }

@@ -31,7 +31,7 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         group_names: Vec::new(),
         flags: Flags::default(),
         groups: Vec::new(),
-        alternative: Alternative::default(),
+        atoms: GroupAtoms::default(),
         repetition: None,
     };
     while !translator.rest.is_empty() {
@@ -62,20 +62,20 @@ struct Atom {
     repeats: u32,
 }
 
-/// The current alternative of the innermost open group.
+/// The atoms so far of the innermost open group, or of the expression outside of groups.
 #[derive(Clone, Copy, Default)]
-struct Alternative {
+struct GroupAtoms {
     /// The last atom of the current alternative.
-    atom: Option<Atom>,
-    /// The largest product of repetition counts in an atom of the group before the last one.
-    repeats: u32,
+    last: Option<Atom>,
+    /// The largest [`Atom::repeats`] of all atoms before `last`, also of earlier alternatives.
+    earlier_repeats: u32,
 }
 
 /// An open group, with the state to restore when it closes.
 struct Group {
     /// The offset of the group in the output.
     start: usize,
-    outer: Alternative,
+    outer_atoms: GroupAtoms,
     outer_flags: Flags,
 }
 
@@ -86,7 +86,7 @@ struct Translator<'e> {
     group_names: Vec<String>,
     flags: Flags,
     groups: Vec<Group>,
-    alternative: Alternative,
+    atoms: GroupAtoms,
     /// The text from the last repetition on, if the last part was a repetition.
     repetition: Option<&'e str>,
 }
@@ -125,8 +125,7 @@ impl<'e> Translator<'e> {
             }
             '|' => {
                 self.rest = after;
-                self.start_atom(0);
-                self.alternative.atom = None;
+                self.end_atom();
                 self.pattern.push('|');
             }
             '^' => self.push_atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
@@ -183,7 +182,7 @@ impl<'e> Translator<'e> {
 
     fn push_atom(&mut self, rest: &'e str, pattern: &str) {
         self.rest = rest;
-        self.start_atom(1);
+        self.start_atom();
         self.pattern.push_str(pattern);
     }
 
@@ -196,7 +195,7 @@ impl<'e> Translator<'e> {
     }
 
     fn push_literal(&mut self, code_point: u32) {
-        self.start_atom(1);
+        self.start_atom();
         let (opening, closing) = if self.flags.ignore_case { ("(?i:", ")") } else { ("", "") };
         self.pattern.push_str(opening);
         match char::from_u32(code_point) {
@@ -211,11 +210,16 @@ impl<'e> Translator<'e> {
     }
 
     /// Starts an atom at the end of the output.
-    fn start_atom(&mut self, repeats: u32) {
-        if let Some(atom) = self.alternative.atom {
-            self.alternative.repeats = self.alternative.repeats.max(atom.repeats);
+    fn start_atom(&mut self) {
+        self.end_atom();
+        self.atoms.last = Some(Atom { start: self.pattern.len(), repeats: 1 });
+    }
+
+    /// Ends the last atom: no repetition can follow it.
+    fn end_atom(&mut self) {
+        if let Some(atom) = self.atoms.last.take() {
+            self.atoms.earlier_repeats = self.atoms.earlier_repeats.max(atom.repeats);
         }
-        self.alternative.atom = Some(Atom { start: self.pattern.len(), repeats });
     }
 
     fn repeat_counted(
@@ -235,8 +239,8 @@ impl<'e> Translator<'e> {
         self.repeat(start, &operator, if max == Some(0) { 0 } else { largest.max(1) })
     }
 
-    /// Repeats the last atom. `start` is the text from the operator on, and `count` the factor for
-    /// [`MAX_REPEAT`]. `self.rest` must be the text after the operator.
+    /// Repeats the last atom. `start` is the text from the operator on, and `self.rest` must be the
+    /// text after it. `count` multiplies [`Atom::repeats`].
     fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
         let mut is_lazy = self.flags.swap_greed;
         if let Some(after) = self.rest.strip_prefix('?') {
@@ -246,7 +250,7 @@ impl<'e> Translator<'e> {
         if let Some(first) = self.repetition {
             return Err(error(RegexProblem::NestedRepetition, consumed(first, self.rest)));
         }
-        let Some(atom) = self.alternative.atom.as_mut() else {
+        let Some(atom) = self.atoms.last.as_mut() else {
             return Err(error(RegexProblem::MissingRepetitionArgument, consumed(start, self.rest)));
         };
         atom.repeats = if count == 0 { 1 } else { atom.repeats.saturating_mul(count) };
@@ -264,9 +268,9 @@ impl<'e> Translator<'e> {
             return Err(error(RegexProblem::TooDeep, self.expression));
         }
         let group =
-            Group { start: self.pattern.len(), outer: self.alternative, outer_flags: self.flags };
+            Group { start: self.pattern.len(), outer_atoms: self.atoms, outer_flags: self.flags };
         self.groups.push(group);
-        self.alternative = Alternative::default();
+        self.atoms = GroupAtoms::default();
         self.pattern.push_str(opening);
         Ok(())
     }
@@ -276,14 +280,12 @@ impl<'e> Translator<'e> {
             return Err(error(RegexProblem::UnexpectedParenthesis, self.expression));
         };
         self.pattern.push(')');
-        let last = self.alternative.atom.map_or(0, |atom| atom.repeats);
-        let repeats = self.alternative.repeats.max(last).max(1);
-        self.alternative = group.outer;
+        self.end_atom();
+        let repeats = self.atoms.earlier_repeats.max(1);
+        self.atoms = group.outer_atoms;
         self.flags = group.outer_flags;
-        if let Some(atom) = self.alternative.atom {
-            self.alternative.repeats = self.alternative.repeats.max(atom.repeats);
-        }
-        self.alternative.atom = Some(Atom { start: group.start, repeats });
+        self.end_atom();
+        self.atoms.last = Some(Atom { start: group.start, repeats });
         Ok(())
     }
 

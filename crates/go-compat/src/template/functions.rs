@@ -216,7 +216,7 @@ fn print(values: &[Value]) -> String {
     printed
 }
 
-/// A verb of `printf`, and the texts around it.
+/// A verb of `printf`, and the text before it.
 struct Verb<'f> {
     text_before: &'f str,
     /// `None` at the end of the format.

@@ -71,7 +71,7 @@ impl Token<'_> {
 
 /// Returns all tokens. The last one is [`Kind::End`] or [`Kind::Error`].
 pub(super) fn tokenize(template: &str) -> Vec<Token<'_>> {
-    let mut lexer = Lexer { rest: template, template, start: 0, in_action: false, parens: 0 };
+    let mut lexer = Lexer { rest: template, template, start: 0, in_action: false, open_parens: 0 };
     let mut tokens = Vec::new();
     let mut line = 1;
     let mut counted_until = 0;
@@ -95,7 +95,7 @@ struct Lexer<'t> {
     /// The offset at which the current token starts.
     start: usize,
     in_action: bool,
-    parens: usize,
+    open_parens: usize,
 }
 
 impl<'t> Lexer<'t> {
@@ -175,7 +175,7 @@ impl<'t> Lexer<'t> {
             return self.skip_comment();
         }
         self.in_action = true;
-        self.parens = 0;
+        self.open_parens = 0;
         Some(token)
     }
 
@@ -185,7 +185,7 @@ impl<'t> Lexer<'t> {
             return Some(self.error("unclosed comment"));
         };
         self.skip(len + 2);
-        let Some(trims) = self.right_delimiter_follows() else {
+        let Some(trims) = self.next_right_delimiter_trims() else {
             return Some(self.error("comment ends before closing delimiter"));
         };
         self.skip(RIGHT_DELIMITER.len() + if trims { 2 } else { 0 });
@@ -195,9 +195,9 @@ impl<'t> Lexer<'t> {
         None
     }
 
-    /// Whether the right delimiter that follows trims the text after it. `None` if no right
-    /// delimiter follows.
-    fn right_delimiter_follows(&self) -> Option<bool> {
+    /// Whether the right delimiter that comes next trims the text after it. `None` if none comes
+    /// next.
+    fn next_right_delimiter_trims(&self) -> Option<bool> {
         if let Some(after) = self.rest.strip_prefix(SPACES)
             && let Some(after) = after.strip_prefix(TRIM_MARKER)
             && after.starts_with(RIGHT_DELIMITER)
@@ -209,7 +209,7 @@ impl<'t> Lexer<'t> {
 
     /// Reads a token inside of an action.
     fn read_action_token(&mut self) -> Token<'t> {
-        if let Some(trims) = self.right_delimiter_follows() {
+        if let Some(trims) = self.next_right_delimiter_trims() {
             return self.read_right_delimiter(trims);
         }
         let Some(char) = self.peek() else {
@@ -238,12 +238,12 @@ impl<'t> Lexer<'t> {
             '$' => self.read_field_or_variable(Kind::Variable, Kind::Variable),
             '.' => self.read_field_or_variable(Kind::Dot, Kind::Field),
             '(' => {
-                self.parens += 1;
+                self.open_parens += 1;
                 self.token(Kind::LeftParen)
             }
-            ')' if self.parens == 0 => self.error("unexpected right paren"),
+            ')' if self.open_parens == 0 => self.error("unexpected right paren"),
             ')' => {
-                self.parens -= 1;
+                self.open_parens -= 1;
                 self.token(Kind::RightParen)
             }
             ' '..='~' => self.token(Kind::Char),
@@ -254,7 +254,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn read_right_delimiter(&mut self, trims: bool) -> Token<'t> {
-        if self.parens > 0 {
+        if self.open_parens > 0 {
             return self.error("unclosed left paren");
         }
         self.in_action = false;
@@ -270,7 +270,7 @@ impl<'t> Lexer<'t> {
 
     fn read_space(&mut self) -> Token<'t> {
         // The space in front of a trimming delimiter belongs to the delimiter.
-        while self.right_delimiter_follows() != Some(true) && self.skip_if(is_space) {}
+        while self.next_right_delimiter_trims() != Some(true) && self.skip_if(is_space) {}
         self.token(Kind::Space)
     }
 

@@ -65,7 +65,7 @@ impl Template {
 
     /// Returns the first action that does anything but insert one of `fields`, or insert the value
     /// of `LabelValuesByName` for a key that `is_key` accepts. `None` if there is no such action.
-    pub fn first_action_beyond(
+    pub fn first_action_other_than_insertion(
         &self,
         fields: &[&str],
         is_key: impl Fn(&str) -> bool,

@@ -131,7 +131,8 @@ impl<'t> Parser<'t> {
         Ok(nodes)
     }
 
-    /// Parses a `define`, if there is one. Outer variables are not visible in its body.
+    /// Parses a `define`, and returns whether there was one. Outer variables are not visible in its
+    /// body.
     fn parse_definition(&mut self) -> Result<bool> {
         let start = self.next;
         self.next += 1;

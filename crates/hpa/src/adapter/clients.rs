@@ -13,6 +13,7 @@ const CLIENT_GO_QPS: f64 = 5.0;
 
 /// Clients of the API server, by purpose.
 pub(super) struct KubeClients {
+    /// For all requests except those of the other clients.
     pub(super) lister: kube::Client,
     pub(super) authentication: kube::Client,
     pub(super) authorization: kube::Client,

@@ -33,7 +33,7 @@ pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Electio
 }
 
 /// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the
-/// lease.
+/// lease. Without an election, this instance is the leader from the start.
 pub(super) async fn run(
     election: Option<Election>,
     client: Client,
@@ -42,7 +42,7 @@ pub(super) async fn run(
 ) {
     let clock = Arc::new(SystemClock::default());
     let lead = |leadership: Leadership| {
-        info!("acquired the leader lease; writing events and the status of schedules");
+        info!("writing events and the status of schedules");
         let client = leadership.fence(&client);
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         let context = LeaderContext { client, events };

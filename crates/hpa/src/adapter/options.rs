@@ -35,7 +35,7 @@ pub(super) fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
     let lookup = if flags.authentication_skip_lookup {
         ConfigMapLookup::Skipped
     } else if flags.authentication_tolerate_lookup_failure {
-        ConfigMapLookup::Tolerated
+        ConfigMapLookup::Optional
     } else {
         ConfigMapLookup::Required
     };

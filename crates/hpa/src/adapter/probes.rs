@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::{
     args::ServingArguments,
-    serve::{self, Endpoints, Server, TextBody},
+    serve::{self, Endpoints, Heartbeat, Server, TextBody},
 };
 
 /// Serves `/livez`, `/readyz` and `/healthz`, unless the port is 0.
@@ -23,15 +23,19 @@ pub(super) async fn start(
         return Ok(None);
     }
     let address = SocketAddr::new(arguments.bind_address, arguments.health_port);
+    let probes = Probes { adapter, heartbeat: Heartbeat::start() };
     let (server, address) =
-        serve::serve(address, None, 0, Probes(adapter)).await.with_context(|| {
+        serve::serve_on_thread(address, None, 0, probes).await.with_context(|| {
             format!("unable to serve probes on {address} (--bind-address, --health-port)")
         })?;
     info!(%address, "serving probes");
     Ok(Some(server))
 }
 
-struct Probes(Arc<Adapter>);
+struct Probes {
+    adapter: Arc<Adapter>,
+    heartbeat: Arc<Heartbeat>,
+}
 
 #[async_trait]
 impl Endpoints for Probes {
@@ -42,11 +46,20 @@ impl Endpoints for Probes {
     ) -> Response<TextBody> {
         drop(connection.count_request());
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let response = self.0.health_response(request.uri().path(), &query).unwrap_or_else(|| {
-            let mut response = Response::new("not found; try /livez, /readyz or /healthz\n".into());
-            *response.status_mut() = StatusCode::NOT_FOUND;
+        let failure = |status, text: String| {
+            let mut response = Response::new(text.into());
+            *response.status_mut() = status;
             response
-        });
+        };
+        let health = self.adapter.health_response(request.uri().path(), &query);
+        let response = match (health, self.heartbeat.check()) {
+            (None, _) => failure(
+                StatusCode::NOT_FOUND,
+                "not found; try /livez, /readyz or /healthz\n".to_owned(),
+            ),
+            (Some(_), Err(stuck)) => failure(StatusCode::SERVICE_UNAVAILABLE, format!("{stuck}\n")),
+            (Some(response), Ok(())) => response,
+        };
         response.map(|text| TextBody::new(text, None))
     }
 }

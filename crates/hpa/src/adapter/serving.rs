@@ -38,7 +38,7 @@ pub(super) async fn load_certificate(
     if let (Some(service), Some(secret)) = (&arguments.service, &arguments.serving_secret) {
         let service = ServiceName::parse(service).context("--service")?;
         let controller = CertificateController::new(client.clone(), service, secret, groups);
-        let stored = controller.stored_certificate().await?;
+        let stored = controller.ensure_certificate().await?;
         let certificate =
             ServingCertificate::from_pem(stored.chain.as_bytes(), stored.key.as_bytes(), handshake);
         let certificate = Arc::new(certificate?);

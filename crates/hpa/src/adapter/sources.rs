@@ -111,7 +111,7 @@ impl Sources {
             let source = source.clone();
             async move { source.run(Some(file)).await }
         });
-        tokio::spawn(discovery_log::log_first(source.clone()));
+        tokio::spawn(discovery_log::log_discoveries(source.clone()));
         self.metric_sources.push(source);
         Ok(())
     }

@@ -13,7 +13,7 @@ use hpa_collectors::{
 use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
 
-use super::values::{BOOL, HPA, positive_duration, to_std};
+use super::values::{BOOL, HPA_PREFIX, positive_duration, to_std};
 
 /// The collectors that are on, their servers and limits.
 #[derive(Args, Clone, Debug)]
@@ -21,93 +21,95 @@ use super::values::{BOOL, HPA, positive_duration, to_std};
 pub(crate) struct CollectorArguments {
     /// Collect metrics that annotations metric-config.* configure. They come from pods, from HTTP
     /// endpoints, and from queries to --prometheus-url
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) collectors: bool,
     /// Time for which a value is used before it is collected again, for metrics that set no
     /// interval
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "60s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "60s",
         value_parser = positive_duration)]
     pub(crate) default_collection_interval: SignedDuration,
     /// Maximum age of a value while collecting it again fails [default: two intervals of the
     /// metric]
-    #[arg(long, env = HPA, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", value_parser = positive_duration)]
     pub(crate) metrics_ttl: Option<SignedDuration>,
     /// Host that annotations may name: a host name, or *.DOMAIN for all names below a domain; can
     /// be repeated [default: all hosts]
-    #[arg(long = "collector-host", env = HPA, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long = "collector-host", env = HPA_PREFIX, value_name = "NAME", value_delimiter = ',')]
     pub(crate) collector_hosts: Vec<String>,
     /// Loopback, link-local or metadata address that collectors may nevertheless connect to; can be
     /// repeated
-    #[arg(long = "collector-address", env = HPA, value_name = "ADDRESS", value_delimiter = ',')]
+    #[arg(long = "collector-address", env = HPA_PREFIX, value_name = "ADDRESS",
+          value_delimiter = ',')]
     pub(crate) collector_addresses: Vec<IpAddr>,
     /// File with the bearer token for an origin, as in
     /// `https://metrics.example.org=/etc/hpa/credentials/metrics`; can be repeated. The annotations
     /// of all tenants can use it
-    #[arg(long = "collector-credential", env = HPA, value_name = "ORIGIN=FILE",
+    #[arg(long = "collector-credential", env = HPA_PREFIX, value_name = "ORIGIN=FILE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_credentials: Vec<(String, String)>,
     /// Label that has the namespace of a series, such as `namespace`. Queries in annotations to
     /// the servers of these flags then read only series of the autoscaler's namespace. Annotations
     /// can't name URLs of these servers, and other Prometheus servers only with --collector-host
-    #[arg(long, env = HPA, value_name = "LABEL", value_parser = label)]
+    #[arg(long, env = HPA_PREFIX, value_name = "LABEL", value_parser = label)]
     pub(crate) collector_namespace_label: Option<String>,
     /// Namespace that may read from a server, SERVER=NAMESPACE; can be repeated. The server is
     /// prometheus, an alias, influxdb, sqs, zmon, nakadi, pods, or url for all URLs that
     /// annotations name. URLs of other namespaces can't lead to the server [default: all
     /// namespaces]
-    #[arg(long = "collector-permission", env = HPA, value_name = "SERVER=NAMESPACE",
+    #[arg(long = "collector-permission", env = HPA_PREFIX, value_name = "SERVER=NAMESPACE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) collector_permissions: Vec<(String, String)>,
     /// PEM file with additional CAs for HTTPS to pods and endpoints
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) collector_ca_file: Option<PathBuf>,
     /// Concurrent connections of all collectors together, except those to Prometheus
-    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 128,
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 128,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) collector_connections: u16,
     /// Concurrent collections of each collector
-    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 32,
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) collector_concurrency: u16,
     #[command(flatten)]
     pub(crate) skipper: SkipperArguments,
     /// Prometheus server that annotations may name by its alias, NAME=URL; can be repeated
-    #[arg(long = "additional-prometheus-server", env = HPA, value_name = "NAME=URL",
+    #[arg(long = "additional-prometheus-server", env = HPA_PREFIX, value_name = "NAME=URL",
         value_delimiter = ',', value_parser = alias_and_url)]
     pub(crate) additional_prometheus_servers: Vec<(String, String)>,
     /// File with the bearer token for an additional Prometheus server, NAME=FILE; can be repeated
-    #[arg(long = "additional-prometheus-server-token-file", env = HPA, value_name = "NAME=FILE",
+    #[arg(long = "additional-prometheus-server-token-file", env = HPA_PREFIX,
+          value_name = "NAME=FILE",
         value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) additional_prometheus_server_token_files: Vec<(String, String)>,
     /// URL of the server for metrics of the type influxdb
-    #[arg(long, env = HPA, value_name = "URL")]
+    #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) influxdb_address: Option<String>,
     /// File with the token for --influxdb-address
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) influxdb_token_file: Option<PathBuf>,
     /// InfluxDB organization
-    #[arg(long, env = HPA, value_name = "NAME", default_value = "")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "")]
     pub(crate) influxdb_org: String,
     /// Collect the lengths of Amazon SQS queues, with the credentials of this pod
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) aws_external_metrics: bool,
     /// AWS region of the queues; can be repeated
-    #[arg(long = "aws-region", env = HPA, value_name = "REGION", value_delimiter = ',')]
+    #[arg(long = "aws-region", env = HPA_PREFIX, value_name = "REGION", value_delimiter = ',')]
     pub(crate) aws_regions: Vec<String>,
     /// URL of ZMON's data service, for metrics of the type zmon
-    #[arg(long, env = HPA, value_name = "URL")]
+    #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) zmon_kariosdb_endpoint: Option<String>,
     /// Name of ZMON's token in --credentials-dir
-    #[arg(long, env = HPA, value_name = "NAME", default_value = "zmon")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "zmon")]
     pub(crate) zmon_token_name: String,
     /// URL of the server for metrics of the type nakadi
-    #[arg(long, env = HPA, value_name = "URL")]
+    #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) nakadi_endpoint: Option<String>,
     /// Name of Nakadi's token in --credentials-dir
-    #[arg(long, env = HPA, value_name = "NAME", default_value = "nakadi")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "nakadi")]
     pub(crate) nakadi_token_name: String,
     /// Directory with the tokens of ZMON and Nakadi, in files NAME-token-secret
-    #[arg(long, env = HPA, value_name = "DIRECTORY", default_value = "/meta/credentials")]
+    #[arg(long, env = HPA_PREFIX, value_name = "DIRECTORY", default_value = "/meta/credentials")]
     pub(crate) credentials_dir: PathBuf,
 }
 
@@ -115,20 +117,20 @@ pub(crate) struct CollectorArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SkipperArguments {
     /// Collect requests per second of Ingresses from the metrics of skipper
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) skipper_ingress_metrics: bool,
     /// Collect requests per second of RouteGroups from the metrics of skipper
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) skipper_routegroup_metrics: bool,
     /// Annotation of an Ingress with the weights of its backends; can be repeated
-    #[arg(long = "skipper-backends-annotation", env = HPA, value_name = "NAME",
+    #[arg(long = "skipper-backends-annotation", env = HPA_PREFIX, value_name = "NAME",
         value_delimiter = ',')]
     pub(crate) skipper_backends_annotations: Vec<String>,
     /// Collect requests per second of host names (type: requests-per-second)
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) external_rps_metrics: bool,
     /// Name of the series with requests per second
-    #[arg(long, env = HPA, value_name = "NAME",
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME",
         default_value = "skipper_serve_host_duration_seconds_count")]
     pub(crate) external_rps_metric_name: String,
 }
@@ -263,7 +265,7 @@ impl CollectorArguments {
             },
             limits: Limits {
                 connections,
-                connections_per_fetch: limits.connections_per_fetch.min(connections),
+                connections_per_collection: limits.connections_per_collection.min(connections),
                 request_timeout: limits.request_timeout.min(Duration::from_secs(15)),
                 ..limits
             },

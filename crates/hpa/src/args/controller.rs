@@ -3,14 +3,15 @@ use std::net::IpAddr;
 use clap::Args;
 use http::Uri;
 
-use super::values::{HPA, dns_label, dns_subdomain};
+use super::values::{HPA_PREFIX, dns_label, dns_subdomain};
 
 /// The location of the controller. By default, it is read from the status of the autoscalers.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Controller")]
 #[expect(clippy::struct_field_names, reason = "the names of the flags")]
 pub(crate) struct ControllerArguments {
-    /// Namespace of the controller's lease [default: from the status of autoscalers]
+    /// Namespace of the controller's lease [default: from the status of autoscalers, else
+    /// kube-system or autoscaling]
     #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) controller_namespace: Option<String>,
     /// Name of the controller's lease [default: from the status of autoscalers, else
@@ -19,7 +20,7 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_lease: Option<String>,
     /// URL of the debug API, on a loopback address. For example that of kubectl port-forward
     /// [default: the leader's debug API, through the API server]
-    #[arg(long, env = HPA, value_name = "URL", value_parser = url,
+    #[arg(long, env = HPA_PREFIX, value_name = "URL", value_parser = url,
         conflicts_with_all = ["controller_namespace", "controller_lease"])]
     pub(crate) controller_url: Option<Uri>,
 }

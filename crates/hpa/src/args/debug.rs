@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use clap::Args;
 
-use super::values::{HPA, bytes};
+use super::values::{HPA_PREFIX, bytes};
 
 /// The debug API, which `hpa explain`, `hpa status` and `hpa dashboard` read.
 #[derive(Args, Debug)]
@@ -12,14 +12,15 @@ pub(crate) struct DebugArguments {
     /// Port of the debug API, for hpa explain, status and dashboard. It serves the last
     /// decisions, histories, cache ages and the queue as JSON. 0 disables it, and decisions are not
     /// recorded
-    #[arg(long, env = HPA, value_name = "PORT", default_value_t = 0)]
+    #[arg(long, env = HPA_PREFIX, value_name = "PORT", default_value_t = 0)]
     pub(crate) debug_port: u16,
     /// Address of the debug API. On a loopback address it serves plain HTTP without authentication.
     /// On any other address it serves HTTPS with the certificate of --tls-cert-file or a generated
     /// one, and requires a token whose user may get /debug/v1/*
-    #[arg(long, env = HPA, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) debug_bind_address: IpAddr,
     /// Memory for recorded decisions. Each autoscaler gets an equal share
-    #[arg(long, env = HPA, value_name = "BYTES", default_value = "64Mi", value_parser = bytes)]
+    #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "64Mi",
+          value_parser = bytes)]
     pub(crate) debug_memory_limit: u64,
 }

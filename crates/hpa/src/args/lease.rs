@@ -1,26 +1,28 @@
 use clap::{Arg, Args};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, HPA, HPA_ADAPTER, dns_label, dns_subdomain, positive_duration};
+use super::values::{
+    BOOL, HPA_ADAPTER_PREFIX, HPA_PREFIX, dns_label, dns_subdomain, positive_duration,
+};
 
 /// Flags of leader election and its lease.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct LeaseArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
     /// Time without an observed renewal after which a standby acquires the lease
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "15s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "15s",
         value_parser = positive_duration)]
     pub(crate) leader_elect_lease_duration: SignedDuration,
     /// Name of the lease, and prefix of the ConfigMaps that store the histories
-    #[arg(long, env = HPA, value_name = "NAME", default_value = "hpa-controller",
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "hpa-controller",
         value_parser = dns_subdomain)]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the lease and the ConfigMaps with histories [default: the namespace of this
     /// pod, else kube-system]
-    #[arg(long, env = HPA, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", value_parser = dns_label)]
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
@@ -43,6 +45,6 @@ pub(super) fn for_adapter(argument: Arg) -> Arg {
         _ => return argument,
     };
     let has_name = argument.get_id() == "leader_elect_resource_name";
-    let argument = argument.env(HPA_ADAPTER).help(help);
+    let argument = argument.env(HPA_ADAPTER_PREFIX).help(help);
     if has_name { argument.default_value("hpa-adapter") } else { argument }
 }

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::{KubectlArguments, SourceArguments};
 
@@ -8,6 +8,7 @@ use super::{KubectlArguments, SourceArguments};
 #[derive(Args, Debug)]
 #[command(
     after_help = include_str!("examples/lint.txt").trim_ascii_end(),
+    group(ArgGroup::new("input").args(["files", "filename"]).multiple(true)),
     mut_arg("namespace", |namespace| {
         namespace.help(
             "Check the autoscalers of this namespace of the cluster. With FILE, the namespace of \
@@ -18,13 +19,17 @@ use super::{KubectlArguments, SourceArguments};
 pub(crate) struct LintArguments {
     /// Manifests in YAML or JSON, or directories of them; "-" is standard input. Without a FILE, -n
     /// or -A select autoscalers of the cluster
-    #[arg(value_name = "FILE", required_unless_present_any = ["all_namespaces", "namespace"])]
-    pub(crate) files: Vec<PathBuf>,
+    #[arg(value_name = "FILE",
+        required_unless_present_any = ["filename", "all_namespaces", "namespace"])]
+    files: Vec<PathBuf>,
+    /// Alternative to FILE; can be repeated
+    #[arg(long, short = 'f', value_name = "FILE")]
+    filename: Vec<PathBuf>,
     /// Read subdirectories
-    #[arg(long, short = 'R', requires = "files")]
+    #[arg(long, short = 'R', requires = "input")]
     pub(crate) recursive: bool,
     /// Check the autoscalers of all namespaces of the cluster
-    #[arg(long, short = 'A', conflicts_with = "files")]
+    #[arg(long, short = 'A', conflicts_with = "input")]
     pub(crate) all_namespaces: bool,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
@@ -36,6 +41,14 @@ pub(crate) struct LintArguments {
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]
     pub(crate) sources: SourceArguments,
+}
+
+impl LintArguments {
+    /// The paths of manifests and directories; `-` is standard input. Empty for autoscalers of the
+    /// cluster.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().chain(&self.filename).cloned().collect()
+    }
 }
 
 /// The format of findings.

@@ -79,7 +79,7 @@ pub(crate) use self::{
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.
 #[derive(Debug, Parser)]
-#[command(name = "hpa", version, propagate_version = true, mut_subcommands(values::complete_flags))]
+#[command(name = "hpa", version, propagate_version = true, mut_subcommands(values::finish_flags))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -174,7 +174,7 @@ const MAIN_FLAGS: [(&str, &str); 17] = [
     ),
     ("dashboard", "port no-open namespace context controller-url metrics-config prometheus-url"),
     ("status", "namespace output context kubeconfig controller-url"),
-    ("lint", "all-namespaces namespace output warnings-as-notes context metrics-config"),
+    ("lint", "filename all-namespaces namespace output warnings-as-notes context metrics-config"),
     ("simulate", "output html svg steps"),
     ("recommend", "output candidates seeds max-risk"),
     ("replay", "prometheus-url namespace since until filename output html context"),
@@ -284,8 +284,8 @@ fn name_variable(
     error
 }
 
-/// Whether an argument is a flag in its long form or an alias, which `=` and a value can follow, or
-/// begins with its short form.
+/// Whether an argument gives the flag: it is the long form or an alias, alone or followed by
+/// `=VALUE`, or begins with the short form.
 fn is_given(flag: &clap::Arg, arguments: &[OsString]) -> bool {
     let long = flag.get_long().into_iter().chain(flag.get_all_aliases().unwrap_or_default());
     let long: Vec<String> = long.map(|name| format!("--{name}")).collect();

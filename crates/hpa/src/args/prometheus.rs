@@ -8,7 +8,7 @@ use hpa_prometheus::rules::Compat;
 use hpa_prometheus::source::{PrometheusSettings, ServerPermissions, SharingSettings};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, HPA, bytes, duration, positive_duration, to_std};
+use super::values::{BOOL, HPA_PREFIX, bytes, duration, positive_duration, to_std};
 
 /// Connection to Prometheus. Flags of prometheus-adapter keep their names.
 #[derive(Args, Debug)]
@@ -16,69 +16,71 @@ use super::values::{BOOL, HPA, bytes, duration, positive_duration, to_std};
 pub(crate) struct PrometheusArguments {
     /// URL of Prometheus, or of a server with its API. Can have a path prefix [default of hpa
     /// adapter: https://localhost]
-    #[arg(long, alias = "prometheus-server", env = HPA, value_name = "URL")]
+    #[arg(long, alias = "prometheus-server", env = HPA_PREFIX, value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
     /// HTTP method of queries: GET or POST [default: POST, which doesn't limit the length of a
     /// query; GET with hpa adapter --compat prometheus-adapter]
-    #[arg(long, env = HPA, value_name = "METHOD")]
+    #[arg(long, env = HPA_PREFIX, value_name = "METHOD")]
     pub(crate) prometheus_verb: Option<String>,
     /// Header of requests, NAME=VALUE; can be repeated
-    #[arg(long = "prometheus-header", env = HPA, value_name = "HEADER")]
+    #[arg(long = "prometheus-header", env = HPA_PREFIX, value_name = "HEADER")]
     pub(crate) prometheus_headers: Vec<String>,
     /// Authenticate with the service account of this pod
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) prometheus_auth_incluster: bool,
     /// Kubeconfig file with credentials for Prometheus
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_auth_config: Option<PathBuf>,
     /// CAs of the certificate of Prometheus, PEM
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_ca_file: Option<PathBuf>,
     /// Client certificate; reloaded when the file changes
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_client_tls_cert_file: Option<PathBuf>,
     /// Private key of the client certificate
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_client_tls_key_file: Option<PathBuf>,
     /// File with a bearer token; reloaded when it changes
-    #[arg(long, alias = "prometheus-server-token-file", env = HPA, value_name = "FILE")]
+    #[arg(long, alias = "prometheus-server-token-file", env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_token_file: Option<PathBuf>,
     /// User of basic authentication
-    #[arg(long, env = HPA, value_name = "NAME")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME")]
     pub(crate) prometheus_username: Option<String>,
     /// File with the password for --prometheus-username
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_password_file: Option<PathBuf>,
-    /// Timeout of a query
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+    /// Timeout of a query. The list of a rule's series may take six times as long
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) prometheus_query_timeout: SignedDuration,
     /// Interval at which the series of the rules are listed; at least 1s
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10m0s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10m0s",
         value_parser = duration)]
     metrics_relist_interval: SignedDuration,
     /// Maximum age of the last sample of a listed series [default: --metrics-relist-interval]
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "0s", hide_default_value = true,
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "0s",
+          hide_default_value = true,
         value_parser = duration)]
     pub(crate) metrics_max_age: SignedDuration,
     /// Maximum size of the list of a rule's series, as a number of bytes or a quantity such as 1Gi.
     /// If a list is larger, the rule keeps the series of its last list
-    #[arg(long, env = HPA, value_name = "BYTES", default_value = "512Mi", value_parser = bytes)]
+    #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "512Mi",
+          value_parser = bytes)]
     pub(crate) metrics_max_series_bytes: u64,
     /// Maximum number of different combinations of a name and label names in the list of a rule's
     /// series, at about 1 KB of memory each. If there are more, the rule keeps the series of its
     /// last list
-    #[arg(long, env = HPA, value_name = "COUNT", default_value = "100000",
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value = "100000",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) metrics_max_series_names: u32,
     /// Directory of the certificates, keys, tokens and passwords that `servers` of the rules file
     /// may use. Other files are not allowed, because the rules file chooses the server that gets
     /// them
-    #[arg(long, env = HPA, value_name = "DIRECTORY", default_value = "/etc/hpa/credentials")]
+    #[arg(long, env = HPA_PREFIX, value_name = "DIRECTORY", default_value = "/etc/hpa/credentials")]
     pub(crate) metrics_config_credentials: PathBuf,
     /// Allow `authInCluster` for `servers` of the rules file. Users who can edit the file can then
     /// send the token of this pod to any URL
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) metrics_config_auth_incluster: bool,
 }
 
@@ -194,7 +196,8 @@ pub(crate) struct SharingArguments {
     /// Share a query to Prometheus among autoscalers with the same metric in a namespace. A shared
     /// query reads all objects of the namespace, and its result is used for a third of a sync
     /// period. hpa rules check lists the rules that allow sharing
-    #[arg(long, env = HPA, value_name = "MODE", default_value = "auto", help_heading = "Metrics")]
+    #[arg(long, env = HPA_PREFIX, value_name = "MODE", default_value = "auto",
+          help_heading = "Metrics")]
     pub(crate) share_queries: ShareQueries,
 }
 

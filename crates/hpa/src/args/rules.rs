@@ -50,7 +50,7 @@ pub(crate) struct ExplainArguments {
     /// pods/cpu, pods/memory, nodes/cpu or nodes/memory
     #[arg(value_name = "METRIC")]
     pub(crate) metric: String,
-    /// The name of an object; can be repeated [default: all objects that have series]
+    /// The name of an object; can be repeated [default: the first 20 objects that have series]
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// The rules file; "-" is standard input

@@ -9,7 +9,8 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, HPA, dns_label, duration, fraction, log_filter, positive_duration, rate, setting_name,
+        BOOL, HPA_PREFIX, dns_label, duration, fraction, log_filter, positive_duration, rate,
+        setting_name,
     },
 };
 
@@ -19,23 +20,25 @@ pub(crate) struct RunArguments {
     // Before the other groups: a group's heading applies to all flags after it.
     /// Compare decisions with the acting controller, write nothing. Differences are logged, and
     /// leader election is off
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
     /// Start although another controller wrote the status of an autoscaler within the last two sync
     /// periods (at least 30s). Two controllers overwrite each other's decisions
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
     /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
     /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
     /// Larger changes, conditions and replicas are always written at once
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "60s",
+          value_parser = duration)]
     pub(crate) status_interval: SignedDuration,
     /// Worker threads. One is enough for tens of thousands of autoscalers
-    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 1,
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 1,
         value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) threads: u8,
     /// Time limit for running reconciles after SIGTERM, SIGINT or SIGHUP
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
+          value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
@@ -44,7 +47,7 @@ pub(crate) struct RunArguments {
     /// Read metrics from Prometheus by the rules of this file. It has the format of
     /// prometheus-adapter's configuration, and is reloaded when it changes. All other metrics come
     /// from the metrics APIs of the cluster
-    #[arg(long, env = HPA, value_name = "FILE", help_heading = "Metrics")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE", help_heading = "Metrics")]
     pub(crate) metrics_config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sharing: super::SharingArguments,
@@ -73,11 +76,11 @@ pub(crate) struct ForecastingArguments {
     /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus also
     /// apply to it [default: --prometheus-url; without any, a forecast needs ten days of this
     /// process]
-    #[arg(long, env = HPA, value_name = "URL")]
+    #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
     /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
     /// autoscaler's scheduled bounds takes precedence
-    #[arg(long, env = HPA, value_name = "ZONE", default_value = "UTC", value_parser = zone)]
+    #[arg(long, env = HPA_PREFIX, value_name = "ZONE", default_value = "UTC", value_parser = zone)]
     pub(crate) forecast_time_zone: TimeZone,
 }
 
@@ -87,42 +90,44 @@ pub(crate) struct ForecastingArguments {
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
     /// Maximum number of concurrent reconciles. Reconciles that wait for metrics don't count
-    #[arg(long, env = HPA, value_name = "COUNT", default_value_t = 5,
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) concurrent_horizontal_pod_autoscaler_syncs: u32,
     /// Interval between reconciles of an autoscaler
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "15s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "15s",
         value_parser = positive_duration)]
     pub(crate) horizontal_pod_autoscaler_sync_period: SignedDuration,
     /// Stabilization window for scaling down, for autoscalers that don't set one: the highest
     /// recommendation of this period is used
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5m0s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "5m0s",
         value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_downscale_stabilization: SignedDuration,
     /// Relative difference between a metric and its target up to which replicas don't change, for
     /// autoscalers that don't set a tolerance
-    #[arg(long, env = HPA, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
+    #[arg(long, env = HPA_PREFIX, value_name = "FRACTION", default_value_t = 0.1,
+          value_parser = fraction)]
     pub(crate) horizontal_pod_autoscaler_tolerance: f64,
     /// Time after the start of a pod during which its CPU samples may be ignored
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5m0s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "5m0s",
         value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: SignedDuration,
     /// Time after the start of a pod during which a change of its readiness counts as initial
     /// readiness
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "30s",
+          value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
     /// Allow autoscalers to scale to zero and back (the feature gate HPAScaleToZero, on by default
     /// since Kubernetes 1.37)
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = true)]
     pub(crate) scale_to_zero: bool,
     /// Settings that autoscalers may override by annotation or field: names from docs/settings.md,
     /// separated by commas, or "none" [default: all]
-    #[arg(long, env = HPA, value_name = "NAMES", value_delimiter = ',',
+    #[arg(long, env = HPA_PREFIX, value_name = "NAMES", value_delimiter = ',',
         value_parser = setting_name, hide_default_value = true,
         default_values_t = SETTINGS.iter().map(|setting| setting.name))]
     pub(crate) allow_settings: Vec<&'static str>,
     /// The shortest sync period that an autoscaler can set for itself
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "5s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "5s",
         value_parser = positive_duration)]
     pub(crate) min_sync_period: SignedDuration,
 }
@@ -133,36 +138,37 @@ pub(crate) struct AutoscalingArguments {
 pub(crate) struct ClusterArguments {
     /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of
     /// the pod]
-    #[arg(long, env = HPA, value_name = "FILE")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: its current one]
-    #[arg(long, env = HPA, value_name = "NAME")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Use the service account of this pod; ignore kubeconfig files
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false,
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false,
         conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
-    #[arg(long = "namespace", short = 'n', env = HPA, value_name = "NAME", value_delimiter = ',',
+    #[arg(long = "namespace", short = 'n', env = HPA_PREFIX, value_name = "NAME",
+          value_delimiter = ',',
         value_parser = dns_label)]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
-    #[arg(long, env = HPA, value_name = "API", default_value = "core")]
+    #[arg(long, env = HPA_PREFIX, value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: AutoscalerApiArgument,
     /// Maximum average rate of requests to the Kubernetes API, per second [default: no limit]
-    #[arg(long, env = HPA, value_name = "RATE", value_parser = rate)]
+    #[arg(long, env = HPA_PREFIX, value_name = "RATE", value_parser = rate)]
     pub(crate) kube_api_qps: Option<f64>,
     /// Burst of requests to the Kubernetes API [default: --kube-api-qps, at least 1]
-    #[arg(long, env = HPA, value_name = "COUNT", requires = "kube_api_qps",
+    #[arg(long, env = HPA_PREFIX, value_name = "COUNT", requires = "kube_api_qps",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kube_api_burst: Option<u32>,
     /// Watch the targets of autoscalers (Deployments, StatefulSets, ReplicaSets, custom resources
     /// with a scale subresource). If false or not permitted, each reconcile reads the scale
     /// instead
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = true)]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
 }
@@ -175,19 +181,19 @@ pub(crate) struct ElectionArguments {
     pub(crate) lease: LeaseArguments,
     /// Time without a renewal of the lease after which the leader stops working; less than the
     /// lease duration
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) leader_elect_renew_deadline: SignedDuration,
     /// Interval between attempts to renew or acquire the lease; less than the renew deadline / 1.2
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "2s",
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "2s",
         value_parser = positive_duration)]
     pub(crate) leader_elect_retry_period: SignedDuration,
     /// Name of this pod, for the lease's holder identity [default: the host name]
-    #[arg(long, env = HPA, value_name = "NAME")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME")]
     pub(crate) pod_name: Option<String>,
     /// Store recommendations and scale events in ConfigMaps. Stabilization windows then survive a
     /// change of leader. Needs --leader-elect
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = true)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = true)]
     pub(crate) keep_history: bool,
 }
 
@@ -218,10 +224,11 @@ impl ElectionArguments {
 pub(crate) struct LogArguments {
     /// Log level: off, error, warn, info, debug or trace. Can be a list of directives by module,
     /// such as info,hpa_controller=debug
-    #[arg(long, env = HPA, value_name = "LEVEL", default_value = "info", value_parser = log_filter)]
+    #[arg(long, env = HPA_PREFIX, value_name = "LEVEL", default_value = "info",
+          value_parser = log_filter)]
     pub(crate) log_level: String,
     /// Format of a log line
-    #[arg(long, env = HPA, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
 
@@ -230,20 +237,20 @@ pub(crate) struct LogArguments {
 #[command(next_help_heading = "Metrics and health")]
 pub(crate) struct ObservationArguments {
     /// Address that serves /metrics, /healthz and /readyz
-    #[arg(long, env = HPA, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
     /// Port of /metrics, /healthz and /readyz; 0 disables them
-    #[arg(long, env = HPA, value_name = "PORT", default_value_t = 8080)]
+    #[arg(long, env = HPA_PREFIX, value_name = "PORT", default_value_t = 8080)]
     pub(crate) metrics_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes [default: plain HTTP]
-    #[arg(long, env = HPA, value_name = "FILE", requires = "tls_private_key_file")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
     /// Private key of the first certificate, PEM
-    #[arg(long, env = HPA, value_name = "FILE", requires = "tls_cert_file")]
+    #[arg(long, env = HPA_PREFIX, value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Export series for each autoscaler: the proposals of its metrics, its limits and whether it
     /// fails. Up to 19 series per autoscaler
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) per_hpa_metrics: bool,
 }
 

@@ -2,7 +2,7 @@ use clap::Args;
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, HPA, duration};
+use super::values::{BOOL, HPA_PREFIX, duration};
 
 /// Scaling schedules as metrics.
 #[derive(Args, Clone, Debug)]
@@ -10,7 +10,7 @@ use super::values::{BOOL, HPA, duration};
 pub(crate) struct ScalingScheduleArguments {
     /// Compute the metrics of scaling schedules (zalando.org). They are Object metrics of a
     /// ScalingSchedule or ClusterScalingSchedule, whose status.active is also written
-    #[arg(long, env = HPA, value_name = BOOL, default_value_t = false)]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) scaling_schedule: bool,
     #[command(flatten)]
     pub(crate) defaults: ScheduleDefaults,
@@ -21,13 +21,14 @@ pub(crate) struct ScalingScheduleArguments {
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct ScheduleDefaults {
     /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
-    #[arg(long, env = HPA, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10m",
+          value_parser = duration)]
     pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
     /// Time zone of repeating entries whose own time zone is missing or unknown
-    #[arg(long, env = HPA, value_name = "NAME", default_value = "Europe/Berlin")]
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "Europe/Berlin")]
     pub(crate) scaling_schedule_default_time_zone: String,
     /// Number of steps of a ramp
-    #[arg(long, env = HPA, value_name = "N", default_value_t = 10,
+    #[arg(long, env = HPA_PREFIX, value_name = "N", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) scaling_schedule_ramp_steps: u32,
 }
@@ -35,7 +36,7 @@ pub(crate) struct ScheduleDefaults {
 impl ScheduleDefaults {
     pub(crate) fn settings(&self, compat: Compat) -> Settings {
         Settings {
-            default_scaling_window: self.scaling_schedule_default_scaling_window,
+            default_ramp_duration: self.scaling_schedule_default_scaling_window,
             default_time_zone: self.scaling_schedule_default_time_zone.clone(),
             ramp_steps: self.scaling_schedule_ramp_steps,
             compat,

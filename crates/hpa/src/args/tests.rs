@@ -70,8 +70,33 @@ fn file_after_a_boolean_flag_is_not_its_value() {
     for flag in ["--collectors", "--scaling-schedule"] {
         let arguments = Arguments::try_parse_from(["hpa", "lint", flag, "a.yaml"]).expect(flag);
         let Command::Lint(lint) = arguments.command else { panic!("not lint") };
-        assert_eq!(lint.files, [Path::new("a.yaml")], "{flag}");
+        assert_eq!(lint.paths(), [Path::new("a.yaml")], "{flag}");
     }
+}
+
+#[test]
+fn files_of_lint_may_have_the_flag_of_kubectl() {
+    let parse = |flags: &[&str]| {
+        let arguments = [["hpa", "lint"].as_slice(), flags].concat();
+        Arguments::try_parse_from(arguments).map(|arguments| match arguments.command {
+            Command::Lint(lint) => lint,
+            _ => panic!("not lint"),
+        })
+    };
+    for flags in [
+        ["-f", "a.yaml", "-f", "b.yaml"].as_slice(),
+        &["--filename=a.yaml", "--filename", "b.yaml"],
+        // A shell expands `-f *.yaml` to this. The arguments come first.
+        &["-f", "b.yaml", "a.yaml"],
+        &["a.yaml", "b.yaml"],
+    ] {
+        let lint = parse(flags).expect("files");
+        assert_eq!(lint.paths(), [Path::new("a.yaml"), Path::new("b.yaml")], "{flags:?}");
+        assert!(parse(&[flags, &["-A"]].concat()).is_err(), "{flags:?} -A");
+        assert!(parse(&[flags, &["-R"]].concat()).expect("-R").recursive);
+    }
+    assert!(parse(&["-R", "-A"]).is_err() && parse(&[]).is_err());
+    assert!(parse(&["-n", "shop"]).expect("a namespace").paths().is_empty());
 }
 
 #[test]

@@ -11,18 +11,18 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The value name of boolean flags.
 pub(super) const BOOL: &str = "BOOL";
-/// Prefixes of environment variables. [`complete_flags`] appends the name of the flag.
-pub(super) const HPA: &str = "HPA_";
-pub(super) const HPA_ADAPTER: &str = "HPA_ADAPTER_";
+/// Prefixes of environment variables. [`finish_flags`] appends the name of the flag.
+pub(super) const HPA_PREFIX: &str = "HPA_";
+pub(super) const HPA_ADAPTER_PREFIX: &str = "HPA_ADAPTER_";
 
-/// Completes the flags of a command and its subcommands: boolean and negative values, and
+/// Finishes the flags of a command and its subcommands: boolean and negative values, and
 /// environment variables.
-pub(super) fn complete_flags(command: Command) -> Command {
+pub(super) fn finish_flags(command: Command) -> Command {
     command
         .mut_args(accept_boolean)
         .mut_args(accept_leading_minus)
-        .mut_args(complete_variable)
-        .mut_subcommands(complete_flags)
+        .mut_args(set_variable_name)
+        .mut_subcommands(finish_flags)
 }
 
 /// The value names of flags whose values are numbers, durations or times.
@@ -40,9 +40,9 @@ fn accept_leading_minus(argument: Arg) -> Arg {
 }
 
 /// Names the environment variable of a flag after the flag: `HPA_DRY_RUN` for `--dry-run`.
-fn complete_variable(argument: Arg) -> Arg {
+fn set_variable_name(argument: Arg) -> Arg {
     match (argument.get_env().and_then(OsStr::to_str), argument.get_long()) {
-        (Some(prefix @ (HPA | HPA_ADAPTER)), Some(flag)) => {
+        (Some(prefix @ (HPA_PREFIX | HPA_ADAPTER_PREFIX)), Some(flag)) => {
             let variable = format!("{prefix}{}", flag.to_uppercase().replace('-', "_"));
             argument.env(variable)
         }

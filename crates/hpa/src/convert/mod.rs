@@ -17,14 +17,16 @@ use hpa_calc::explain::counted;
 use serde_json::{Value, json};
 
 use crate::{
+    EXIT_INCONCLUSIVE,
     args::{ConvertArguments, ConvertFormat, TargetApi},
     lint::{self, Task},
     manifests::{Document, Input, combined_error, file_name, read_file, split_documents},
     terminal,
 };
 
-/// Converts a manifest to standard output. Writes nothing if any object fails to convert. A
-/// manifest without an autoscaler is written unchanged, but isn't a success.
+/// Converts a manifest to standard output. Writes nothing if any object fails to convert. The
+/// objects of a manifest without an autoscaler are written unchanged, with the exit code
+/// [`EXIT_INCONCLUSIVE`].
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     let input = read_file(arguments.path())?;
     let file = file_name(arguments.path());
@@ -38,7 +40,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
         lint::missing_autoscaler_problem(&[arguments.path().to_owned()], &parsed, Task::Convert);
     if let Some(problem) = missing {
         terminal::warn(problem);
-        return Ok(ExitCode::from(lint::EXIT_NOT_CHECKED));
+        return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     for warning in lint::annotation_warnings(parsed.manifests) {
         terminal::warn(warning);
@@ -53,8 +55,8 @@ fn warn_of_lost_comments(file: &str, input: &str, output: &str) {
     let lost = lost_comments(input, output);
     if let Some(first) = lost.first() {
         terminal::warn(format_args!(
-            "{file}: the output lacks {} of objects in which more than the apiVersion changes, \
-             the first in line {first}",
+            "{file}: the output loses {} (the first in line {first}): objects in which more than \
+             the apiVersion changes are rewritten",
             counted(lost.len(), "comment")
         ));
     }

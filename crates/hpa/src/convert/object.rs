@@ -17,8 +17,9 @@ const SET_BY_SERVER: [&str; 6] =
 /// kubectl's copy of the applied manifest, which has the old API version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns
-/// the errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
+/// Converts an autoscaler, or the autoscalers of a list. Drops what the API server sets in them,
+/// even if they already have the version of `to`. Leaves other objects unchanged. Returns the
+/// errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let kind = string_at(object, "/kind").to_owned();
     let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");

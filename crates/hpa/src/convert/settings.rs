@@ -60,8 +60,8 @@ fn annotation_value(object: &mut Value, setting: &Setting) -> Option<String> {
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-/// The sources of metrics of these types. An annotation can name a metric in two ways, which come
-/// with its source: by the metric's name, and by its index.
+/// The sources of metrics of these types. Each comes with the two names by which an annotation can
+/// refer to its metric: the metric's name, and its index.
 fn metric_sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],

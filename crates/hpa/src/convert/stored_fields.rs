@@ -1,22 +1,24 @@
-//! The names that a field of v2 has in an object of `autoscaling/v1`.
+//! The names that a field of v2 has in an object of `autoscaling/v1` or `autoscaling/v2beta1`.
 
 use hpa_crd::member_path;
 use serde_json::Value;
 
-use super::versions::{BEHAVIOR, METRICS, TARGET_CPU, V1, V2_BETA_1};
+use super::versions::{BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1};
 
 /// The places of an autoscaler's metrics and behavior. In `autoscaling/v1`, the metric of CPU is
-/// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations.
+/// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations. In
+/// `autoscaling/v2beta1`, only `behavior` is in an annotation.
 #[derive(Default)]
 pub(crate) struct StoredFields {
-    /// The number of metrics in the annotation. They precede that of CPU.
-    annotated_metrics: usize,
+    /// The number of metrics in the annotation. In v2, they precede that of CPU.
+    annotated_metric_count: usize,
     has_target_cpu: bool,
     has_annotated_behavior: bool,
 }
 
 impl StoredFields {
-    /// The places in an object as it was written. Objects of v2 have all fields in their `spec`.
+    /// The places in an object as it was written. Objects of v2 and v2beta2 have all fields in
+    /// their `spec`.
     pub(crate) fn of(object: &Value) -> Self {
         let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         if version != V1 && version != V2_BETA_1 {
@@ -26,13 +28,14 @@ impl StoredFields {
             let text = object.pointer("/metadata/annotations")?.get(name)?.as_str()?;
             serde_json::from_str::<Value>(text).ok()
         };
-        let has_annotated_behavior = annotation(BEHAVIOR).is_some_and(|value| value.is_object());
+        let has_annotated_behavior =
+            annotation(BEHAVIOR_ANNOTATION).is_some_and(|value| value.is_object());
         if version != V1 {
             return Self { has_annotated_behavior, ..Self::default() };
         }
         let target_cpu = object.get("spec").and_then(|spec| spec.get(TARGET_CPU));
         Self {
-            annotated_metrics: annotation(METRICS)
+            annotated_metric_count: annotation(METRICS_ANNOTATION)
                 .and_then(|metrics| Some(metrics.as_array()?.len()))
                 .unwrap_or_default(),
             has_target_cpu: target_cpu.is_some_and(|percent| !percent.is_null()),
@@ -40,18 +43,19 @@ impl StoredFields {
         }
     }
 
-    /// The field as it was written, for a field of the conversion to v2. Fields other than metrics
-    /// and `behavior` are returned unchanged.
+    /// The field as it was written, for a field of the conversion to v2. Fields of `behavior` and
+    /// of the metrics of v1 can differ. Others are returned unchanged, also those of the metrics
+    /// of v2beta1, although v2 names them differently.
     pub(crate) fn stored_field(&self, field: String) -> String {
         let path_in = |name, rest: String| member_path("metadata.annotations", name) + &rest;
         if let Some(path) = field.strip_prefix("spec.behavior.")
             && self.has_annotated_behavior
         {
-            return path_in(BEHAVIOR, path.split('.').map(capitalized_member).collect());
+            return path_in(BEHAVIOR_ANNOTATION, path.split('.').map(capitalized_member).collect());
         }
         let Some((index, path)) = split_metric(&field) else { return field };
-        if index < self.annotated_metrics {
-            path_in(METRICS, format!("[{index}]{}", path_in_v2beta1(path)))
+        if index < self.annotated_metric_count {
+            path_in(METRICS_ANNOTATION, format!("[{index}]{}", path_in_v2beta1(path)))
         } else if self.has_target_cpu {
             format!("spec.{TARGET_CPU}")
         } else {
@@ -123,10 +127,10 @@ mod tests {
     #[case::metric("metrics[1]", "[1]")]
     fn metric_of_v1_is_named_in_its_annotation(#[case] new: &str, #[case] stored: &str) {
         let object = json!({
-            "apiVersion": V1, "metadata": { "annotations": { METRICS: "[{}, {}]" } },
+            "apiVersion": V1, "metadata": { "annotations": { METRICS_ANNOTATION: "[{}, {}]" } },
             "spec": { TARGET_CPU: 50 },
         });
-        let expected = format!("metadata.annotations[{METRICS}]{stored}");
+        let expected = format!("metadata.annotations[{METRICS_ANNOTATION}]{stored}");
         assert_eq!(StoredFields::of(&object).stored_field(format!("spec.{new}")), expected);
         let cpu =
             StoredFields::of(&object).stored_field("spec.metrics[2].resource.name".to_owned());
@@ -135,7 +139,7 @@ mod tests {
 
     #[test]
     fn behavior_in_an_annotation_has_capitals() {
-        let annotations = json!({ BEHAVIOR: "{}" });
+        let annotations = json!({ BEHAVIOR_ANNOTATION: "{}" });
         let field = "spec.behavior.scaleDown.policies[0].value";
         for (version, prefix) in [
             (V1, Some("metadata.annotations")),
@@ -146,7 +150,7 @@ mod tests {
                 json!({ "apiVersion": version, "metadata": { "annotations": annotations } });
             let expected = prefix.map_or_else(
                 || field.to_owned(),
-                |prefix| format!("{prefix}[{BEHAVIOR}].ScaleDown.Policies[0].Value"),
+                |prefix| format!("{prefix}[{BEHAVIOR_ANNOTATION}].ScaleDown.Policies[0].Value"),
             );
             assert_eq!(StoredFields::of(&object).stored_field(field.to_owned()), expected);
         }
@@ -158,7 +162,8 @@ mod tests {
     #[case::unknown_field("[{}]", "spec.metrics")]
     fn other_fields_are_unchanged(#[case] metrics: &str, #[case] field: &str) {
         let object = json!({
-            "apiVersion": V1, "metadata": { "annotations": { METRICS: metrics } }, "spec": {},
+            "apiVersion": V1, "spec": {},
+            "metadata": { "annotations": { METRICS_ANNOTATION: metrics } },
         });
         assert_eq!(StoredFields::of(&object).stored_field(field.to_owned()), field);
     }

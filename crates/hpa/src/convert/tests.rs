@@ -304,7 +304,7 @@ fn settings_become_fields_and_annotations_without_loss() {
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         assert!(resolved.problems.is_empty(), "{:?}", resolved.problems);
         let mut settings = resolved.settings;
-        settings.autoscaler_settings = None;
+        settings.summary = None;
         settings
     };
     assert_eq!(effective(&back), effective(&core));

@@ -8,7 +8,7 @@ const V2: &str = "autoscaling/v2";
 pub(crate) const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
 
-/// The members of a metric, of which its type names one.
+/// The members that a metric's source can be in. The metric's type names one of them.
 pub(crate) const SOURCES: [&str; 5] =
     ["resource", "containerResource", "pods", "object", "external"];
 /// The field of v1 that became a metric in v2.
@@ -16,10 +16,10 @@ pub(crate) const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 
 /// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
 /// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
-pub(crate) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-pub(crate) const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+pub(crate) const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
+pub(crate) const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
 /// The annotations with fields of the status.
-const STATUS: [&str; 2] = [
+const STATUS_ANNOTATIONS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/conditions",
     "autoscaling.alpha.kubernetes.io/current-metrics",
 ];
@@ -51,9 +51,10 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 }
 
 /// Converts an autoscaler of `autoscaling/v1` or `autoscaling/v2beta1` to v2, and drops its status,
-/// which has other fields than in v2. Leaves other versions unchanged. Drops the fields that the
-/// version doesn't have: in v2, they might have an effect that they never had. Returns an error for
-/// each, except for null and for fields in annotations.
+/// which has other fields than in v2. Doesn't change the `apiVersion`. Leaves other versions
+/// unchanged: v2beta2 has the fields of v2. Drops the fields that the version doesn't have: in v2,
+/// they might have an effect that they never had. Returns an error for each, except for null and
+/// for fields in annotations.
 pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
@@ -105,16 +106,16 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
 /// Removes the annotations with fields of v2, and returns their metrics and behavior. As in the API
 /// server, an annotation that can't be decoded counts as absent.
 fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>, Option<Value>) {
-    annotations.retain(|name, _| !STATUS.contains(&name.as_str()));
+    annotations.retain(|name, _| !STATUS_ANNOTATIONS.contains(&name.as_str()));
     let mut decode = |name| {
         let text = annotations.remove(name)?;
         serde_json::from_str::<Value>(text.as_str()?).ok().map(without_nulls)
     };
-    let metrics = decode(METRICS).and_then(|metrics| match metrics {
+    let metrics = decode(METRICS_ANNOTATION).and_then(|metrics| match metrics {
         Value::Array(metrics) => Some(metrics),
         _ => None,
     });
-    (metrics, decode(BEHAVIOR).filter(Value::is_object).map(lower_camel_case))
+    (metrics, decode(BEHAVIOR_ANNOTATION).filter(Value::is_object).map(lower_camel_case))
 }
 
 /// Changes the first letter of all field names to lower case.
@@ -337,7 +338,10 @@ mod tests {
             "SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":60}]}}"#;
         let mut object = json!({
             "apiVersion": V1,
-            "metadata": { "annotations": { METRICS: metrics, BEHAVIOR: behavior, STATUS[0]: "[]" } },
+            "metadata": { "annotations": {
+                METRICS_ANNOTATION: metrics, BEHAVIOR_ANNOTATION: behavior,
+                STATUS_ANNOTATIONS[0]: "[]",
+            } },
             "spec": { "targetCPUUtilizationPercentage": 60 },
             "status": { "currentCPUUtilizationPercentage": 3 },
         });

@@ -20,18 +20,18 @@ const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Describes each lease whose controller makes no decisions: no instance holds it, it has expired,
-/// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses that
-/// the controller stored.
+/// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses
+/// that the controller stored.
 ///
-/// `writers` has the writer of each autoscaler's status. `released` is the time at which the lease
-/// of hpa-rs was first seen missing or without a holder. `None` if it has one or can't be read.
+/// `writers` has the writer of each autoscaler's status. `released` has the time at which each lease
+/// of hpa-rs was first seen missing or without a holder, if it is.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
     writers: &[StatusWriter],
-    released: Option<Timestamp>,
+    released: &BTreeMap<LeaseName, Timestamp>,
 ) -> Option<String> {
-    let idle = writers.iter().filter_map(|StatusWriter { api, manager, .. }| {
-        let idle = leases.idle(*api, manager)?;
+    let idle = writers.iter().filter_map(|StatusWriter { api, namespace, manager, .. }| {
+        let idle = leases.idle(*api, namespace, manager)?;
         Some((manager.as_str(), idle))
     });
     let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
@@ -39,62 +39,75 @@ pub(super) fn describe_leases(
         by_manager.entry(manager).or_insert((idle, 0)).1 += 1;
     }
     let now = leases.now;
-    let sentences = by_manager.into_iter().filter_map(|(manager, (idle, statuses))| {
+    let sentences = by_manager.into_iter().filter_map(|(manager, (idle, status_count))| {
         let built_in = LeaseName::built_in();
         let (name, holder) = match manager {
             KUBE_CONTROLLER_MANAGER => (&built_in, &leases.built_in.holder),
-            _ => (leases.name, leases.holder),
+            _ => leases.lease_of(manager)?,
         };
-        let search = idle.search.as_ref().map(|search| format!(", and {search}"));
-        let search = search.unwrap_or_default();
+        let addition = idle.addition();
         match holder {
             Ok(holder) if holder.is_expired(now) => {
-                Some(describe_expired(holder, statuses, &search, now))
+                Some(describe_expired(holder, status_count, &addition, now))
             }
             Err(_) if manager != KUBE_CONTROLLER_MANAGER => {
-                describe_released(name, statuses, released?, now)
+                let since = released.get(name)?;
+                describe_released(name, status_count, &addition, *since, now)
             }
-            Ok(_) | Err(_) => {
-                Some(describe_cause(name, statuses, &format!("{}{search}", idle.cause)))
-            }
+            Ok(_) | Err(_) => Some(describe_cause(name, status_count, &idle.reason())),
         }
     });
     let sentences: Vec<_> = sentences.collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// A sentence about a lease that has expired. `search` is the end of the cause: the result of the
-/// search for the lease of another controller.
-fn describe_expired(holder: &LeaseHolder, statuses: usize, search: &str, now: Timestamp) -> String {
+/// A sentence about a lease that has expired. `addition` is the end of the cause.
+fn describe_expired(
+    holder: &LeaseHolder,
+    status_count: usize,
+    addition: &str,
+    now: Timestamp,
+) -> String {
+    if holder.has_unreadable_time {
+        let LeaseName { namespace, name } = &holder.lease;
+        let autoscalers = counted(status_count, "autoscaler");
+        return format!(
+            "Whether a controller makes decisions with the lease {namespace}/{name}, whose holder \
+             stored the status of {autoscalers}, is unknown: the time of its last renewal can't be \
+             read{addition}. {PAGE_MAY_BE_OLD}"
+        );
+    }
     let pod = holder.host_name();
     let cause = match holder.renewed.map(|renewed| now.duration_since(renewed)) {
-        Some(age) => format!("{pod} has not renewed it for {}{search}", format_minutes(age)),
-        None => format!("{pod} has never renewed it{search}"),
+        Some(age) => format!("{pod} has not renewed it for {}{addition}", format_minutes(age)),
+        None => format!("{pod} has never renewed it{addition}"),
     };
-    describe_cause(&holder.lease, statuses, &cause)
+    describe_cause(&holder.lease, status_count, &cause)
 }
 
 /// A sentence about a lease that has had no holder for longer than a change of leaders takes.
+/// `addition` is the end of the cause.
 fn describe_released(
     lease: &LeaseName,
-    statuses: usize,
+    status_count: usize,
+    addition: &str,
     since: Timestamp,
     now: Timestamp,
 ) -> Option<String> {
     let age = now.duration_since(since);
     let cause = match age.as_mins() {
-        0 => "no instance holds it".to_owned(),
-        _ => format!("no instance has held it for at least {}", format_minutes(age)),
+        0 => format!("no instance holds it{addition}"),
+        _ => format!("no instance has held it for at least {}{addition}", format_minutes(age)),
     };
-    (age > MAX_LEADER_CHANGE).then(|| describe_cause(lease, statuses, &cause))
+    (age > MAX_LEADER_CHANGE).then(|| describe_cause(lease, status_count, &cause))
 }
 
 fn describe_cause(
     LeaseName { namespace, name }: &LeaseName,
-    statuses: usize,
+    status_count: usize,
     cause: &str,
 ) -> String {
-    let autoscalers = counted(statuses, "autoscaler");
+    let autoscalers = counted(status_count, "autoscaler");
     format!(
         "No controller makes decisions with the lease {namespace}/{name}, whose holder stored the \
          status of {autoscalers}: {cause}. {PAGE_MAY_BE_OLD}"
@@ -145,11 +158,13 @@ fn format_minutes(age: SignedDuration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use hpa_controller::AutoscalerApi;
     use rstest::rstest;
 
     use super::*;
-    use crate::liveness::KubeControllerManager;
+    use crate::liveness::{KubeControllerManager, NamespaceWriters, ReadLease};
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
@@ -159,7 +174,16 @@ mod tests {
         built_in: &'a KubeControllerManager,
         now: Timestamp,
     ) -> Leases<'a> {
-        Leases { name, holder, searched_namespaces: &[], built_in, now }
+        static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
+        Leases {
+            name,
+            holder,
+            searched_namespaces: &[],
+            others: &[],
+            writers: &NO_WRITERS,
+            built_in,
+            now,
+        }
     }
 
     #[rstest]
@@ -173,6 +197,7 @@ mod tests {
             lease: LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() },
             identity: "hpa-1_x".to_owned(),
             renewed: age.map(|age| now - SignedDuration::from_secs(age)),
+            has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         };
@@ -181,6 +206,12 @@ mod tests {
         assert!(sentence.starts_with(lease), "{sentence}");
         assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
         assert!(sentence.contains(expected), "{sentence}");
+
+        let unreadable = LeaseHolder { renewed: None, has_unreadable_time: true, ..holder };
+        let sentence = describe_expired(&unreadable, 3, "", now);
+        let unknown = "Whether a controller makes decisions with the lease scaling/hpa, ";
+        assert!(sentence.starts_with(unknown), "{sentence}");
+        assert!(sentence.contains("the time of its last renewal can't be read. "), "{sentence}");
     }
 
     #[test]
@@ -188,7 +219,7 @@ mod tests {
         let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
         let sentence =
-            |age| describe_released(&lease, 1, now - SignedDuration::from_secs(age), now);
+            |age| describe_released(&lease, 1, "", now - SignedDuration::from_secs(age), now);
         assert_eq!(sentence(10), None, "a rollout");
         assert!(sentence(15).is_some_and(|text| text.contains("no instance holds it. ")));
         let sentence = sentence(200).unwrap();
@@ -222,7 +253,8 @@ mod tests {
     }
 
     fn writer(manager: &str) -> StatusWriter {
-        StatusWriter { api: AutoscalerApi::Core, manager: manager.to_owned(), at: None }
+        let (api, namespace) = (AutoscalerApi::Core, "shop".to_owned());
+        StatusWriter { api, namespace, manager: manager.to_owned(), at: None }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -236,6 +268,7 @@ mod tests {
                 lease: LeaseName::built_in(),
                 identity: "cp-1_x".to_owned(),
                 renewed: Some(seconds_ago(1)),
+                has_unreadable_time: false,
                 duration: SignedDuration::from_secs(15),
                 transitions: 0,
             }),
@@ -247,11 +280,46 @@ mod tests {
             let built_in = built_in(seconds_ago(age));
             let leases = leases(&name, &holder, &built_in, now);
             let writer = StatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
-            describe_leases(&leases, &[writer], Some(seconds_ago(60))).is_some()
+            let released = BTreeMap::from([(name.clone(), seconds_ago(60))]);
+            describe_leases(&leases, &[writer], &released).is_some()
         };
         assert!(!is_reported(20, AutoscalerApi::Core));
         assert!(is_reported(200, AutoscalerApi::Core));
         assert!(is_reported(20, AutoscalerApi::Custom), "it doesn't handle this API");
+    }
+
+    /// The statuses of steady autoscalers name the lease of the release before.
+    #[test]
+    fn held_lease_of_another_release_is_named() {
+        let [old, new] = ["one", "two"]
+            .map(|name| LeaseName { namespace: "scaling".to_owned(), name: name.to_owned() });
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let held = Ok(LeaseHolder {
+            lease: new.clone(),
+            identity: "hpa-1_x".to_owned(),
+            renewed: Some(now),
+            has_unreadable_time: false,
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+        });
+        let others =
+            [ReadLease { name: old.clone(), holder: Err(Unavailable::NotHeld(old.clone())) }];
+        let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+        let built_in = KubeControllerManager { holder, flags: None, last_write: None };
+        let leases = Leases { others: &others, ..leases(&new, &held, &built_in, now) };
+        let writers =
+            ["one", "one", "two"].map(|name| writer(&format!("hpa-controller:scaling/{name}")));
+        let released = BTreeMap::from([(old, now - SignedDuration::from_secs(15))]);
+        let sentence = describe_leases(&leases, &writers, &released).unwrap();
+        let expected = "No controller makes decisions with the lease scaling/one, whose holder \
+                        stored the status of 2 autoscalers: no instance holds it, and whether an \
+                        instance with the lease scaling/two acts instead is unknown. ";
+        assert!(sentence.starts_with(expected), "{sentence}");
+
+        let statuses = writers.iter().map(|one| (one.api, &*one.namespace, &*one.manager));
+        let namespaces = NamespaceWriters::new(statuses);
+        let leases = Leases { writers: &namespaces, ..leases };
+        assert_eq!(describe_leases(&leases, &writers, &released), None, "it handles the namespace");
     }
 
     #[test]
@@ -262,6 +330,7 @@ mod tests {
             lease: LeaseName::built_in(),
             identity: "cp-1_x".to_owned(),
             renewed: Some(now - SignedDuration::from_secs(45)),
+            has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         });
@@ -275,9 +344,9 @@ mod tests {
         .map(writer);
         let holder = Err(Unavailable::NotHeld(name.clone()));
         let leases = leases(&name, &holder, &built_in, now);
-        let released = Some(now - SignedDuration::from_secs(15));
+        let released = BTreeMap::from([(name.clone(), now - SignedDuration::from_secs(15))]);
         assert_eq!(
-            describe_leases(&leases, &writers, released).as_deref(),
+            describe_leases(&leases, &writers, &released).as_deref(),
             Some(
                 "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
                  status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \
@@ -286,6 +355,6 @@ mod tests {
                  The rest of the page may be old."
             )
         );
-        assert_eq!(describe_leases(&leases, &[], released), None);
+        assert_eq!(describe_leases(&leases, &[], &released), None);
     }
 }

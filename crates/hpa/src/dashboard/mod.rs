@@ -46,7 +46,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         setting_policy: setting_policy(autoscaling),
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
-        past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
+        records: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
         metrics: metrics(&clients, arguments).await?,
         ..Options::default()
     };

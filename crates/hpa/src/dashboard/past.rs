@@ -1,13 +1,18 @@
 //! The past of autoscalers, from the debug API of their controller.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use hpa_controller::{HpaKey, debug::ActingController, k8s::FieldManager};
-use hpa_dashboard::{ControllerRecords, OverdueAutoscaler, RecordSource, StatusWriter};
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    debug::{ActingController, ControllerStatus},
+    k8s::FieldManager,
+};
+use hpa_dashboard::{ControllerActivity, ControllerRecords, RecordSource, StatusWriter};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -15,8 +20,8 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
-    liveness::{ControllerLease, KubeControllerManager},
+    debug_client::{DebugClient, LeaseName, Unavailable},
+    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters},
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -29,8 +34,8 @@ pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
     last_search: Mutex<Option<LeaderSearch>>,
-    /// The time at which the lease was first seen without a holder. `None` if it has one.
-    released_since: Mutex<Option<Timestamp>>,
+    /// The time at which each lease that is missing or has no holder was first seen so.
+    released_since: Mutex<BTreeMap<LeaseName, Timestamp>>,
 }
 
 /// The result of a search for the leader: its debug API, or the reason why there is none.
@@ -52,8 +57,18 @@ impl ControllerPast {
     }
 
     async fn find_lease(&self, writers: &[StatusWriter]) -> ControllerLease {
-        let managers: Vec<&str> = writers.iter().map(|writer| writer.manager.as_str()).collect();
-        ControllerLease::find(&self.client, &self.location, managers).await
+        self.find_lease_of(None, writers).await
+    }
+
+    /// Prefers the lease that the field manager names.
+    async fn find_lease_of(
+        &self,
+        manager: Option<&str>,
+        writers: &[StatusWriter],
+    ) -> ControllerLease {
+        let statuses: Vec<(&str, &str)> =
+            writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
+        ControllerLease::find(&self.client, &self.location, manager, statuses).await
     }
 
     /// Reads the state of kube-controller-manager, with the time of its last write.
@@ -62,19 +77,50 @@ impl ControllerPast {
         KubeControllerManager::read(&self.client).await.with_writes(times)
     }
 
-    /// Updates and returns the time at which the lease was first seen without a holder. `None` if
-    /// it has one or can't be read.
-    async fn update_released_since(
-        &self,
-        holder: &Result<LeaseHolder, Unavailable>,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
+    /// Updates and returns [`Self::released_since`].
+    async fn update_released_since(&self, leases: &Leases<'_>) -> BTreeMap<LeaseName, Timestamp> {
         let mut since = self.released_since.lock().await;
-        *since = match holder {
-            Err(Unavailable::NotHeld(_) | Unavailable::NoLease(_)) => since.or(Some(now)),
-            _ => None,
-        };
-        *since
+        let released = leases.hpa_rs().filter(|(_, holder)| {
+            matches!(holder, Err(Unavailable::NotHeld(_) | Unavailable::NoLease(_)))
+        });
+        let released = released.map(|(name, _)| {
+            let first_seen = since.get(name).copied().unwrap_or(leases.now);
+            (name.clone(), first_seen)
+        });
+        let released: BTreeMap<_, _> = released.collect();
+        since.clone_from(&released);
+        released
+    }
+
+    /// A sentence about the leases whose controllers make no decisions. `None` if there are none,
+    /// or if the debug API has a URL: its controller may have no lease.
+    async fn describe_leases(
+        &self,
+        leases: &Leases<'_>,
+        writers: &[StatusWriter],
+    ) -> Option<String> {
+        if self.location.controller_url.is_some() {
+            return None;
+        }
+        let since = self.update_released_since(leases).await;
+        inactivity::describe_leases(leases, writers, &since)
+    }
+
+    /// A sentence about a controller that makes no decisions, by its debug API.
+    fn describe_status(
+        &self,
+        status: &Result<ControllerStatus, Unavailable>,
+        limit: SignedDuration,
+    ) -> Option<String> {
+        match (status, &self.location.controller_url) {
+            (Ok(status), _) => inactivity::describe_status(status, limit),
+            (Err(error), Some(url)) => {
+                Some(inactivity::describe_unreadable_url(&url.to_string(), error))
+            }
+            // If the lease has a holder, a controller probably runs. The page of each autoscaler
+            // has the reason why its past is unknown.
+            (Err(_), None) => None,
+        }
     }
 
     /// Returns the debug API of the leader, from the last search if that is recent.
@@ -91,6 +137,15 @@ impl ControllerPast {
         api
     }
 
+    /// Like [`Self::leader_api`], for a lease that was read before. If its holder isn't known,
+    /// returns that error without a search for the leader.
+    async fn holder_api(&self, lease: &ControllerLease) -> Result<Arc<DebugClient>, Unavailable> {
+        match &lease.holder {
+            Err(error) if self.location.controller_url.is_none() => Err(error.clone()),
+            _ => self.leader_api(lease.name.clone()).await,
+        }
+    }
+
     async fn read(
         &self,
         key: &HpaKey,
@@ -100,7 +155,8 @@ impl ControllerPast {
         if let (Some(other_manager), None) = (other_manager, &self.location.controller_url) {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
-        let api = self.leader_api(LeaseName::choose(&self.location, manager)).await?;
+        let named = manager.and_then(LeaseName::of_manager);
+        let api = self.leader_api(LeaseName::choose(&self.location, named.as_slice())).await?;
         let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
@@ -117,7 +173,7 @@ impl ControllerPast {
 
 #[async_trait]
 impl RecordSource for ControllerPast {
-    async fn past(
+    async fn records(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
@@ -138,64 +194,117 @@ impl RecordSource for ControllerPast {
         if self.location.controller_url.is_some() {
             return None;
         }
-        let lease = if manager == KUBE_CONTROLLER_MANAGER {
-            // hpa-rs may have replaced it. Other statuses name its lease.
-            self.find_lease(writers).await
-        } else {
-            ControllerLease::find(&self.client, &self.location, [manager]).await
-        };
+        // Another hpa-rs may have replaced the manager's controller. Other statuses name its lease.
+        let lease = self.find_lease_of(Some(manager), writers).await;
         let built_in = self.read_built_in(writers).await;
-        let leases = lease.with(&built_in);
-        Some(leases.idle(autoscaler.api, manager)?.clause("this autoscaler"))
+        let namespaces = namespace_writers(writers);
+        let leases = lease.with(&built_in, &namespaces);
+        let idle = leases.idle(autoscaler.api, &autoscaler.namespace, manager)?;
+        Some(idle.clause("this autoscaler"))
     }
 
-    async fn successor(&self, writers: &[StatusWriter]) -> ActingController {
-        if !writers.iter().any(|writer| writer.manager == KUBE_CONTROLLER_MANAGER) {
-            return ActingController::Unknown;
-        }
-        let lease = self.find_lease(writers).await;
-        let built_in = self.read_built_in(writers).await;
-        let is_answering = self.location.controller_url.is_some() && {
-            let status = async { self.leader_api(lease.name.clone()).await?.status().await };
-            status.await.is_ok_and(|status| status.is_working)
-        };
-        lease.with(&built_in).acting_controller(Some(KUBE_CONTROLLER_MANAGER), is_answering)
-    }
-
-    async fn overdue(
+    async fn activity(
         &self,
         writers: &[StatusWriter],
         limit: SignedDuration,
-    ) -> Vec<OverdueAutoscaler> {
+    ) -> ControllerActivity {
         let lease = self.find_lease(writers).await;
-        let items = async { self.leader_api(lease.name).await?.autoscalers().await };
-        let items = items.await.unwrap_or_default();
-        items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect()
+        let built_in = self.read_built_in(writers).await;
+        let namespaces = namespace_writers(writers);
+        let leases = lease.with(&built_in, &namespaces);
+        let by_leases = self.describe_leases(&leases, writers).await;
+        let (mut inactivity, mut is_answering) = (by_leases, false);
+        if inactivity.is_none() {
+            let status = async { self.holder_api(&lease).await?.status().await }.await;
+            inactivity = self.describe_status(&status, limit);
+            let has_url = self.location.controller_url.is_some();
+            is_answering = has_url && status.is_ok_and(|status| status.is_working);
+        }
+        let items = match inactivity {
+            Some(_) => async { self.holder_api(&lease).await?.autoscalers().await }.await,
+            None => Ok(Vec::new()),
+        };
+        let items = items.unwrap_or_default();
+        let overdue = items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect();
+        let acting = acting_controllers(&leases, writers, is_answering);
+        ControllerActivity { inactivity, overdue, acting }
+    }
+}
+
+fn namespace_writers(writers: &[StatusWriter]) -> NamespaceWriters {
+    let statuses = writers.iter();
+    NamespaceWriters::new(
+        statuses.map(|one| (one.api, one.namespace.as_str(), one.manager.as_str())),
+    )
+}
+
+/// The controllers that act on autoscalers of the core API, by the field manager of the status.
+fn acting_controllers(
+    leases: &Leases<'_>,
+    writers: &[StatusWriter],
+    is_answering: bool,
+) -> BTreeMap<String, ActingController> {
+    let api = AutoscalerApi::Core;
+    let of_core = writers.iter().filter(|writer| writer.api == api);
+    let managers: BTreeSet<&str> = of_core.map(|writer| writer.manager.as_str()).collect();
+    let acting = |manager| leases.acting_controller(api, Some(manager), is_answering);
+    managers.into_iter().map(|manager| (manager.to_owned(), acting(manager))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
+    use hpa_tests::harness::{TestbedExt, objects};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::debug_client::KUBE_CONTROLLER_MANAGER;
+
+    fn lease(namespace: &str, name: &str, holder: &str) -> Value {
+        let now = Timestamp::now();
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": {
+                "holderIdentity": holder, "leaseDurationSeconds": 3600,
+                "renewTime": format!("{now:.6}"),
+            },
+        })
     }
 
-    async fn inactivity_sentence(
-        &self,
-        writers: &[StatusWriter],
-        limit: SignedDuration,
-    ) -> Option<String> {
-        let lease = self.find_lease(writers).await;
-        if self.location.controller_url.is_none() {
-            let built_in = self.read_built_in(writers).await;
-            let since = self.update_released_since(&lease.holder, Timestamp::now()).await;
-            let sentence = inactivity::describe_leases(&lease.with(&built_in), writers, since);
-            if sentence.is_some() || lease.holder.is_err() {
-                return sentence;
+    #[tokio::test]
+    async fn activity_reads_each_lease_once() {
+        let reads = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let recorded = reads.clone();
+        let interceptor = move |request: &RequestInfo| {
+            if request.resource == "leases" {
+                recorded.lock().push(request.name.clone());
             }
-        }
-        let status = async { self.leader_api(lease.name).await?.status().await };
-        match (status.await, &self.location.controller_url) {
-            (Ok(status), _) => inactivity::describe_status(&status, limit),
-            (Err(error), Some(url)) => {
-                Some(inactivity::describe_unreadable_url(&url.to_string(), &error))
-            }
-            // The lease has a holder, so a controller probably runs. The page of each autoscaler
-            // has the reason why its past is unknown.
-            (Err(_), None) => None,
-        }
+            Action::Pass
+        };
+        let interceptor: Option<Arc<dyn Interceptor>> = Some(Arc::new(interceptor));
+        let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+        let built_in = lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1");
+        testbed.apply_all([objects::namespace(), lease("shop", "hpa", ""), built_in]);
+        let location = ControllerArguments {
+            controller_namespace: None,
+            controller_lease: None,
+            controller_url: None,
+        };
+        let source = ControllerPast::new(testbed.client(), &location);
+        let manager = "hpa-controller:shop/hpa".to_owned();
+        let writer = StatusWriter {
+            api: AutoscalerApi::Core,
+            namespace: "shop".to_owned(),
+            manager: manager.clone(),
+            at: None,
+        };
+        let limit = SignedDuration::from_mins(2);
+        let activity = source.activity(&[writer], limit).await;
+        let acting = ActingController::Unknown { is_built_in_writer: false };
+        assert_eq!(activity.acting, BTreeMap::from([(manager, acting)]));
+        // No instance holds `hpa`, so the usual leases of both namespaces are read.
+        let expected = ["hpa", "hpa-controller", "hpa-controller", KUBE_CONTROLLER_MANAGER];
+        assert_eq!(*reads.lock(), expected);
     }
 }

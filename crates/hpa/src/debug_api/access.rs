@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderName, header, uri::Authority};
 use kube::Client;
 
 /// The audience of tokens in [`TOKEN_HEADER`]. The API server doesn't accept tokens with this
-/// audience for itself. A pod that pretends to be the controller therefore can't use the tokens
-/// that it gets with the API server.
+/// audience for itself. A pod that pretends to be the controller receives such tokens, but can't
+/// send requests to the API server with them.
 pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 
 /// The header of tokens in requests through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
 
-/// The time for which reviews of tokens are cached, and reviews that allow a request. A denial is
-/// cached for a sixth of it.
+/// The time for which token reviews are cached, and access reviews that allow a request. Access
+/// reviews that deny a request are cached for a sixth of it.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Limits for the access reviews that run, and for those that wait.
@@ -52,7 +52,7 @@ pub(super) enum Denied {
     InvalidToken,
     #[error("user {user} may not get {path}")]
     Forbidden { user: String, path: String },
-    #[error("too many requests wait for a review")]
+    #[error("too many requests need a review")]
     Busy,
     /// The reason is only logged, because the client may not be authenticated.
     #[error("the API server does not review the request; the controller's log has the reason")]
@@ -128,7 +128,7 @@ impl ReviewedAccess {
             return Err(Denied::NoToken);
         };
         match user {
-            Ok(user) => Ok(user.authenticated()),
+            Ok(user) => Ok(user.with_authenticated_group()),
             Err(TokenError::Review(error)) => Err(error.into()),
             Err(_) => Err(Denied::InvalidToken),
         }

@@ -133,7 +133,7 @@ impl Endpoints for DebugEndpoints {
     ) -> Response<TextBody> {
         let (headers, path) = (request.headers(), request.uri().path());
         if let Err(denied) = self.access.authorize(connection.client(), headers, path).await {
-            if let (Denied::Unreviewed(error), true) = (&denied, self.warnings.is_due()) {
+            if let Some(error) = review_error_to_log(&denied, &self.warnings) {
                 warn!(error, "unable to review a request to the debug API");
             }
             debug!(%denied, path, "refused a request to the debug API");
@@ -153,6 +153,15 @@ impl Endpoints for DebugEndpoints {
             }
             Err(text) => error_response(StatusCode::BAD_REQUEST, &text, None),
         }
+    }
+}
+
+/// The error of a failed review, if it is to be logged now. Other rejections don't count towards
+/// the limit: any client could otherwise suppress the line.
+fn review_error_to_log<'d>(denied: &'d Denied, warnings: &LogLimit) -> Option<&'d str> {
+    match denied {
+        Denied::Unreviewed(error) if warnings.try_acquire() => Some(error),
+        _ => None,
     }
 }
 

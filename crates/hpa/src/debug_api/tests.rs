@@ -85,6 +85,15 @@ async fn send(address: SocketAddr, request: &str, headers: &[&str]) -> (u16, Str
     (status.expect("a status"), response)
 }
 
+#[test]
+fn only_failed_reviews_count_towards_the_limit_of_their_log_line() {
+    let warnings = LogLimit::default();
+    assert_eq!(review_error_to_log(&Denied::NoToken, &warnings), None);
+    let unreviewed = Denied::Unreviewed("no response".to_owned());
+    assert_eq!(review_error_to_log(&unreviewed, &warnings), Some("no response"));
+    assert_eq!(review_error_to_log(&unreviewed, &warnings), None, "10 s have not passed");
+}
+
 const STATUS: &str = "GET /debug/v1/status";
 const HOST: &str = "host: x";
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use hpa_lease::{ElectionLease, LeaseTime};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 use super::{lease_name::LeaseName, unavailable::Unavailable};
@@ -17,7 +18,10 @@ pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
     /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
+    /// `None` if the lease has no renew time, or one that a `Timestamp` can't represent.
     pub(crate) renewed: Option<Timestamp>,
+    /// Whether the lease has a renew time that a `Timestamp` can't represent.
+    pub(crate) has_unreadable_time: bool,
     pub(crate) duration: SignedDuration,
     pub(crate) transitions: i32,
 }
@@ -35,7 +39,7 @@ pub(crate) struct LeaderPod {
 impl LeaseHolder {
     /// Reads a lease. Fails if it doesn't exist or has no holder.
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
+        let leases: Api<ElectionLease> = Api::namespaced(client.clone(), &lease.namespace);
         let object = leases.get_opt(&lease.name).await;
         let action = format!("get the lease {}/{}", lease.namespace, lease.name);
         let object = object.map_err(|error| Unavailable::request(&action, error))?;
@@ -43,16 +47,19 @@ impl LeaseHolder {
         let spec = spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
+        let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);
         Ok(Self {
             lease: lease.clone(),
             identity: identity.ok_or_else(|| Unavailable::NotHeld(lease.clone()))?,
-            renewed: spec.renew_time.map(|time| time.0),
+            renewed,
+            has_unreadable_time: spec.renew_time.is_some() && renewed.is_none(),
             duration: SignedDuration::from_secs(seconds.into()),
             transitions: spec.lease_transitions.unwrap_or_default(),
         })
     }
 
-    /// Whether the holder has let the lease expire.
+    /// Whether the holder has let the lease expire. A lease with an unreadable time counts as
+    /// expired.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
     }
@@ -60,6 +67,11 @@ impl LeaseHolder {
     /// A message such as `no controller has renewed the lease a/b for 47s`.
     pub(crate) fn describe_expiry(&self, now: Timestamp) -> String {
         let LeaseName { namespace, name } = &self.lease;
+        if self.has_unreadable_time {
+            return format!(
+                "the time of the last renewal of the lease {namespace}/{name} can't be read"
+            );
+        }
         let since = self.renewed.map(|renewed| now.duration_since(renewed).as_secs());
         let since = since.map_or_else(|| " yet".to_owned(), |since| format!(" for {since}s"));
         format!("no controller has renewed the lease {namespace}/{name}{since}")

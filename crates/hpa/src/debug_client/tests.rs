@@ -27,9 +27,20 @@ fn lease_comes_from_flags_or_most_statuses(
     #[case] lease: Option<&str>,
     #[case] expected: &str,
 ) {
-    let LeaseName { namespace, name } =
-        LeaseName::choose(&arguments(namespace, lease), managers.iter().copied());
+    let namespaces = ["shop", "blog", "mail"];
+    let named = LeaseName::of_statuses(namespaces.into_iter().zip(managers.iter().copied()));
+    let LeaseName { namespace, name } = LeaseName::choose(&arguments(namespace, lease), &named);
     assert_eq!(format!("{namespace}/{name}"), expected);
+}
+
+/// Only someone with a right to write the namespace's statuses can forge their field managers.
+#[test]
+fn namespaces_count_and_not_statuses() {
+    let forged = [("tenant", "hpa-controller:tenant/fake"); 3];
+    let real = ["shop", "blog"].map(|namespace| (namespace, "hpa-controller:scaling/hpa"));
+    let named = LeaseName::of_statuses(forged.into_iter().chain(real));
+    let named: Vec<_> = named.iter().map(|lease| lease.name.as_str()).collect();
+    assert_eq!(named, ["hpa", "fake"]);
 }
 
 #[test]
@@ -68,4 +79,28 @@ async fn plain_request_to_an_https_server_gets_a_hint() {
     let error = error.to_string();
     assert!(error.starts_with(&format!("the debug API can't be reached: {url}: ")), "{error}");
     assert!(error.contains("It may serve HTTPS"), "{error}");
+}
+
+/// The API server accepts times that a `Timestamp` can't represent.
+#[tokio::test]
+async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
+    let lease = serde_json::json!({
+        "metadata": { "name": "hpa-controller", "namespace": "kube-system" },
+        "spec": {
+            "holderIdentity": "a_1", "leaseDurationSeconds": 15,
+            "renewTime": "9999-12-31T23:59:59.999999Z",
+        },
+    });
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let body = Body::from(lease.to_string().into_bytes());
+        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+    });
+    let name = LeaseName { namespace: "kube-system".into(), name: "hpa-controller".into() };
+    let holder = LeaseHolder::read(&Client::new(service, "default"), &name).await.unwrap();
+    assert_eq!((&*holder.identity, holder.renewed), ("a_1", None));
+    assert!(holder.is_expired(Timestamp::UNIX_EPOCH));
+    assert_eq!(
+        holder.describe_expiry(Timestamp::UNIX_EPOCH),
+        "the time of the last renewal of the lease kube-system/hpa-controller can't be read"
+    );
 }

@@ -1,6 +1,6 @@
 //! Reasons why the debug API can't be read.
 
-use hpa_metrics::{connection_cause, describe};
+use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 
 use super::lease_name::LeaseName;
 
@@ -11,7 +11,7 @@ const TLS_ALERT: &str = "invalid HTTP version";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(
-        "there is no lease {}/{}: no controller has run there with leader election. \
+        "there is no lease {}/{}: no controller runs there with leader election. \
          --controller-namespace and --controller-lease name another lease, --controller-url a \
          debug API",
         .0.namespace,
@@ -38,7 +38,10 @@ pub(crate) enum Unavailable {
     )]
     NoAccount { account: String },
     /// The API server forbids a request.
-    #[error("not permitted to {action}: {message}. See \"Debug API\" in docs/debugging.md")]
+    #[error(
+        "not permitted to {action}: {message}. The chart grants the right with debug.enabled and \
+         debug.readers"
+    )]
     Forbidden { action: String, message: String },
     /// The debug API rejects a request.
     #[error("the debug API refuses the request: {0}")]
@@ -65,8 +68,11 @@ impl Unavailable {
     /// The error of a request to the debug API that got no response. `source` is the pod or URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let text = describe(error);
-        let is_unconnected = text.contains("(Connect)");
-        let error = if is_unconnected { connection_cause(error, "") } else { text };
+        let error = if text.contains("(Connect)") {
+            connection_cause(error, TlsSettingNames::default())
+        } else {
+            text
+        };
         let hint = if error.contains(TLS_ALERT) {
             ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
              --debug-bind-address 127.0.0.1"

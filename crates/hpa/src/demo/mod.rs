@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let play = playback::play(scenario, &arguments, folder.path(), output);
     let ending = block_on_threads(None, play);
     let has_failed = match &ending {
-        // The reader of a pipe, such as `head`, exited.
+        // An error is a failure, unless the reader of standard output, such as `head`, has exited.
         Err(error) => !terminal::is_closed_pipe(error),
         Ok(ending) => matches!(ending, Ending::Completed { followed_load: false }),
     };

@@ -11,115 +11,62 @@ use crate::{
     args::ControllerArguments,
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{ControllerLease, Idle, KubeControllerManager, is_recent_write},
+    liveness::{
+        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, is_recent_write,
+        status_writers,
+    },
     terminal::shorten_names,
 };
-
-/// The maximum number of field managers whose leases are read.
-const MAX_MANAGERS: usize = 4;
 
 /// Whether the controller with this field manager has a lease.
 pub(super) fn has_lease(manager: &str) -> bool {
     manager == KUBE_CONTROLLER_MANAGER || FieldManager::parse_lease(manager).is_some()
 }
 
-/// Finds the lease of hpa-rs: that of the flags, else the one that `manager` names. hpa-rs may have
-/// replaced kube-controller-manager: then the one that most of `others` name, which are the field
-/// managers of other statuses, else one of the usual ones.
-pub(super) async fn find_lease<'a>(
-    client: &Client,
-    location: &ControllerArguments,
-    manager: Option<&'a str>,
-    others: impl Iterator<Item = &'a str>,
-) -> ControllerLease {
-    if manager == Some(KUBE_CONTROLLER_MANAGER) {
-        ControllerLease::find_in_cluster(client, location, others).await
-    } else {
-        ControllerLease::find(client, location, manager).await
-    }
-}
-
-/// Finds the lease of the hpa-rs that may have replaced kube-controller-manager. `None` if
-/// kube-controller-manager stored the last status of no autoscaler.
-async fn find_successor(
-    client: &Client,
-    location: &ControllerArguments,
-    autoscalers: &[ListedAutoscaler],
-) -> Option<ControllerLease> {
-    if !autoscalers.iter().any(ListedAutoscaler::is_of_reference) {
-        return None;
-    }
-    let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
-    Some(ControllerLease::find_in_cluster(client, location, managers).await)
-}
-
-/// Describes the holder of kube-controller-manager's lease and the time since its renewal. Empty if
-/// the lease can't be read.
-pub(super) fn describe_built_in(built_in: &KubeControllerManager) -> String {
-    let now = Timestamp::now();
-    match &built_in.holder {
-        Ok(holder) if holder.is_expired(now) => holder.describe_expiry(now),
+/// Describes the holder of kube-controller-manager's lease and the time since its renewal, and the
+/// lease of `manager` if hpa-rs no longer holds it. Empty if neither is known.
+pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
+    let now = leases.now;
+    let built_in = match &leases.built_in.holder {
+        Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
         Ok(holder) => {
             let renewed = holder.renewed.map(|renewed| now.duration_since(renewed).as_secs());
             let renewed = renewed.map(|since| format!(", renewed {since}s ago"));
-            format!("its lease is held by {}{}", holder.identity, renewed.unwrap_or_default())
+            let renewed = renewed.unwrap_or_default();
+            Some(format!("its lease is held by {}{renewed}", holder.identity))
         }
-        Err(Unavailable::NoLease(_)) => "it has no lease".to_owned(),
-        Err(error @ Unavailable::NotHeld(_)) => error.to_string(),
-        Err(_) => String::new(),
-    }
+        Err(Unavailable::NoLease(_)) => Some("it has no lease".to_owned()),
+        Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
+        Err(_) => None,
+    };
+    let clauses = [built_in, leases.describe_lost(manager)].into_iter().flatten();
+    clauses.collect::<Vec<_>>().join(", and ")
 }
 
 /// Sentences about the autoscalers on which no controller acts. If several controllers have stored
-/// statuses recently, also a sentence about the autoscalers of each: a status that doesn't change
-/// keeps its writer, so an old one doesn't show that its writer still runs. Sets the controller that
-/// acts on each autoscaler.
+/// statuses recently, also a sentence about the autoscalers of each, unless they are instances of
+/// hpa-rs for different namespaces. A status that doesn't change keeps its writer, so an old one
+/// doesn't show that its writer still runs. Sets the controller that acts on each autoscaler.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
     autoscalers: &mut [ListedAutoscaler],
 ) -> Vec<String> {
     let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
-    let successor = find_successor(client, location, autoscalers).await;
+    let statuses = status_writers(&*autoscalers);
+    let lease = ControllerLease::find_in_cluster(client, location, None, statuses).await;
+    let writers = NamespaceWriters::of_autoscalers(autoscalers);
+    // One time for all autoscalers of a lease, because the sentences have its age.
+    let leases = lease.with(&built_in, &writers);
     let is_working = is_working(client, location).await;
-    if let Some(lease) = &successor {
-        let leases = lease.with(&built_in);
-        for one in autoscalers.iter_mut() {
-            one.acting = leases.acting_controller(one.manager.as_deref(), is_working);
-        }
-    }
-    let autoscalers = &*autoscalers;
-    let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
-    for autoscaler in autoscalers {
-        if let Some(manager) = &autoscaler.manager {
-            by_manager.entry(manager).or_default().push(autoscaler);
-        }
-    }
-    let mut by_manager: Vec<_> = by_manager.into_iter().collect();
-    by_manager.sort_by_key(|(_, of_manager)| std::cmp::Reverse(of_manager.len()));
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
-    let mut writers = BTreeMap::<&str, Vec<String>>::new();
-    for (index, (manager, of_manager)) in by_manager.iter().enumerate() {
-        let newest = of_manager.iter().filter_map(|one| one.status_stored_at).max();
-        if is_recent_write(newest, Timestamp::now()) {
-            writers.insert(manager, of_manager.iter().map(|one| one.name.clone()).collect());
-        }
-        if index >= MAX_MANAGERS || !has_lease(manager) {
+    for one in autoscalers.iter_mut() {
+        let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
             continue;
-        }
-        let own;
-        let lease = match &successor {
-            Some(lease) if *manager == KUBE_CONTROLLER_MANAGER => lease,
-            _ => {
-                own = ControllerLease::find(client, location, [*manager]).await;
-                &own
-            }
         };
-        let leases = lease.with(&built_in);
-        for one in of_manager {
-            if let Some(idle) = leases.idle(one.api, manager) {
-                by_reason.entry(idle).or_default().push(one.name.clone());
-            }
+        one.acting = leases.acting_controller(one.api, Some(manager), is_working);
+        if let Some(idle) = leases.idle(one.api, &one.hpa.metadata.namespace, manager) {
+            by_reason.entry(idle).or_default().push(one.name.clone());
         }
     }
     let mut sentences = Vec::new();
@@ -130,8 +77,29 @@ pub(super) async fn describe_all(
             format!("{}. hpa status says more.", idle.sentence(&autoscalers))
         }));
     }
-    sentences.extend(describe_writers(&writers));
+    let recent = recent_writers(autoscalers);
+    // Several instances may handle different namespaces.
+    let is_alone =
+        |manager: &&str| FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager);
+    if !recent.keys().all(is_alone) {
+        sentences.extend(describe_writers(&recent));
+    }
     sentences
+}
+
+/// The field managers that have stored a status recently, each with the names of all autoscalers
+/// whose status it stored last.
+fn recent_writers(autoscalers: &[ListedAutoscaler]) -> BTreeMap<&str, Vec<String>> {
+    let mut writers = BTreeMap::<&str, (Option<Timestamp>, Vec<String>)>::new();
+    for one in autoscalers {
+        let Some(manager) = one.manager.as_deref() else { continue };
+        let (newest, names) = writers.entry(manager).or_default();
+        *newest = (*newest).max(one.status_stored_at);
+        names.push(one.name.clone());
+    }
+    let now = Timestamp::now();
+    let recent = writers.into_iter().filter(|(_, (newest, _))| is_recent_write(*newest, now));
+    recent.map(|(manager, (_, names))| (manager, names)).collect()
 }
 
 /// A sentence if several controllers write statuses.
@@ -154,7 +122,7 @@ async fn is_working(client: &Client, location: &ControllerArguments) -> bool {
     if location.controller_url.is_none() {
         return false;
     }
-    let lease = LeaseName::choose(location, []);
+    let lease = LeaseName::choose(location, &[]);
     let Ok(api) = DebugClient::find(client, location, &lease).await else { return false };
     api.status().await.is_ok_and(|status| status.is_working)
 }

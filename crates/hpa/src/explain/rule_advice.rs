@@ -4,17 +4,22 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{
     Inputs, MetricQuery, ReadError,
-    report::error_texts::{ALSO_NOT_BY_API, is_api_missing},
+    go_text::truncate,
+    report::error_texts::{ALSO_NOT_BY_API, is_api_missing, refusal_of_rule},
     shell::quote,
     suggestions::most_similar,
 };
 use hpa_metrics::MetricSource;
-use hpa_prometheus::source::PrometheusSource;
+use hpa_prometheus::source::{PrometheusSource, RuleInspection};
 
 use crate::args::RulesFileArguments;
 
-/// Advice for each metric whose rule returned nothing, and for each misspelled name that neither a
-/// rule nor an API has. A metric that the controller could read has no misspelled name.
+/// The maximum length of a message of Prometheus in advice, in characters.
+const MAX_REFUSAL_LEN: usize = 300;
+
+/// Advice for each metric whose rule returned nothing, or whose query Prometheus refused, and for
+/// each misspelled name that neither a rule nor an API has. A metric that the controller could read
+/// has no misspelled name.
 pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usize, String> {
     let plan = inputs.plan();
     // The controller has read these metrics, so it may have other rules.
@@ -31,6 +36,9 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
                  names and selectors in spec.metrics[{index}], and whether Prometheus has such \
                  series."
             )),
+            ReadError::Fetch { message, .. } if let Some(refusal) = refusal_of_rule(message) => {
+                Some(refusal_advice(&rules_with(rules, query), name, refusal))
+            }
             ReadError::Fetch { message, .. } if is_absent(message) && !has_rule => {
                 let similar = most_similar(name, known_names.iter().map(String::as_str));
                 similar.filter(|_| !read_by_controller.contains(&index)).map(|similar| {
@@ -48,6 +56,36 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
     advice
 }
 
+/// The rules from which the metric of a query is read, such as `rules[0]`. Object metrics of
+/// several kinds may have the same name.
+fn rules_with(rules: &PrometheusSource, query: &MetricQuery) -> Vec<String> {
+    let inspected = match query {
+        MetricQuery::External { .. } => rules.inspect_external(),
+        _ => rules.inspect_custom(),
+    };
+    let name = query.metric_name();
+    let has_metric = |rule: &&RuleInspection| {
+        rule.metrics.iter().any(|one| {
+            let is_of_pods = one.resource.as_ref().is_some_and(|kind| kind.resource == "pods");
+            one.metric == name
+                && one.shadowed_by.is_none()
+                && (is_of_pods || !matches!(query, MetricQuery::Pods { .. }))
+        })
+    };
+    inspected.iter().filter(has_metric).map(|rule| rule.status.rule.clone()).collect()
+}
+
+/// Advice about a query that Prometheus refused with the message `refusal`. `rules` are the rules
+/// that may have sent it.
+fn refusal_advice(rules: &[String], name: &str, refusal: &str) -> String {
+    let rules = if rules.is_empty() { "its rule".to_owned() } else { rules.join(" or ") };
+    let refusal = truncate(refusal.to_owned(), MAX_REFUSAL_LEN);
+    format!(
+        "Prometheus rejects the query of {rules} for {name}: {refusal}. Correct its metricsQuery. \
+         To check it: hpa rules check FILE --prometheus-url URL"
+    )
+}
+
 /// The placeholders in commands about rules whose values the flags have. A URL with credentials is
 /// not printed.
 pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str, String)> {
@@ -55,6 +93,10 @@ pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str,
     if let Some(file) = &arguments.metrics_config {
         let file = file.to_string_lossy();
         let file = quote(&file);
+        if arguments.connect && arguments.prometheus.prometheus_url.is_none() {
+            let check = "hpa rules check FILE --prometheus-url URL";
+            placeholders.push((check, format!("hpa rules check {file} --connect")));
+        }
         placeholders.push(("--config FILE", format!("--config {file}")));
         placeholders.push(("hpa rules check FILE", format!("hpa rules check {file}")));
     }
@@ -82,4 +124,33 @@ fn metric_names(rules: &PrometheusSource, query: &MetricQuery) -> Option<Vec<Str
         }
         MetricQuery::Resource { .. } => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::one(&["rules[1]"], "the query of rules[1] for rps: bad_data: parse error. Correct its")]
+    #[case::several(&["rules[0]", "rules[1]"], "the query of rules[0] or rules[1] for rps: bad_data")]
+    #[case::unknown(&[], "the query of its rule for rps: bad_data: parse error.")]
+    fn advice_about_a_rejected_query_names_its_rule(
+        #[case] rules: &[&str],
+        #[case] expected: &str,
+    ) {
+        let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let message = "unable to fetch metrics: bad_data: parse error";
+        let refusal = refusal_of_rule(message).expect("a refusal");
+        let advice = refusal_advice(&rules, "rps", refusal);
+        assert!(advice.starts_with(&format!("Prometheus rejects {expected}")), "{advice}");
+        assert!(advice.ends_with("hpa rules check FILE --prometheus-url URL"), "{advice}");
+    }
+
+    #[test]
+    fn error_of_a_collector_is_no_refusal_of_a_rule() {
+        let message = "unable to fetch metrics: the query to prometheus failed: bad_data: no";
+        assert_eq!(refusal_of_rule(message), None);
+    }
 }

@@ -9,13 +9,17 @@ use jiff::SignedDuration;
 use super::past;
 use crate::{
     debug_client::Unavailable,
-    liveness::Idle,
+    liveness::{Idle, is_recent_write},
     status_controller::StatusController,
     terminal::{escape_line, shorten_names},
 };
 
 /// The end of the first line if the target's manifest sets no replicas.
 const ASSUMED_REPLICAS: &str = "; the manifest of the target sets no replicas, so 1 is assumed";
+
+/// The doubt about the decision of an hpa-rs if another controller may act as well.
+const OTHER_WRITER: &str = "kube-controller-manager stored the status last, and may decide \
+                            otherwise by its own history";
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
@@ -47,7 +51,7 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let doubt = self.idle.as_ref().map(Idle::reason);
+        let doubt = self.idle.as_ref().map(Idle::reason).or_else(|| self.other_writer());
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if !self.missing_object_advice.is_empty() {
             // Other advice assumes that what the files lack is missing in the cluster.
@@ -94,6 +98,16 @@ impl Subject {
             report.autoscaler = escape_line(name);
         }
         report
+    }
+
+    /// A doubt if kube-controller-manager has recently stored the status, although the debug API
+    /// has the history of an hpa-rs: kube-controller-manager's recommendations are not known.
+    fn other_writer(&self) -> Option<String> {
+        let stored_at = self.controller.at.as_deref().and_then(|at| at.parse().ok());
+        let is_other = self.past.is_ok()
+            && self.controller.is_reference()
+            && is_recent_write(stored_at, self.inputs.now);
+        is_other.then(|| OTHER_WRITER.to_owned())
     }
 
     /// The first line, without the time for which no controller has been running.

@@ -17,6 +17,7 @@ const LOW_OVERLOAD_RATIO: f64 = 0.25;
 /// A load, and the autoscaler that has to follow it.
 pub(super) struct Subject {
     pub(super) name: String,
+    /// `None` for a load from a file, which has no autoscaler.
     pub(super) metric: Option<String>,
     /// Whether the autoscaler is one of the custom API.
     pub(super) is_custom: bool,
@@ -34,6 +35,7 @@ pub(super) struct Analysis {
     pub(super) decisions: Vec<(f64, GateDecision)>,
     /// The decision for the recommended quantile.
     pub(super) decision: GateDecision,
+    /// `None` if no time was measured.
     pub(super) runs: Option<Runs>,
 }
 
@@ -93,9 +95,10 @@ fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
     let active = decisions.iter().filter(|(_, decision)| decision.reason.is_active());
     let active = active.filter_map(|entry| Some((entry, entry.1.comparison?)));
     let cost = |one: &Comparison| one.forecast.pod_hours;
-    let low_overload = active.clone().filter(|(_, one)| one.ratio() <= LOW_OVERLOAD_RATIO);
+    let low_overload = active.clone().filter(|(_, one)| one.overload_ratio() <= LOW_OVERLOAD_RATIO);
     let cheapest = low_overload.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
-    let least_overload = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
+    let least_overload =
+        active.min_by(|one, other| one.1.overload_ratio().total_cmp(&other.1.overload_ratio()));
     let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
     let default = || decisions.iter().find(|(quantile, _)| is_default(quantile));
     let unknown = GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
@@ -110,9 +113,9 @@ impl Runs {
         let backtest = Backtest::new(trace, &settings, first_measured(trace));
         let forecast_loads = backtest.forecasts();
         Self {
-            reactive: backtest.replicas(1.0, None),
-            lowered: backtest.replicas(comparison.lowered_target, None),
-            with_forecasts: backtest.replicas(1.0, Some(&forecast_loads)),
+            reactive: backtest.measured_minutes(1.0, None),
+            lowered: backtest.measured_minutes(comparison.lowered_target, None),
+            with_forecasts: backtest.measured_minutes(1.0, Some(&forecast_loads)),
             forecast_loads,
         }
     }

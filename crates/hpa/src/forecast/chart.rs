@@ -37,8 +37,8 @@ pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<Strin
     draw(analysis, runs, &range, &format!("{hours} hours"))
 }
 
-/// The start of the window with the largest sum. A window is complete unless there are fewer
-/// values.
+/// The start of the window with the largest sum. Windows start every 30 values. A window is
+/// complete unless there are fewer values.
 fn best_start(saved: &[i32], window: usize) -> Option<usize> {
     let last_start = saved.len().saturating_sub(window);
     let starts = (0..=last_start).step_by(MINUTES_PER_HOUR / 2);

@@ -78,7 +78,6 @@ fn heading(analysis: &Analysis) -> String {
     format!("Forecasts for {}{metric_part}, from {from} to {to} ({zone}).", subject.name)
 }
 
-/// Formats a time in the time zone of the forecasts.
 fn format_minute(analysis: &Analysis, time: Timestamp) -> String {
     time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
@@ -101,10 +100,10 @@ fn answer(analysis: &Analysis) -> String {
         }
         _ => {
             let trace = &analysis.subject.trace;
-            // The history rounds to its buckets, which is too coarse for a short load.
+            // The history rounds to its buckets, which is too coarse for a short recording.
             let ((known, days), minutes) = (trace.history().coverage(), trace.len() as f64);
             format!(
-                "Not enough history: the load has {}, of which {} is missing. Ten days are needed, \
+                "Not enough history: it covers {}, and {} of it is missing. Ten days are needed, \
                  of which at most a fifth may be missing.",
                 format_duration(if days < 1.0 {
                     minutes * SECONDS_PER_MINUTE
@@ -117,19 +116,20 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
-/// The overload with forecasts, and with the lowered target of the table.
+/// The overload with forecasts, and without them but with the lowered target of the table.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     let Comparison { forecast, with_lowered_target: lowered, .. } = comparison;
     let capacity = match analysis.settings.capacity {
         Some(_) => "",
-        None => " (with an assumed capacity)",
+        None => " with an assumed capacity",
     };
-    let cost = cost(forecast.pod_hours, lowered.pod_hours);
     format!(
-        "{cost}, simulated pods were overloaded for {} with them and for {} with {}{capacity}",
+        "simulated pods{capacity} were overloaded for {} with forecasts, and for {} without \
+         forecasts but with {}, which costs {}",
         overload(forecast),
         overload(lowered),
-        lowered_target_row(comparison)
+        lowered_target_label(comparison),
+        cost(lowered.pod_hours, forecast.pod_hours)
     )
 }
 
@@ -139,11 +139,11 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
 fn cost(pod_hours: f64, base: f64) -> String {
     let fewer = 1.0 - pod_hours / base;
     if format!("{pod_hours:.1}") == format!("{base:.1}") {
-        "at the same pod-hours".to_owned()
+        "the same pod-hours".to_owned()
     } else if fewer < 0.0 {
-        format!("at {} more pod-hours", percent(-fewer))
+        format!("{} more pod-hours", percent(-fewer))
     } else {
-        format!("at {} fewer pod-hours", percent(fewer))
+        format!("{} fewer pod-hours", percent(fewer))
     }
 }
 
@@ -232,7 +232,7 @@ fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
         tables.push((title, runs_table(&comparison)));
     }
     if analysis.decisions.len() > 1 {
-        let title = "By quantile: the share of past changes of the load that a forecast covers";
+        let title = "By quantile (the share of past load changes that a forecast is to cover)";
         tables.push((title.to_owned(), quantiles_table(analysis)));
     }
     tables
@@ -252,7 +252,7 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     };
     let header =
         ["", "POD-HOURS", "CHANGE", "OVERLOADED FOR", "OF THE TIME", "LOAD BEYOND CAPACITY"];
-    let lowered = lowered_target_row(comparison);
+    let lowered = format!("{}, no forecasts", lowered_target_label(comparison));
     vec![
         header.map(str::to_owned).to_vec(),
         row("without forecasts", comparison.reactive),
@@ -262,9 +262,10 @@ fn runs_table(comparison: &Comparison) -> Vec<Vec<String>> {
     ]
 }
 
-/// The name of the run without forecasts whose target is lowered to a similar cost.
-fn lowered_target_row(comparison: &Comparison) -> String {
-    format!("target × {}, no forecasts", share_of_target(comparison.lowered_target))
+/// The lowered target of a run without forecasts. It is chosen for a cost similar to that of the
+/// run with forecasts.
+fn lowered_target_label(comparison: &Comparison) -> String {
+    format!("target × {}", share_of_target(comparison.lowered_target))
 }
 
 /// Formats a share of the target with three to five decimals: as many as it needs to differ from 1.
@@ -278,7 +279,7 @@ fn quantiles_table(analysis: &Analysis) -> Vec<Vec<String>> {
         "QUANTILE",
         "POD-HOURS",
         "OVERLOADED FOR",
-        "WITHOUT FORECASTS, AT NO FEWER POD-HOURS",
+        "OVERLOADED WITH LOWERED TARGET",
         "FORECASTS HELP",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -394,10 +395,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::equal_as_printed(100.04, 100.0, "at the same pod-hours")]
-    #[case::slightly_fewer(99.4, 100.0, "at 0.6 % fewer pod-hours")]
-    #[case::barely_fewer(14519.4, 14521.2, "at 0.01 % fewer pod-hours")]
-    #[case::more(102.0, 100.0, "at 2 % more pod-hours")]
+    #[case::equal_as_printed(100.04, 100.0, "the same pod-hours")]
+    #[case::slightly_fewer(99.4, 100.0, "0.6 % fewer pod-hours")]
+    #[case::barely_more(14521.2, 14519.4, "0.01 % more pod-hours")]
+    #[case::more(102.0, 100.0, "2 % more pod-hours")]
     fn headline_has_the_difference_of_the_table(
         #[case] pod_hours: f64,
         #[case] base: f64,

@@ -22,7 +22,7 @@ use crate::{
 /// The name that KEDA lists instead of its external metrics.
 const KEDA_PLACEHOLDER: &str = "externalmetrics";
 
-/// A kind of which all objects are listed.
+/// A kind whose objects are listed.
 struct ListedKind {
     /// The path of its group and version, without a leading slash.
     api: &'static str,
@@ -51,7 +51,7 @@ const LISTED_KINDS: [ListedKind; 10] = [
     ListedKind::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
     ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
 ];
-/// A kind of which only some objects are read: see [`may_start_pods`].
+/// A kind of which only some objects are read: see [`may_have_own_pods`].
 const JOB: &str = "Job";
 /// The only listed kind whose objects have no namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
@@ -68,7 +68,12 @@ impl ListedKind {
 
     /// The API group; empty for the core group.
     fn group(&self) -> &'static str {
-        group(self.api.trim_start_matches("apis/").trim_start_matches("api/"))
+        group(self.api_version())
+    }
+
+    /// The group and version, as in manifests.
+    fn api_version(&self) -> &'static str {
+        self.api.trim_start_matches("apis/").trim_start_matches("api/")
     }
 
     fn path(&self, namespace: Option<&str>) -> String {
@@ -90,8 +95,9 @@ impl ListedKind {
     }
 }
 
-/// Lists the autoscalers of one or all namespaces, their usual targets, and the metrics of the
-/// metrics APIs.
+/// Lists the objects of [`LISTED_KINDS`] in one or all namespaces, and the metrics that the metrics
+/// APIs and the rules of `--metrics-config` serve. A kind that can't be listed is only a warning,
+/// except for the autoscalers of the core API.
 pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
@@ -106,7 +112,7 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
     };
     let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
     for kind in LISTED_KINDS.iter().filter(is_served) {
-        match list_objects(&client, &kind.path(namespace), kind.kind).await {
+        match list_objects(&client, kind, namespace).await {
             Ok(Some(manifests)) => {
                 objects.extend(manifests);
                 listed.insert((kind.group().to_owned(), kind.kind.to_owned()));
@@ -140,7 +146,7 @@ fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
 
 /// Whether a Job may have pods of its own. A finished one has no running pods, and the pods of one
 /// with an owner are those of its `CronJob`. A cluster may have thousands of both.
-fn may_start_pods(job: &Value) -> bool {
+fn may_have_own_pods(job: &Value) -> bool {
     let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
     let is_finished = conditions.into_iter().flatten().any(|condition| {
         ["Complete", "Failed"].contains(&string_at(condition, "/type"))
@@ -149,33 +155,27 @@ fn may_start_pods(job: &Value) -> bool {
     !is_finished && job.pointer("/metadata/ownerReferences").is_none()
 }
 
-/// Lists all objects of a kind, page by page, except for Jobs without pods of their own. `None` if
-/// the API server doesn't serve the kind.
+/// Lists all objects of a kind, except for Jobs without pods of their own. `None` if the API server
+/// doesn't serve the kind.
 async fn list_objects(
     client: &Client,
-    path: &str,
-    kind: &str,
+    kind: &ListedKind,
+    namespace: Option<&str>,
 ) -> anyhow::Result<Option<Vec<Manifest>>> {
-    let (mut objects, mut token) = (Vec::new(), String::new());
-    loop {
-        let page = kubectl::get_if_served(client, &format!("{path}?limit=500{token}")).await?;
-        let Some(page): Option<Value> = page else { return Ok(None) };
-        let api_version = string_at(&page, "/apiVersion").to_owned();
-        let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
-        let items = items.filter(|item| kind != JOB || may_start_pods(item));
-        objects.extend(items.map(|item| {
-            let mut object = item.clone();
-            if let Some(members) = object.as_object_mut() {
-                members.insert("kind".to_owned(), kind.into());
-                members.insert("apiVersion".to_owned(), api_version.clone().into());
-            }
-            Manifest::new("cluster", 0, object)
-        }));
-        match string_at(&page, "/metadata/continue") {
-            "" => return Ok(Some(objects)),
-            next => token = format!("&continue={}", kubectl::escape(next)),
+    let is_read: fn(&Value) -> bool = if kind.kind == JOB { may_have_own_pods } else { |_| true };
+    let objects = match kubectl::list_needed(client, &kind.path(namespace), is_read).await {
+        Err(error) if kubectl::is_not_found(&error) => return Ok(None),
+        objects => objects?,
+    };
+    let manifests = objects.into_iter().map(|mut object| {
+        // The API server leaves out the kind of the items of a list.
+        if let Some(members) = object.as_object_mut() {
+            members.insert("kind".to_owned(), kind.kind.into());
+            members.insert("apiVersion".to_owned(), kind.api_version().into());
         }
-    }
+        Manifest::new("cluster", 0, object)
+    });
+    Ok(Some(manifests.collect()))
 }
 
 /// Reads which metrics APIs are registered, and the metrics that their discovery lists.
@@ -232,7 +232,7 @@ mod tests {
     )]
     #[case::of_a_cron_job(json!({ "metadata": { "ownerReferences": [{}] } }), false)]
     fn jobs_without_pods_of_their_own_are_not_read(#[case] job: Value, #[case] is_read: bool) {
-        assert_eq!(may_start_pods(&job), is_read);
+        assert_eq!(may_have_own_pods(&job), is_read);
     }
 
     #[test]

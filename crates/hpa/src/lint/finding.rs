@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use hpa_calc::go_text::truncate;
 use hpa_controller::AutoscalerApi;
 use serde::Serialize;
 
@@ -10,6 +11,12 @@ use crate::{
     convert::stored_fields::StoredFields,
     manifests::{Manifest, Position},
 };
+
+/// The maximum number of characters of an autoscaler's name and of a field's path in a finding. A
+/// namespace, a name and the key of an annotation that the API server accepts are shorter.
+const MAX_NAME_CHARS: usize = 400;
+/// The maximum number of characters of a finding's message, which may quote the manifest.
+const MAX_MESSAGE_CHARS: usize = 2000;
 
 /// The page with a section for each rule.
 const RULES_PAGE: &str = "docs/lint.md";
@@ -119,16 +126,24 @@ impl Report<'_> {
         self.push(other, other.position(field), field.to_owned(), message.into());
     }
 
-    /// Adds a finding at a position in the file of `place`.
+    /// Adds a finding at a position in the file of `place`. Shortens its texts, because a manifest
+    /// that the API server would refuse may have names of any length.
     fn push(&mut self, place: &Manifest, position: Position, field: String, message: String) {
         let (rule, file) = (self.rule, place.file.clone());
         let autoscaler = match autoscaler_api(self.manifest) {
-            // Without a line, only the prefix tells it from one of the core API.
+            // Without a line, only the prefix distinguishes it from one of the core API.
             AutoscalerApi::Custom if self.manifest.line == 0 => {
                 format!("{}/{}", hpa_crd::SHORT_NAME, qualified_name(self.manifest))
             }
             _ => qualified_name(self.manifest),
         };
-        self.findings.push(Finding { rule, file, position, autoscaler, field, message });
+        self.findings.push(Finding {
+            rule,
+            file,
+            position,
+            autoscaler: truncate(autoscaler, MAX_NAME_CHARS),
+            field: truncate(field, MAX_NAME_CHARS),
+            message: truncate(message, MAX_MESSAGE_CHARS),
+        });
     }
 }

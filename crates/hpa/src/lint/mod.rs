@@ -32,6 +32,7 @@ use self::{
     workspace::{InProcessSources, ServedMetrics, Workspace},
 };
 use crate::{
+    EXIT_INCONCLUSIVE,
     args::{LintArguments, LintFormat, SourceArguments},
     kubectl::block_on,
     manifests::{self, Input, Manifest, Problem, directory_with, file_name},
@@ -39,20 +40,17 @@ use crate::{
     terminal,
 };
 
-/// Exit status if an input could not be checked, and of failures of other commands in which 1 has
-/// another meaning.
-pub(crate) const EXIT_NOT_CHECKED: u8 = 2;
-
 /// The names of the file that makes a directory an input of `kustomize build`.
 const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
-    let (mut workspace, mut problems) = if arguments.files.is_empty() {
+    let paths = arguments.paths();
+    let (mut workspace, mut problems) = if paths.is_empty() {
         (block_on(cluster::read_workspace(arguments))?, Vec::new())
     } else {
-        let mut input = manifests::read_paths(&arguments.files, arguments.recursive);
-        let problem = missing_autoscaler_problem(&arguments.files, &input, Task::Check);
+        let mut input = manifests::read_paths(&paths, arguments.recursive);
+        let problem = missing_autoscaler_problem(&paths, &input, Task::Check);
         input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
@@ -71,8 +69,8 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     }
     match arguments.output {
         LintFormat::Text => {
-            let autoscalers = workspace.autoscalers().count();
-            terminal::print(&output::text(&findings, autoscalers, problems.len()))?;
+            let autoscaler_count = workspace.autoscalers().count();
+            terminal::print(&output::text(&findings, autoscaler_count, problems.len()))?;
         }
         LintFormat::Json => terminal::print_json(&output::json(&findings)?)?,
         LintFormat::Sarif => terminal::print_json(&output::sarif(&findings, &problems)?)?,
@@ -93,7 +91,7 @@ fn discovery_problem(workspace: &Workspace, sources: &SourceArguments) -> Option
 fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {
     let failing = if warnings_as_notes { Severity::Error } else { Severity::Warning };
     if !problems.is_empty() {
-        ExitCode::from(EXIT_NOT_CHECKED)
+        ExitCode::from(EXIT_INCONCLUSIVE)
     } else if findings.iter().any(|finding| finding.severity() >= failing) {
         ExitCode::FAILURE
     } else {
@@ -171,8 +169,8 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
 /// for each, with the place in the file.
 pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     for manifest in &mut manifests {
-        // Otherwise, all annotations would be ineffective if kube-controller-manager stored the
-        // status last.
+        // If kube-controller-manager stored the status last, the rule would report all settings in
+        // annotations.
         let metadata = manifest.object.pointer_mut("/metadata").and_then(Value::as_object_mut);
         if let Some(metadata) = metadata {
             metadata.remove("managedFields");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_calc::explain::counted;
+use hpa_calc::explain::{counted, one_line};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -18,26 +18,26 @@ const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const URI_ESCAPES: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-/// One line for each finding, then the counts, unless nothing could be checked. `problems` is the
-/// number of inputs that could not be checked. The caller prints these problems.
-pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
+/// One line for each finding, then the counts, unless nothing could be checked. `problem_count` is
+/// the number of inputs that could not be checked. The caller prints these problems.
+pub(super) fn text(findings: &[Finding], autoscaler_count: usize, problem_count: usize) -> String {
     let mut text = String::new();
     for finding in findings {
         // Writing to a string doesn't fail.
         let _ = writeln!(text, "{} ({})", line(finding), finding.rule.link());
     }
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
-    let errors = count(Severity::Error);
-    if problems > 0 && findings.is_empty() && autoscalers == 0 {
+    let error_count = count(Severity::Error);
+    if problem_count > 0 && findings.is_empty() && autoscaler_count == 0 {
         return text;
     }
-    let mut counts = vec![counted(autoscalers, "autoscaler")];
-    if problems > 0 {
-        counts.push(counted(problems, "problem"));
+    let mut counts = vec![counted(autoscaler_count, "autoscaler")];
+    if problem_count > 0 {
+        counts.push(counted(problem_count, "problem"));
     }
     // "0 errors" would be wrong if an input that could not be checked has some.
-    if problems == 0 || errors > 0 {
-        counts.push(counted(errors, "error"));
+    if problem_count == 0 || error_count > 0 {
+        counts.push(counted(error_count, "error"));
     }
     counts.push(counted(count(Severity::Warning), "warning"));
     counts.push(counted(count(Severity::Note), "note"));
@@ -91,7 +91,7 @@ pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::R
     let results: Vec<Value> = findings.iter().map(sarif_result).collect();
     let notifications: Vec<Value> = problems
         .iter()
-        .map(|problem| json!({ "level": "error", "message": { "text": problem.to_string() } }))
+        .map(|problem| json!({ "level": "error", "message": sarif_message(&problem.to_string()) }))
         .collect();
     let driver = json!({
         "name": "hpa lint",
@@ -125,12 +125,23 @@ fn file_uri(file: &str) -> String {
     utf8_percent_encode(&path, URI_ESCAPES).to_string()
 }
 
+/// A message without the meaning that SARIF gives to `{0}` (a placeholder) and to `[text](uri)` (a
+/// link): sections 3.11.5 and 3.11.6 of SARIF 2.1.0. Brackets are escaped only if there may be a
+/// link, because viewers without links print the backslashes, and paths of fields have brackets.
+fn sarif_message(text: &str) -> Value {
+    let mut text = one_line(text).replace('{', "{{").replace('}', "}}");
+    if text.contains("](") {
+        text = text.replace('\\', r"\\").replace('[', r"\[").replace(']', r"\]");
+    }
+    json!({ "text": text })
+}
+
 fn sarif_result(finding: &Finding) -> Value {
     let Finding { rule, file, position, autoscaler, field, message } = finding;
     json!({
         "ruleId": rule.id,
         "level": rule.severity.as_str(),
-        "message": { "text": format!("{autoscaler}: {field}: {message}") },
+        "message": sarif_message(&format!("{autoscaler}: {field}: {message}")),
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": { "uri": file_uri(file) },

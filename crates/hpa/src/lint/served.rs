@@ -15,7 +15,7 @@ pub(super) const RESOURCE: &str = "metrics.k8s.io";
 pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
 pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
-/// The resources in `metrics.k8s.io`, by metrics-server and by `resourceRules`.
+/// The resources that `metrics.k8s.io` serves, whether from metrics-server or from `resourceRules`.
 pub(super) const MEASURED_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// Lists the metrics of `--metrics-config`. `None` without that flag.

@@ -3,13 +3,19 @@
 
 mod built_in;
 mod search;
+#[cfg(test)]
+mod tests;
+mod writers;
+
+use std::{iter, slice};
 
 use hpa_controller::{AutoscalerApi, debug::ActingController, k8s::FieldManager};
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::{
     built_in::{KubeControllerManager, ManagerFlags},
-    search::ControllerLease,
+    search::{ControllerLease, ReadLease},
+    writers::{NamespaceWriters, status_writers},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
 
@@ -23,11 +29,14 @@ pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool
 
 /// The leases of hpa-rs and of kube-controller-manager, as read at `now`.
 pub(crate) struct Leases<'a> {
-    /// The name of the lease of hpa-rs.
+    /// The name of the checked lease of hpa-rs.
     pub(crate) name: &'a LeaseName,
     pub(crate) holder: &'a Result<LeaseHolder, Unavailable>,
     /// See [`ControllerLease::searched_namespaces`].
     pub(crate) searched_namespaces: &'a [String],
+    /// See [`ControllerLease::others`].
+    pub(crate) others: &'a [ReadLease],
+    pub(crate) writers: &'a NamespaceWriters,
     pub(crate) built_in: &'a KubeControllerManager,
     pub(crate) now: Timestamp,
 }
@@ -40,6 +49,8 @@ pub(crate) struct Idle {
     pub(crate) cause: String,
     /// The result of the search for the lease of hpa-rs, if its namespace is not known.
     pub(crate) search: Option<String>,
+    /// The doubt that another hpa-rs, whose lease may be held, acts on the autoscaler.
+    pub(crate) successor: Option<String>,
 }
 
 impl Idle {
@@ -53,12 +64,15 @@ impl Idle {
         format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
     }
 
-    /// The cause, and the result of the search.
+    /// The cause, the result of the search, and the doubt about another hpa-rs.
     pub(crate) fn reason(&self) -> String {
-        match &self.search {
-            Some(search) => format!("{}, and {search}", self.cause),
-            None => self.cause.clone(),
-        }
+        self.cause.clone() + &self.addition()
+    }
+
+    /// The end of the reason after the cause. Empty if there is none.
+    pub(crate) fn addition(&self) -> String {
+        let clauses = [&self.search, &self.successor].into_iter().flatten();
+        clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
     }
 
     /// Like [`Self::sentence`], without the reason.
@@ -70,63 +84,151 @@ impl Idle {
 
 impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
-    /// stored the status last. `None` if a controller may act: the lease of hpa-rs or of `manager`
-    /// is held or can't be read, kube-controller-manager handles the autoscaler, or neither lease
-    /// is that of `manager`. A missing lease doesn't show that its controller has stopped, and a
-    /// lease that was only guessed doesn't show that there is no other.
-    pub(crate) fn idle(&self, api: AutoscalerApi, manager: &str) -> Option<Idle> {
-        let lost = lost_lease(self.holder, self.now);
-        // Without a lease, the controller may never have run.
-        if lost.is_none() && !matches!(self.holder, Err(Unavailable::NoLease(_))) {
-            return None;
-        }
+    /// stored the status last. `None` if a controller may act: the lease of `manager` is held or
+    /// can't be read, or was not read; another hpa-rs that holds its lease stored a status in the
+    /// namespace; or kube-controller-manager handles the autoscaler. The finding is uncertain if a
+    /// lease is missing, was only guessed or has an unreadable time: its controller may run. It is
+    /// also uncertain if the lease of another hpa-rs may be held.
+    pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
-            let (cause, search) = (self.built_in_idle()?, self.describe_search());
-            return Some(Idle { is_certain: search.is_none(), cause, search });
+            return self.idle_after_built_in();
         }
-        let cause = lost.filter(|_| self.has_lease_of(manager))?;
-        // kube-controller-manager handles no other API.
-        let is_certain = api != AutoscalerApi::Core
-            || self.built_in_idle().is_some()
-            || matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
-        if is_certain {
-            return Some(Idle { is_certain, cause, search: None });
-        }
-        let is_held = self.built_in.holder.is_ok();
-        let is_on = self.built_in.has_hpa_controller() == Some(true);
-        if is_held && (is_on || self.is_recent_write(self.built_in.last_write)) {
+        let (name, holder) = self.lease_of(manager)?;
+        if !is_lost(holder, self.now) || self.is_handled_by_hpa_rs(api, namespace) {
             return None;
         }
-        let unread = if is_held { "flags" } else { "lease" };
-        let cause = format!(
-            "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: \
-             its {unread} can't be read"
-        );
-        Some(Idle { is_certain, cause, search: None })
+        let successor = self.describe_successor(name);
+        let Some(cause) = lost_lease(holder, self.now) else {
+            let cause = self.cause_without_lease(api, name)?;
+            return Some(Idle { is_certain: false, cause, search: None, successor });
+        };
+        // kube-controller-manager handles no other API.
+        let built_in_handles_it = match api {
+            AutoscalerApi::Core => self.built_in_handles_autoscalers(),
+            AutoscalerApi::Custom => Some(false),
+        };
+        match built_in_handles_it {
+            Some(true) => None,
+            Some(false) => {
+                let is_certain = self.has_readable_times() && successor.is_none();
+                Some(Idle { is_certain, cause, search: None, successor })
+            }
+            None => {
+                let unread = if self.built_in.holder.is_ok() { "flags" } else { "lease" };
+                let cause = format!(
+                    "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is \
+                     unknown: its {unread} can't be read"
+                );
+                Some(Idle { is_certain: false, cause, search: None, successor })
+            }
+        }
+    }
+
+    /// The finding about an autoscaler whose status kube-controller-manager stored last.
+    fn idle_after_built_in(&self) -> Option<Idle> {
+        if self.hpa_rs().any(|(_, holder)| !is_lost(holder, self.now)) {
+            return None;
+        }
+        let (cause, search) = (self.built_in_idle()?, self.describe_search());
+        let is_certain = search.is_none() && self.has_readable_times();
+        Some(Idle { is_certain, cause, search, successor: None })
+    }
+
+    /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
+    /// hpa-rs deletes it. `None` if it is unknown whether kube-controller-manager handles the
+    /// autoscaler.
+    fn cause_without_lease(
+        &self,
+        api: AutoscalerApi,
+        LeaseName { namespace, name }: &LeaseName,
+    ) -> Option<String> {
+        let missing =
+            format!("the lease that hpa-rs' status names, {namespace}/{name}, does not exist");
+        Some(match api {
+            AutoscalerApi::Core => format!("{missing}, and {}", self.built_in_idle()?),
+            AutoscalerApi::Custom => missing,
+        })
+    }
+
+    /// Whether an instance of hpa-rs that holds its lease stored the status of an autoscaler in the
+    /// namespace.
+    fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
+        let holds_lease = |manager: &str| {
+            self.lease_of(manager).is_some_and(|(_, holder)| search::is_held(holder, self.now))
+        };
+        self.writers.any_in(api, namespace, holds_lease)
+    }
+
+    /// A clause about the leases other than `name` that may be held. `None` if there are none.
+    fn describe_successor(&self, name: &LeaseName) -> Option<String> {
+        let mut names = Vec::new();
+        for (other, holder) in self.hpa_rs() {
+            if other != name && !is_lost(holder, self.now) {
+                names.push(format!("{}/{}", other.namespace, other.name));
+            }
+        }
+        let names = names.join(" or ");
+        (!names.is_empty())
+            .then(|| format!("whether an instance with the lease {names} acts instead is unknown"))
     }
 
     /// The controller that acts on an autoscaler whose status `manager` stored last.
-    /// `hpa_rs_answers` is whether a debug API shows that hpa-rs works, which may hold no lease.
+    /// `hpa_rs_answers` is whether a debug API shows that an hpa-rs works. It may have no lease.
     pub(crate) fn acting_controller(
         &self,
+        api: AutoscalerApi,
         manager: Option<&str>,
         hpa_rs_answers: bool,
     ) -> ActingController {
-        if manager != Some(KUBE_CONTROLLER_MANAGER) {
-            return ActingController::HpaRs;
+        match (api, manager) {
+            (AutoscalerApi::Core, Some(KUBE_CONTROLLER_MANAGER)) => {
+                self.successor_of_built_in(hpa_rs_answers)
+            }
+            (AutoscalerApi::Core, Some(manager)) if !hpa_rs_answers && self.has_lost(manager) => {
+                self.successor_of_hpa_rs()
+            }
+            _ => ActingController::HpaRs,
         }
-        let hpa_rs_runs = hpa_rs_answers || search::is_held(self.holder, self.now);
-        // A lease that can't be read may be held.
-        let hpa_rs_may_run = hpa_rs_runs
-            || !matches!(
-                self.holder,
-                Ok(_) | Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_))
-            );
+    }
+
+    /// The controller that acts on an autoscaler whose status kube-controller-manager stored last.
+    fn successor_of_built_in(&self, hpa_rs_answers: bool) -> ActingController {
+        let is_held = self.hpa_rs().any(|(_, holder)| search::is_held(holder, self.now));
+        let hpa_rs_runs = hpa_rs_answers || is_held;
+        let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run();
+        let is_built_in_writer = true;
         match self.built_in_idle() {
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
-            None if !hpa_rs_may_run => ActingController::KubeControllerManager,
-            _ => ActingController::Unknown,
+            None if !hpa_rs_may_run => {
+                ActingController::KubeControllerManager { is_built_in_writer }
+            }
+            _ => ActingController::Unknown { is_built_in_writer },
         }
+    }
+
+    /// The controller that acts on an autoscaler whose status was stored by an hpa-rs that holds
+    /// its lease no longer. If there is none, hpa-rs acts as soon as it runs again.
+    fn successor_of_hpa_rs(&self) -> ActingController {
+        let is_built_in_writer = false;
+        match self.built_in_handles_autoscalers() {
+            Some(false) => ActingController::HpaRs,
+            Some(true) if !self.may_hpa_rs_run() => {
+                ActingController::KubeControllerManager { is_built_in_writer }
+            }
+            Some(true) | None => ActingController::Unknown { is_built_in_writer },
+        }
+    }
+
+    /// Whether the lease that a field manager names is missing, expired or without a holder.
+    fn has_lost(&self, manager: &str) -> bool {
+        self.lease_of(manager).is_some_and(|(_, holder)| is_lost(holder, self.now))
+    }
+
+    /// A clause about the lease of `manager`, if the hpa-rs that held it no longer does.
+    pub(crate) fn describe_lost(&self, manager: &str) -> Option<String> {
+        let (LeaseName { namespace, name }, holder) = self.lease_of(manager)?;
+        let missing = || no_lease_found(name, slice::from_ref(namespace));
+        is_lost(holder, self.now).then(|| lost_lease(holder, self.now).unwrap_or_else(missing))
     }
 
     /// The result of the search for the lease of hpa-rs. `None` if its namespace is known.
@@ -149,24 +251,79 @@ impl Leases<'_> {
         is_recent_write(newest, self.now)
     }
 
-    /// Whether a controller runs, by its lease. `None` if unknown.
+    /// Whether a controller runs, by its lease. `None` if unknown. An hpa-rs without its lease
+    /// doesn't run, because it creates the lease at the start. The user may not see
+    /// kube-controller-manager's, which a managed cluster keeps elsewhere.
     pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
-        let holder = match manager {
-            KUBE_CONTROLLER_MANAGER => &self.built_in.holder,
-            _ if self.has_lease_of(manager) => self.holder,
-            _ => return None,
-        };
+        let is_built_in = manager == KUBE_CONTROLLER_MANAGER;
+        let holder = if is_built_in { &self.built_in.holder } else { self.lease_of(manager)?.1 };
         match holder {
+            Ok(holder) if holder.has_unreadable_time => None,
             Ok(holder) => Some(!holder.is_expired(self.now)),
             Err(Unavailable::NotHeld(_)) => Some(false),
+            Err(Unavailable::NoLease(_)) if !is_built_in => Some(false),
             Err(_) => None,
         }
     }
 
-    /// Whether the lease of hpa-rs is the one that the field manager names.
-    fn has_lease_of(&self, manager: &str) -> bool {
-        let name = (self.name.namespace.as_str(), self.name.name.as_str());
-        FieldManager::parse_lease(manager) == Some(name)
+    /// Whether another hpa-rs, which may run, stored a status in a namespace in which `manager`
+    /// stored one.
+    pub(crate) fn shares_namespace(&self, manager: &str) -> bool {
+        let others = self.writers.beside(manager).into_iter();
+        let mut others = others.filter(|other| FieldManager::is_hpa_rs(other));
+        others.any(|other| self.is_running(other) != Some(false))
+    }
+
+    /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with a
+    /// lease runs.
+    pub(crate) fn is_built_in_alone(&self) -> bool {
+        self.built_in_handles_autoscalers() == Some(true) && !self.may_hpa_rs_run()
+    }
+
+    /// The leases of hpa-rs, the checked one first.
+    pub(crate) fn hpa_rs(
+        &self,
+    ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+        let others = self.others.iter().map(|lease| (&lease.name, &lease.holder));
+        iter::once((self.name, self.holder)).chain(others)
+    }
+
+    /// The lease that a field manager of hpa-rs names. `None` if it was not read.
+    pub(crate) fn lease_of(
+        &self,
+        manager: &str,
+    ) -> Option<(&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+        let named = FieldManager::parse_lease(manager)?;
+        self.hpa_rs().find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
+    }
+
+    /// Whether a lease of hpa-rs may be held: one that can't be read, or whose time can't be read,
+    /// may be.
+    fn may_hpa_rs_run(&self) -> bool {
+        self.hpa_rs().any(|(_, holder)| {
+            let has_unreadable_time =
+                holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
+            has_unreadable_time || !is_lost(holder, self.now)
+        })
+    }
+
+    /// Whether the renewal times of all leases can be read.
+    fn has_readable_times(&self) -> bool {
+        let holders = self.hpa_rs().map(|(_, holder)| holder);
+        let mut holders = holders.chain([&self.built_in.holder]).flatten();
+        !holders.any(|holder| holder.has_unreadable_time)
+    }
+
+    /// Whether kube-controller-manager handles autoscalers of the core API. `None` if unknown. A
+    /// missing lease counts as that of a controller that doesn't run.
+    fn built_in_handles_autoscalers(&self) -> Option<bool> {
+        let is_missing = matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
+        if is_missing || self.built_in_idle().is_some() {
+            return Some(false);
+        }
+        let is_on = self.built_in.has_hpa_controller() == Some(true)
+            || self.is_recent_write(self.built_in.last_write);
+        (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.
@@ -183,247 +340,17 @@ pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
     format!("no lease {name} was found in {}", namespaces.join(" or "))
 }
 
+/// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
+/// unreadable time counts as expired.
+fn is_lost(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
+    matches!(holder, Err(Unavailable::NoLease(_))) || lost_lease(holder, now).is_some()
+}
+
 /// A clause about a lease that is not held, or has expired. `None` for other leases.
 fn lost_lease(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
     match holder {
         Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
         Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
         Ok(_) | Err(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    type Holder = Result<LeaseHolder, Unavailable>;
-
-    const OWN: &str = "hpa-controller:a/hpa";
-    const CORE: AutoscalerApi = AutoscalerApi::Core;
-    const UNREAD_FLAGS: &str = "no instance holds the lease a/hpa, and whether \
-                                kube-controller-manager handles autoscalers is unknown: its flags \
-                                can't be read";
-    const UNREAD_LEASE: &str = "no instance holds the lease a/hpa, and whether \
-                                kube-controller-manager handles autoscalers is unknown: its lease \
-                                can't be read";
-
-    fn name() -> LeaseName {
-        LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
-    }
-
-    fn renewed(second: i64) -> LeaseHolder {
-        LeaseHolder {
-            lease: name(),
-            identity: "x_1".to_owned(),
-            renewed: Timestamp::from_second(second).ok(),
-            duration: SignedDuration::from_secs(15),
-            transitions: 0,
-        }
-    }
-
-    fn held() -> LeaseHolder {
-        renewed(995)
-    }
-
-    fn expired() -> LeaseHolder {
-        renewed(955)
-    }
-
-    fn released() -> Holder {
-        Err(Unavailable::NotHeld(name()))
-    }
-
-    fn none() -> Holder {
-        Err(Unavailable::NoLease(name()))
-    }
-
-    fn unread() -> Holder {
-        Err(Unavailable::Unreachable("refused".to_owned()))
-    }
-
-    fn leases<'a>(
-        name: &'a LeaseName,
-        holder: &'a Holder,
-        built_in: &'a KubeControllerManager,
-    ) -> Leases<'a> {
-        let now = Timestamp::from_second(1000).expect("a time");
-        Leases { name, holder, searched_namespaces: &[], built_in, now }
-    }
-
-    #[rstest]
-    #[case::crashed(
-        OWN,
-        Ok(expired()),
-        none(),
-        None,
-        "no controller has renewed the lease a/hpa for 45s"
-    )]
-    #[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
-    #[case::both_stopped(OWN, released(), Ok(expired()), None, "no instance holds the lease a/hpa")]
-    #[case::built_in_is_off(
-        OWN,
-        released(),
-        Ok(held()),
-        Some(false),
-        "no instance holds the lease a/hpa"
-    )]
-    #[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNREAD_FLAGS)]
-    #[case::built_in_is_unread(OWN, released(), unread(), None, UNREAD_LEASE)]
-    #[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
-    #[case::runs(OWN, Ok(held()), Ok(expired()), None, "")]
-    #[case::unread(OWN, unread(), Ok(expired()), None, "")]
-    #[case::lease_deleted(OWN, none(), none(), None, "")]
-    #[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
-    #[case::without_election("hpa-controller", released(), none(), None, "")]
-    #[case::built_in_crashed(
-        KUBE_CONTROLLER_MANAGER,
-        none(),
-        Ok(expired()),
-        None,
-        "no controller has renewed the lease a/hpa for 45s"
-    )]
-    #[case::built_in_replaced(KUBE_CONTROLLER_MANAGER, Ok(held()), Ok(expired()), None, "")]
-    #[case::built_in_runs(KUBE_CONTROLLER_MANAGER, released(), Ok(held()), None, "")]
-    #[case::built_in_switched_off(
-        KUBE_CONTROLLER_MANAGER,
-        released(),
-        Ok(held()),
-        Some(false),
-        "kube-controller-manager's HPA controller is off"
-    )]
-    fn no_controller_acts_if_the_leases_are_lost(
-        #[case] manager: &str,
-        #[case] holder: Holder,
-        #[case] built_in: Holder,
-        #[case] has_hpa_controller: Option<bool>,
-        #[case] expected: &str,
-    ) {
-        let flags = has_hpa_controller
-            .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller });
-        let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
-        let name = name();
-        let idle = leases(&name, &holder, &built_in).idle(CORE, manager);
-        let (is_certain, reason) =
-            idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
-        assert_eq!(reason, expected);
-        assert_eq!(is_certain, !matches!(expected, "" | UNREAD_FLAGS | UNREAD_LEASE));
-    }
-
-    #[rstest]
-    #[case::missing(none(), "no lease hpa was found in kube-system or autoscaling")]
-    #[case::released(released(), "no instance holds the lease a/hpa")]
-    #[case::expired(Ok(expired()), "no controller has renewed the lease a/hpa for 45s")]
-    fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
-        #[case] holder: Holder,
-        #[case] search: &str,
-    ) {
-        let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: false });
-        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-        let (name, searched) = (name(), ["kube-system", "autoscaling"].map(str::to_owned));
-        let leases = Leases { searched_namespaces: &searched, ..leases(&name, &holder, &built_in) };
-        let idle = leases.idle(CORE, KUBE_CONTROLLER_MANAGER).expect("a finding");
-        assert!(!idle.is_certain, "{idle:?}");
-        let expected = format!(
-            "Maybe no controller acts on it: kube-controller-manager's HPA controller is off, and \
-             {search}; if hpa-rs runs elsewhere, add --controller-namespace"
-        );
-        assert_eq!(idle.sentence("it"), expected);
-    }
-
-    #[rstest]
-    #[case::other_manager(OWN, none(), None, false, ActingController::HpaRs)]
-    #[case::replaced(
-        KUBE_CONTROLLER_MANAGER,
-        Ok(held()),
-        Some(false),
-        false,
-        ActingController::HpaRs
-    )]
-    #[case::answers(KUBE_CONTROLLER_MANAGER, none(), Some(false), true, ActingController::HpaRs)]
-    #[case::beside(
-        KUBE_CONTROLLER_MANAGER,
-        Ok(held()),
-        Some(true),
-        false,
-        ActingController::Unknown
-    )]
-    #[case::flags_unread(KUBE_CONTROLLER_MANAGER, none(), None, true, ActingController::Unknown)]
-    #[case::lease_unread(KUBE_CONTROLLER_MANAGER, unread(), None, false, ActingController::Unknown)]
-    #[case::switched_off(
-        KUBE_CONTROLLER_MANAGER,
-        none(),
-        Some(false),
-        false,
-        ActingController::Unknown
-    )]
-    #[case::expired(
-        KUBE_CONTROLLER_MANAGER,
-        Ok(expired()),
-        None,
-        false,
-        ActingController::KubeControllerManager
-    )]
-    #[case::alone(
-        KUBE_CONTROLLER_MANAGER,
-        none(),
-        Some(true),
-        false,
-        ActingController::KubeControllerManager
-    )]
-    fn acting_controller_is_known_if_only_one_may_run(
-        #[case] manager: &str,
-        #[case] holder: Holder,
-        #[case] has_hpa_controller: Option<bool>,
-        #[case] hpa_rs_answers: bool,
-        #[case] expected: ActingController,
-    ) {
-        let flags = has_hpa_controller
-            .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller });
-        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-        let name = name();
-        let leases = leases(&name, &holder, &built_in);
-        assert_eq!(leases.acting_controller(Some(manager), hpa_rs_answers), expected);
-    }
-
-    #[rstest]
-    #[case::recently(960, true)]
-    #[case::long_ago(900, false)]
-    fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
-        #[case] second: i64,
-        #[case] handles: bool,
-    ) {
-        let last_write = Timestamp::from_second(second).ok();
-        let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
-        let name = name();
-        let idle = leases(&name, &released(), &built_in).idle(CORE, OWN);
-        assert_eq!(idle.is_none(), handles, "{idle:?}");
-    }
-
-    #[test]
-    fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
-        let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
-        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-        let name = name();
-        let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, OWN);
-        assert!(idle.is_some_and(|idle| idle.is_certain));
-    }
-
-    #[rstest]
-    #[case::own_stopped(OWN, Some(900), true)]
-    #[case::own_wrote_just_now(OWN, Some(960), false)]
-    #[case::built_in_runs(KUBE_CONTROLLER_MANAGER, Some(900), false)]
-    #[case::unknown("k3s", Some(900), false)]
-    fn controller_that_lost_its_lease_no_longer_writes(
-        #[case] manager: &str,
-        #[case] newest: Option<i64>,
-        #[case] expected: bool,
-    ) {
-        let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
-        let name = name();
-        let holder = released();
-        let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
-        assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);
     }
 }

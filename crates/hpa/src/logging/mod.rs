@@ -11,8 +11,9 @@ use crate::args::{LogArguments, LogFormat};
 use one_line::LineWriter;
 
 /// Turns off what kube and the verifier of certificates log about failed requests, which the
-/// callers report. Limits other libraries to warnings.
-const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
+/// callers report, and h2's warnings, which any client of a server can cause. Limits other
+/// libraries to warnings.
+const DEFAULT_DIRECTIVES: &str = "h2=off,kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
     rustls_platform_verifier=off,tower=warn";
 
 /// Starts logging to standard error.
@@ -117,6 +118,13 @@ mod tests {
     fn text_line_names_the_autoscaler() {
         let line = log_reconcile(LogFormat::Text);
         assert!(line.ends_with("INFO reconcile{hpa=shop/web}: scaled desired=4\n"), "{line}");
+    }
+
+    #[test]
+    fn warnings_of_h2_are_logged_only_on_request() {
+        let work = || tracing::warn!(target: "h2::proto::streams::recv", "reset");
+        assert_eq!(log_of("info", LogFormat::Text, work), "");
+        assert!(log_of("info,h2=warn", LogFormat::Text, work).ends_with("reset\n"));
     }
 
     #[test]

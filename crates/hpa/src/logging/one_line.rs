@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io};
 
-use crate::terminal::is_format;
+use hpa_calc::explain::{escape_chars, is_format};
 
 /// The first character of color sequences. tracing-subscriber escapes it in values.
 const ESCAPE: char = '\u{1b}';
@@ -27,19 +27,10 @@ impl<W: io::Write> io::Write for LineWriter<W> {
 fn escape(line: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(line) else { return Cow::Borrowed(line) };
     let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
-    if !text.contains(is_escaped) {
-        return Cow::Borrowed(line);
+    match escape_chars(text, is_escaped) {
+        Cow::Borrowed(_) => Cow::Borrowed(line),
+        Cow::Owned(escaped) => Cow::Owned((escaped + end).into_bytes()),
     }
-    let mut escaped = String::with_capacity(line.len() + 16);
-    for character in text.chars() {
-        if is_escaped(character) {
-            escaped.extend(character.escape_default());
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped.push_str(end);
-    Cow::Owned(escaped.into_bytes())
 }
 
 fn is_escaped(character: char) -> bool {

@@ -12,9 +12,9 @@ pub(crate) const MAX_FILE_SIZE: u64 = 64 << 20;
 /// The directories of open file descriptors. A shell passes a pipe by such a path for `<(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// Reads a regular file, or standard input for `-`, of at most `max_bytes` bytes. It is in UTF-8
-/// or, as kubectl allows, in UTF-16 with a byte order mark. Devices and named pipes are refused,
-/// because reading them may never end.
+/// Reads at most `max_bytes` bytes of a regular file, of standard input (`-`), or of a pipe that a
+/// shell passes for `<(command)`. The text is in UTF-8 or, as kubectl allows, in UTF-16 with a byte
+/// order mark. Devices and named pipes are refused, because reading them may never end.
 pub(crate) fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     if is_stdin(path) {
         return read_limited(io::stdin().lock(), max_bytes);

@@ -37,7 +37,7 @@ pub(super) struct Fields {
 
 /// Reads the first document of `text`, which begins in line `first_line` of its file.
 pub(super) fn parse(text: &str, first_line: usize) -> Result<(Value, Fields), YamlError> {
-    let mut reader = Reader { first_line, fields: Fields::default(), values: 0 };
+    let mut reader = Reader { first_line, fields: Fields::default(), value_count: 0 };
     // Parse all documents, because text after the first one may be invalid.
     let documents = yaml::parse_all(text)
         .map_err(|error| YamlError { position: reader.in_file(error.position), ..error })?;
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, first_line: usize) -> Result<(Value, Fields), Ya
 struct Reader {
     first_line: usize,
     fields: Fields,
-    values: usize,
+    value_count: usize,
 }
 
 impl Reader {
@@ -64,8 +64,8 @@ impl Reader {
     /// Converts a node. `path` is `None` inside an alias, because its fields are elsewhere in the
     /// document.
     fn value(&mut self, node: &Node, path: Option<&str>) -> Result<Value, YamlError> {
-        self.values += 1;
-        if self.values > MAX_VALUES {
+        self.value_count += 1;
+        if self.value_count > MAX_VALUES {
             return Err(self.error(node, "too many values"));
         }
         match &node.content {

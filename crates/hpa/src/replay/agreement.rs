@@ -53,14 +53,20 @@ pub(super) enum Trust {
 }
 
 impl Agreement {
-    /// Compares a run with the recorded replicas. The run starts with `initial` replicas.
-    pub(super) fn new(initial: u32, steps: &[Scaling], recorded: &Series, step: f64) -> Self {
-        let mut scalings = steps.iter().peekable();
+    /// Compares the scalings of a run with the replicas that were recorded every `step_seconds`.
+    /// The run starts with `initial` replicas.
+    pub(super) fn new(
+        initial: u32,
+        scalings: &[Scaling],
+        recorded: &Series,
+        step_seconds: f64,
+    ) -> Self {
+        let mut pending = scalings.iter().peekable();
         let mut replicas = f64::from(initial);
         let mut differences = Vec::new();
         for (index, recorded) in recorded.0.iter().enumerate() {
-            let now = index as f64 * step;
-            while let Some(scaling) = scalings.next_if(|scaling| scaling.second <= now) {
+            let now = index as f64 * step_seconds;
+            while let Some(scaling) = pending.next_if(|scaling| scaling.second <= now) {
                 replicas = f64::from(scaling.to);
             }
             differences.extend(recorded.map(|recorded| replicas - recorded.round()));
@@ -83,7 +89,7 @@ impl Agreement {
             mean_difference: differences.iter().sum::<f64>() / count,
             mean_replicas: recorded.mean(),
             recorded_scalings: changes.count(),
-            rebuilt_scalings: steps.len(),
+            rebuilt_scalings: scalings.len(),
             trust: Trust::TooLittleData,
         };
         agreement.trust = agreement.trust_level();
@@ -171,7 +177,8 @@ mod tests {
 
     use super::*;
 
-    fn steps(scalings: &[(f64, u32)]) -> Vec<Scaling> {
+    /// Scalings, each from a second and the new replicas.
+    fn scalings(changes: &[(f64, u32)]) -> Vec<Scaling> {
         let text = "
 duration: 1m
 autoscaler:
@@ -182,11 +189,11 @@ autoscaler:
     maxReplicas: 10
 workload: {load: {constant: 900}, replicas: 2}
 ";
-        // Copy a step of a run, because only a run can create the reason of a step.
+        // Copy a scaling of a run, because only a run can create the reason of a scaling.
         let scenario_file = ScenarioFile::parse(text, &|_| Err("no files".to_owned())).unwrap();
         let scaling = scenario_file.variants[0].run().steps[0].clone();
         let scaling = |(second, to)| Scaling { second, to, ..scaling.clone() };
-        scalings.iter().copied().map(scaling).collect()
+        changes.iter().copied().map(scaling).collect()
     }
 
     fn recorded(values: &[(usize, Option<f64>)]) -> Series {
@@ -197,7 +204,7 @@ workload: {load: {constant: 900}, replicas: 2}
     fn shares_are_of_the_compared_time() {
         // The run has 2 replicas, and 4 from step 40. Recorded are 2, a gap, 3 and 6.
         let recorded = recorded(&[(20, Some(2.0)), (20, None), (10, Some(3.0)), (10, Some(6.0))]);
-        let agreement = Agreement::new(2, &steps(&[(600.0, 4)]), &recorded, 15.0);
+        let agreement = Agreement::new(2, &scalings(&[(600.0, 4)]), &recorded, 15.0);
         assert!((agreement.compared - 2.0 / 3.0).abs() < 1e-9);
         assert!((agreement.equal - 0.5).abs() < 1e-9, "{agreement:?}");
         assert!((agreement.within_one - 0.75).abs() < 1e-9);
@@ -215,7 +222,8 @@ workload: {load: {constant: 900}, replicas: 2}
         let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
         let [measured, _] = agreement.paragraphs();
         assert!(measured.contains("by 1.00 replicas on average (net 1.00 more)"), "{measured}");
-        let scaled = Agreement::new(1, &steps(&[(600.0, 2)]), &recorded(&[(100, Some(0.0))]), 15.0);
+        let zero = recorded(&[(100, Some(0.0))]);
+        let scaled = Agreement::new(1, &scalings(&[(600.0, 2)]), &zero, 15.0);
         assert_eq!(scaled.trust, Trust::Poor);
     }
 
@@ -223,7 +231,7 @@ workload: {load: {constant: 900}, replicas: 2}
     fn trust_follows_from_the_relative_difference_and_needs_scalings() {
         let trust = |late: usize| {
             let recorded = recorded(&[(40 + late, Some(10.0)), (60 - late, Some(20.0))]);
-            Agreement::new(10, &steps(&[(600.0, 20)]), &recorded, 15.0).trust
+            Agreement::new(10, &scalings(&[(600.0, 20)]), &recorded, 15.0).trust
         };
         assert_eq!(
             (trust(0), trust(5), trust(15), trust(40)),

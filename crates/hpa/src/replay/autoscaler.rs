@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults, settings::Setting};
 use kube::Client;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::metric::used_metrics;
 use crate::{
     args::PastArguments,
-    autoscaler_name::{AutoscalerName, NameParts, find_in_files},
+    autoscaler_name::{AutoscalerName, NameParts, decode, find_in_files},
     convert::fields_to_annotations,
     kubectl, manifests,
 };
@@ -48,8 +48,7 @@ impl Autoscaler {
     fn new(mut object: Value, client: Option<Client>) -> anyhow::Result<Self> {
         // A scenario has an autoscaler of autoscaling/v2, whose settings are annotations.
         fields_to_annotations(&mut object);
-        let mut hpa: HorizontalPodAutoscaler =
-            serde_json::from_value(object.clone()).context("unable to decode the autoscaler")?;
+        let mut hpa = decode(&object)?;
         apply_defaults(&mut hpa.spec);
         Ok(Self { hpa, object, client })
     }

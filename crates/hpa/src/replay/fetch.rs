@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use hpa_prometheus::client::{Client, RangeQuery};
+use anyhow::{anyhow, bail};
+use hpa_prometheus::client::{Client, QueryFailure, RangeQuery};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -85,9 +85,8 @@ impl Reader<'_> {
             step: Duration::from_secs(self.window.step.unsigned_abs()),
         };
         let client = query.client.as_ref().unwrap_or(self.client);
-        let series = client.query_range(&range).await.with_context(|| {
-            let url = client.settings().url_without_credentials();
-            format!("unable to read {} from {url} with the query {}", query.subject, query.text)
+        let series = client.query_range(&range).await.map_err(|failure| {
+            read_error(query, &client.settings().url_without_credentials(), &failure)
         })?;
         let [one] = series.as_slice() else {
             if series.is_empty() {
@@ -102,5 +101,42 @@ impl Reader<'_> {
             );
         };
         Ok(one.points.clone())
+    }
+}
+
+/// The error if a query to the server with this URL failed. It has the text of the query, which is
+/// long, only if the query is at fault.
+fn read_error(query: &Query, url: &str, failure: &QueryFailure) -> anyhow::Error {
+    let Query { subject, text, .. } = query;
+    if failure.is_caused_by_query() {
+        anyhow!("unable to read {subject} from {url}: {failure}. The query is {text}")
+    } else {
+        anyhow!("unable to read {subject}: {}", failure.describe_with_server(url))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_has_the_query_only_if_it_is_at_fault() {
+        let query = Query::new("replicas", "max(a) or max(b)".to_owned(), "");
+        let error = |failure| read_error(&query, "http://p:9090/x", &failure).to_string();
+        let server: std::sync::Arc<str> = "p:9090".into();
+        let refused = QueryFailure::Request { server, cause: "Connection refused".to_owned() };
+        let expected = "unable to read replicas: the request to Prometheus at p:9090 failed: \
+                        Connection refused";
+        assert_eq!(error(refused), expected);
+        let expected = "unable to read replicas: Prometheus at http://p:9090/x: the response isn't \
+                        a response of Prometheus: EOF";
+        assert_eq!(error(QueryFailure::Decode("EOF".to_owned())), expected);
+        let rejected = QueryFailure::Api {
+            error_type: "bad_data".to_owned(),
+            message: "parse error".to_owned(),
+        };
+        let expected = "unable to read replicas from http://p:9090/x: bad_data: parse error. The \
+                        query is max(a) or max(b)";
+        assert_eq!(error(rejected), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Fits a metric as a line of the load.
+//! Fits a metric as a linear function of the load.
 
 use super::series::Series;
 

@@ -75,7 +75,7 @@ impl Metric {
     }
 
     /// The metrics of an autoscaler that aren't ignored.
-    pub(super) fn all(
+    pub(super) fn used(
         hpa: &HorizontalPodAutoscaler,
         ignored: &[String],
     ) -> anyhow::Result<Vec<Self>> {

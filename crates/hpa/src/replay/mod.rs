@@ -45,7 +45,7 @@ use crate::{
     simulate, terminal,
 };
 
-/// The recorded replicas are within new scheduled bounds at most this time after the change.
+/// After a change of scheduled bounds, recorded replicas may be within the old ones for this time.
 const BOUNDS_DELAY: SignedDuration = SignedDuration::from_mins(2);
 
 /// Replays the past of an autoscaler, and prints how well the rebuilt run matches it.
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let replay = Replay {
         name: &scenario_file.name,
         window: past.window,
-        load: &rebuilt.load,
+        load_metric: &rebuilt.load_metric,
         recorded: &past.replicas,
         agreement: &agreement,
         assumptions,

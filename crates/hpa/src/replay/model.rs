@@ -29,7 +29,7 @@ const DEFAULT_STARTUP: f64 = 10.0;
 pub(super) struct RebuiltScenario {
     pub(super) scenario: Value,
     /// The name of the metric from which the load was derived.
-    pub(super) load: String,
+    pub(super) load_metric: String,
     pub(super) assumptions: Vec<String>,
 }
 
@@ -41,6 +41,7 @@ pub(super) struct Model {
     pod_metrics: Vec<Value>,
     object_metrics: Vec<Value>,
     external_metrics: Vec<Value>,
+    /// The resources that metrics have claimed.
     resources: Vec<String>,
     assumptions: Vec<String>,
 }
@@ -253,7 +254,7 @@ impl Model {
         });
         RebuiltScenario {
             scenario,
-            load: recorded.metric.describe(),
+            load_metric: recorded.metric.describe(),
             assumptions: self.assumptions,
         }
     }
@@ -288,7 +289,7 @@ fn describe_fit(metric: &Metric, line: Line) -> String {
     let name = metric.describe();
     let error = percent(line.error);
     let quality = if line.error <= GOOD_FIT {
-        format!("that is off by {error} on average")
+        format!("which is off by {error} on average")
     } else {
         format!("which is off by {error} on average, so don't trust variants that depend on it")
     };

@@ -14,7 +14,7 @@ pub(super) struct Replay<'a> {
     pub(super) name: &'a str,
     pub(super) window: Window,
     /// The name of the metric from which the load was derived.
-    pub(super) load: &'a str,
+    pub(super) load_metric: &'a str,
     pub(super) recorded: &'a Series,
     pub(super) agreement: &'a Agreement,
     pub(super) assumptions: Vec<String>,
@@ -94,7 +94,7 @@ impl Replay<'_> {
             from: self.window.start.to_string(),
             to: self.window.end().to_string(),
             step_seconds: self.window.step,
-            load: self.load,
+            load: self.load_metric,
             agreement: self.agreement,
             assumptions: &self.assumptions,
             variants: simulate::variant_outputs(results, with_timeline),

@@ -21,7 +21,7 @@ pub(super) struct RecordedMetric {
 /// The recorded past of an autoscaler.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    /// The time from the first to the last step with replicas and metrics.
+    /// The time of the series. After [`Past::trimmed`], it starts and ends at a recorded step.
     pub(super) window: Window,
     /// The requested time.
     pub(super) requested: Window,
@@ -62,7 +62,7 @@ impl Past {
 }
 
 impl RecordedMetric {
-    /// The metric's total over all pods.
+    /// The load in the unit of the metric: see [`Metric::total`].
     pub(super) fn total(&self, replicas: &Series) -> Series {
         self.metric.total(self.value.clone(), replicas)
     }

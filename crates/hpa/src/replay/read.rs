@@ -16,7 +16,7 @@ use super::{
     past::{Past, RecordedMetric},
     query::{Query, TargetRef},
     series::Series,
-    window::Window,
+    window::{MAX_POINTS, Window},
 };
 use crate::{
     args::{PastArguments, to_std},
@@ -39,13 +39,13 @@ pub(super) async fn read_past(
     arguments: &PastArguments,
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
-    let metrics = Metric::all(&autoscaler.hpa, &arguments.ignore_metric)?;
+    let metrics = Metric::used(&autoscaler.hpa, &arguments.ignore_metric)?;
     let load_queries = parse_load_queries(arguments, &metrics)?;
     let mut requests = parse_requests(&arguments.request)?;
     let until = arguments.until.unwrap_or_else(Timestamp::now);
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
     if window.steps < 2 || window.exceeds_limit() {
-        bail!("--since and --step ask for {} points: choose 3 to 200000", window.len());
+        bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());
     }
     let Some(client) = arguments.rules.prometheus.client(Arc::new(()))? else {
         bail!("the URL of Prometheus is required: --prometheus URL");
@@ -99,7 +99,8 @@ pub(super) async fn read_past(
     past.trimmed()
 }
 
-/// Fails if a recorded number of replicas is none that a simulation can have.
+/// Fails if a recorded number of replicas is not between 0 and [`MAX_PODS`], the limit of a
+/// simulation.
 pub(super) fn check_replicas(
     window: &Window,
     replicas: &Series,

@@ -125,7 +125,7 @@ impl Series {
     }
 }
 
-/// Rounds to six digits, which keeps files short.
+/// Rounds to six significant digits, to keep files short.
 pub(super) fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -71,7 +71,7 @@ fn try_replay(
 ) -> anyhow::Result<(RebuiltScenario, Run, Agreement)> {
     let manifest = autoscaler(metrics);
     let hpa = serde_json::from_value(manifest.clone())?;
-    let metrics = Metric::all(&hpa, &[])?.into_iter().zip(values);
+    let metrics = Metric::used(&hpa, &[])?.into_iter().zip(values);
     let past = Past {
         window: window(),
         requested: window(),
@@ -139,7 +139,7 @@ fn load_comes_from_the_metric_that_asks_for_most_replicas() {
     });
     let metrics = json!([cpu(40), pods("requests", "10")]);
     let (rebuilt, _, agreement) = replay(&metrics, vec![cpu_value, series(load)]);
-    assert_eq!(rebuilt.load, "requests");
+    assert_eq!(rebuilt.load_metric, "requests");
     assert_eq!(agreement.trust, Trust::Good);
     let all = rebuilt.assumptions.join("\n");
     assert!(all.contains("cpu of a pod is a linear function of its load"), "{all}");
@@ -155,7 +155,7 @@ fn steps_without_values_do_not_choose_the_main_metric() {
     };
     let metrics = json!([cpu(40), pods("requests", "10")]);
     let values = vec![with_gap(series(|_| 0.1)), with_gap(series(load))];
-    assert_eq!(replay(&metrics, values).0.load, "requests");
+    assert_eq!(replay(&metrics, values).0.load_metric, "requests");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
     let replay = Replay {
         name: "Replay of shop/web",
         window: window(),
-        load: "requests",
+        load_metric: "requests",
         recorded: &recorded,
         agreement: &agreement,
         assumptions,
@@ -226,7 +226,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
 #[test]
 fn unrecorded_start_and_end_are_removed() {
     let hpa = serde_json::from_value(autoscaler(&json!([pods("requests", "10")]))).unwrap();
-    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
     let (mut value, mut replicas) = (series(load), replicas());
     value.0[..40].fill(None);
     replicas.0[201..].fill(None);
@@ -262,7 +262,7 @@ fn error_about_an_unsupported_metric_names_the_field_and_the_remedy() {
         "{error}"
     );
     let hpa = serde_json::from_value(autoscaler(&both)).unwrap();
-    let used = |ignored: &str| Metric::all(&hpa, &[ignored.to_owned()]);
+    let used = |ignored: &str| Metric::used(&hpa, &[ignored.to_owned()]);
     let fields: Vec<String> = used("1").unwrap().into_iter().map(|one| one.field).collect();
     assert_eq!(fields, ["spec.metrics[0]"]);
     assert!(used("cpu").is_err() && used("2").is_err());
@@ -281,7 +281,7 @@ fn queries_select_the_pods_of_the_target() {
         pods: pod_names("Deployment", "web.v2"),
     };
     let hpa = serde_json::from_value(autoscaler(&json!([cpu(40)]))).unwrap();
-    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
     let query = target.metric_query(&metric, None, 60).unwrap();
     let pods = r#"namespace="shop",pod=~"web[.]v2-[a-z0-9]{1,10}-[a-z0-9]{5}""#;
     let rate = format!(
@@ -329,7 +329,7 @@ fn names_cannot_change_a_query() {
         target.startup_query(),
         target.requests_query("cpu", Some(hostile)),
     ];
-    for metric in Metric::all(&hpa, &[]).unwrap() {
+    for metric in Metric::used(&hpa, &[]).unwrap() {
         queries.push(target.metric_query(&metric, None, 60).unwrap());
     }
     for query in queries {
@@ -349,7 +349,7 @@ fn notes_with(bounds: Option<&str>) -> Vec<String> {
     // The replicas are recorded a minute after the change.
     let mut replicas = replicas();
     replicas.0[120..124].fill(Some(6.0));
-    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
     let past = Past {
         window: window(),
         requested: window(),

@@ -8,8 +8,10 @@ use super::series::Series;
 
 /// The limit for one request. Prometheus rejects more than 11 000 points per series.
 const POINTS_PER_REQUEST: i64 = 10_000;
-/// The number of points per series that the default step doesn't exceed, to bound memory.
-const MAX_DEFAULT_POINTS: i64 = 50_000;
+/// With the default step, a window has at most this many steps, to bound memory.
+const MAX_DEFAULT_STEPS: i64 = 50_000;
+/// The maximum number of points that `--since` and `--step` may ask for.
+pub(super) const MAX_POINTS: usize = 200_000;
 /// The minimum default step, in seconds: the default sync period.
 const MIN_DEFAULT_STEP: i64 = 15;
 
@@ -36,7 +38,7 @@ impl Window {
         let whole = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let since = whole(since);
         let default_step =
-            since / MAX_DEFAULT_POINTS / MIN_DEFAULT_STEP * MIN_DEFAULT_STEP + MIN_DEFAULT_STEP;
+            since / MAX_DEFAULT_STEPS / MIN_DEFAULT_STEP * MIN_DEFAULT_STEP + MIN_DEFAULT_STEP;
         let step = step.map_or(default_step, whole).max(1);
         let steps = since / step;
         let start = Timestamp::from_second(until.as_second().saturating_sub(steps * step));
@@ -57,7 +59,7 @@ impl Window {
 
     /// Whether there are more points than `--since` and `--step` may ask for.
     pub(super) fn exceeds_limit(&self) -> bool {
-        self.steps > 4 * MAX_DEFAULT_POINTS
+        self.len() > MAX_POINTS
     }
 
     /// The period from one point to another.
@@ -121,6 +123,15 @@ mod tests {
         let window = window(Duration::from_secs(since), None);
         assert_eq!(window.step, step);
         assert!(window.len() <= 50_001, "{}", window.len());
+    }
+
+    #[test]
+    fn limit_counts_points() {
+        let exceeds_limit = |steps: u64| {
+            window(Duration::from_secs(steps), Some(Duration::from_secs(1))).exceeds_limit()
+        };
+        assert!(!exceeds_limit(199_999));
+        assert!(exceeds_limit(200_000));
     }
 
     #[test]

@@ -4,8 +4,10 @@ pub(crate) mod builtin;
 mod check;
 mod compare;
 mod explain;
+mod outcome;
 mod resource;
 mod sample;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +33,8 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
             (text, outcome.exit_code())
         }
         RulesCommand::Explain(arguments) => {
-            let (text, has_value) = block_on(explain::explain_metric(&arguments))?;
-            (text, if has_value { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            let (text, outcome) = block_on(explain::explain_metric(&arguments))?;
+            (text, outcome.exit_code())
         }
         RulesCommand::Generate(arguments) => (generate(&arguments)?, ExitCode::SUCCESS),
         RulesCommand::Compare(arguments) => return compare::run(&arguments),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, bail};
 use hpa_calc::explain::counted;
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{resource::GroupResource, stored_object::list_metadata};
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
@@ -14,9 +14,13 @@ use hpa_prometheus::{
     source::PrometheusSource,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, api::ListParams};
+use kube::{ResourceExt, api::ListParams, core::ApiResource};
 
-use super::sample::PrometheusServer;
+use super::{
+    outcome::{ExplainOutcome, QueryProblem, UNCHECKED, unknown_value},
+    sample::Labels,
+    servers::RuleServers,
+};
 
 /// The maximum number of the cluster's objects of a kind that are compared with the results.
 const MAX_OBJECTS: u32 = 500;
@@ -35,15 +39,15 @@ pub(super) struct ClusterObjects {
 }
 
 impl ClusterObjects {
-    pub(super) async fn list(client: kube::Client) -> anyhow::Result<Self> {
+    pub(super) async fn list(client: &kube::Client) -> anyhow::Result<Self> {
         let parameters = ListParams::default().limit(MAX_OBJECTS);
-        let nodes = Api::<Node>::all(client.clone()).list_metadata(&parameters).await;
-        let pods = Api::<Pod>::all(client).list_metadata(&parameters).await;
-        let nodes = nodes.context("unable to list nodes")?.items.into_iter();
-        let pods = pods.context("unable to list pods")?.items.into_iter();
+        let list =
+            async |resource: ApiResource| list_metadata(client, &resource, None, &parameters).await;
+        let nodes = list(ApiResource::erase::<Node>(&())).await.context("unable to list nodes")?;
+        let pods = list(ApiResource::erase::<Pod>(&())).await.context("unable to list pods")?;
         Ok(Self {
-            nodes: Some(nodes.filter_map(|node| node.metadata.name).collect()),
-            pods: Some(pods.filter_map(|pod| pod.metadata.name).collect()),
+            nodes: Some(nodes.iter().map(ResourceExt::name_any).collect()),
+            pods: Some(pods.iter().map(ResourceExt::name_any).collect()),
         })
     }
 }
@@ -89,57 +93,77 @@ fn usage_query(
     Ok(UsageQuery { field, query, name_label, labels })
 }
 
-/// Checks the queries of `resourceRules`. Returns a line for each working query, and the problems.
+/// The findings about the queries of `resourceRules`.
+#[derive(Default)]
+pub(super) struct UsageFindings {
+    /// A line for each query that works or got no answer.
+    pub(super) lines: Vec<String>,
+    pub(super) problems: Vec<String>,
+    /// The reasons why the server didn't answer queries.
+    pub(super) failures: Vec<String>,
+}
+
+/// Checks the queries of `resourceRules`.
 pub(super) async fn check_queries(
     config: &Config,
-    source: &PrometheusSource,
+    servers: &RuleServers<'_>,
     objects: &ClusterObjects,
-) -> (Vec<String>, Vec<String>) {
-    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+) -> UsageFindings {
+    let (mut findings, source) = (UsageFindings::default(), servers.source);
     let rules = RuleSet::compile(config, &source.resources());
     let (Some(Ok(metrics)), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return (lines, problems);
+        return findings;
     };
-    let server = PrometheusServer { source, name: &definition.server };
+    let server = servers.server(&definition.server);
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
         for usage in USAGES {
             let query = match usage_query(&metrics, source, usage, for_pods) {
                 Ok(query) => query,
                 Err((field, problem)) => {
-                    problems.push(format!("{field}: {problem}"));
+                    findings.problems.push(format!("{field}: {problem}"));
                     continue;
                 }
             };
             let field = &query.field;
-            match check_query(&server, &query, cluster_names.as_deref(), for_pods).await {
+            let results = server.result_labels(&query.query).await;
+            let checked = results.and_then(|results| {
+                check_results(&results, &query, cluster_names.as_deref(), for_pods)
+            });
+            match checked {
                 Ok(ResultObjects { count, example }) => {
                     let kind = if for_pods { "pods" } else { "nodes" };
-                    lines.push(format!("{field}: {kind}: {count}, such as {example}"));
+                    findings.lines.push(format!("{field}: {kind}: {count}, such as {example}"));
                 }
-                Err(problem) => problems.push(format!("{field}: {problem}")),
+                Err(QueryProblem::Mistake(text)) => {
+                    findings.problems.push(format!("{field}: {text}"));
+                }
+                Err(QueryProblem::Unanswered(failure)) => {
+                    findings.lines.push(format!("{field}: {UNCHECKED}"));
+                    findings.failures.push(failure);
+                }
             }
         }
     }
-    (lines, problems)
+    findings
 }
 
-/// Runs a query and checks its labels. At least one of the objects must be in `cluster_names`, if
-/// these are known.
-async fn check_query(
-    server: &PrometheusServer<'_>,
+/// Checks the labels in the result of a query. At least one of the objects must be in
+/// `cluster_names`, if these are known.
+fn check_results(
+    results: &[Labels],
     query: &UsageQuery,
     cluster_names: Option<&[String]>,
     for_pods: bool,
-) -> Result<ResultObjects, String> {
+) -> Result<ResultObjects, QueryProblem> {
     let UsageQuery { query, name_label, labels, .. } = query;
-    let results = server.result_labels(query).await?;
+    let mistake = |text| Err(QueryProblem::Mistake(text));
     if results.is_empty() {
-        return Err(format!("no result: check names and labels in `{}`", on_one_line(query)));
+        return mistake(format!("no result: check names and labels in `{}`", on_one_line(query)));
     }
     // A result for a whole pod has no label for the container.
     let is_missing = |label: &&String| results.iter().all(|labels| !labels.contains_key(*label));
     if let Some(missing) = labels.iter().find(is_missing) {
-        return Err(format!(
+        return mistake(format!(
             "the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
              resources.overrides and containerLabel"
         ));
@@ -155,13 +179,13 @@ async fn check_query(
     match cluster_names {
         Some(cluster_names) if !has_match(cluster_names) => {
             let actual = cluster_names.first().map_or("", String::as_str);
-            return Err(format!(
+            return mistake(format!(
                 "`{name_label}` is {example}, but the {kind} of the cluster have names \
                  such as {actual}: map the label that has the names, or add one by relabeling"
             ));
         }
         None if !for_pods && example.contains(':') => {
-            return Err(format!(
+            return mistake(format!(
                 "`{name_label}` is {example}, an address and not the name of a node: map \
                  the label that has the name, or add one by relabeling"
             ));
@@ -171,52 +195,67 @@ async fn check_query(
     Ok(ResultObjects { count: names.len(), example: (*example).to_owned() })
 }
 
-/// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation, and
-/// whether the metric has values.
+/// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation and
+/// the outcome.
 pub(super) async fn explain_metric(
     config: &Config,
-    source: &PrometheusSource,
+    servers: &RuleServers<'_>,
     metric: &str,
-) -> anyhow::Result<(String, bool)> {
+) -> anyhow::Result<(String, ExplainOutcome)> {
+    let source = servers.source;
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
     let usage = USAGES.into_iter().find(|(_, name)| *name == usage);
     let (Some(usage), "pods" | "nodes") = (usage, kind) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
+    let none = ExplainOutcome::NoValue;
     let rules = RuleSet::compile(config, &source.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return Ok((no_value("the file has no resourceRules"), false));
+        return Ok((no_value("the file has no resourceRules"), none));
     };
     let metrics = match metrics {
         Ok(metrics) => metrics,
         Err(error) => {
             let headline =
                 no_value(&format!("resourceRules are refused: {error}: {}", error.mistake()));
-            return Ok((format!("{headline}{}\n", error.describe()), false));
+            return Ok((format!("{headline}{}\n", error.describe()), none));
         }
     };
-    let server = PrometheusServer { source, name: &definition.server };
+    let server = servers.server(&definition.server);
     let query = match usage_query(&metrics, source, usage, kind == "pods") {
         Ok(query) => query,
         Err((field, problem)) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
-            return Ok((no_value(&reason), false));
+            return Ok((no_value(&reason), none));
         }
     };
     let UsageQuery { field, query: text, .. } = &query;
-    let checked = check_query(&server, &query, None, kind == "pods").await;
-    let mut report = match &checked {
+    let (results, failure) = match server.result_labels(text).await {
+        Ok(results) => (results, None),
+        Err(failure) => (Vec::new(), Some(failure)),
+    };
+    let checked = match failure {
+        None => check_results(&results, &query, None, kind == "pods"),
+        Some(failure) => Err(failure),
+    };
+    let (mut report, outcome) = match checked {
         Ok(ResultObjects { count, .. }) => {
-            let objects = counted(*count, kind.trim_end_matches('s'));
-            format!("{metric} has values of {objects}, by resourceRules.{field}\n")
+            let objects = counted(count, kind.trim_end_matches('s'));
+            let headline = format!("{metric} has values of {objects}, by resourceRules.{field}\n");
+            (headline, ExplainOutcome::HasValue)
         }
-        Err(problem) => no_value(&format!("resourceRules.{field}: {problem}")),
+        Err(QueryProblem::Mistake(text)) => {
+            (no_value(&format!("resourceRules.{field}: {text}")), none)
+        }
+        Err(QueryProblem::Unanswered(failure)) => {
+            (format!("{}\n", unknown_value(metric, &failure)), ExplainOutcome::Unknown)
+        }
     };
     // Writing to a string can't fail.
     let _ = writeln!(report, "resourceRules.{field}: {}", on_one_line(text));
-    for labels in server.result_labels(text).await.unwrap_or_default().iter().take(MAX_RESULTS) {
+    for labels in results.iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?}");
     }
-    Ok((report, checked.is_ok()))
+    Ok((report, outcome))
 }

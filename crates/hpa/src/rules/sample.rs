@@ -2,27 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use hpa_metrics::with_causes;
+use hpa_calc::explain::list_first;
 use hpa_prometheus::{
+    client::{InstantQuery, QueryFailure, TimeoutParameter},
     promql::{self, Node, Selector},
     rules::{explain::Warning, results::QueryResult},
-    source::{PrometheusSource, RuleInspection},
+    source::RuleInspection,
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The maximum number of values of a label, such as names of objects.
-const MAX_LABEL_VALUES: usize = 20;
+use super::{outcome::QueryProblem, servers::PrometheusServer};
+
 /// The maximum number of labels in a message.
 const MAX_LABELS: usize = 20;
 
-type Labels = BTreeMap<String, String>;
-
-/// A Prometheus server that a rules file names.
-#[derive(Clone, Copy)]
-pub(super) struct PrometheusServer<'p> {
-    pub(super) source: &'p PrometheusSource,
-    pub(super) name: &'p str,
-}
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// A selector for a series of a rule, with the matchers of `seriesQuery`. All `labels` must exist.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
@@ -98,12 +92,7 @@ fn mismatch(name: &str, selector: &Selector<'_>, labels: &Labels) -> Option<Stri
 
 /// The first [`MAX_LABELS`] labels of series as text.
 pub(super) fn list_labels(labels: &[String]) -> String {
-    let first = labels.iter().take(MAX_LABELS).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match labels.len().saturating_sub(MAX_LABELS) {
-        0 if labels.is_empty() => "none".to_owned(),
-        0 => first,
-        others => format!("{first} and {others} more"),
-    }
+    if labels.is_empty() { "none".to_owned() } else { list_first(labels, MAX_LABELS, ", ") }
 }
 
 /// The namespace label of an external rule.
@@ -121,87 +110,108 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
 }
 
 impl PrometheusServer<'_> {
-    /// Labels and values of the result, or the failure as text.
-    async fn query(&self, query: &str) -> Result<Vec<(Labels, f64)>, String> {
-        let result = self.source.query_server(self.name, query).await;
-        let result = result.ok_or_else(|| format!("the file has no server {}", self.name))?;
-        let result = result.map_err(|failure| with_causes(&failure))?;
+    /// Labels and values of the result.
+    async fn samples(&self, query: &str) -> Result<Vec<(Labels, f64)>, QueryProblem> {
+        let Some(client) = self.servers.source.client(self.name) else {
+            // This can't happen, because server names are checked when the file is loaded.
+            return Err(QueryProblem::Mistake(format!("the file has no server {}", self.name)));
+        };
+        let request = InstantQuery { query: query.to_owned(), timeout: TimeoutParameter::Limit };
+        let result = self.send(client.query(&request)).await;
+        let result = result.map_err(|failure| QueryProblem::new(&failure, &client))?;
         let QueryResult::Vector(Some(samples)) = &*result else { return Ok(Vec::new()) };
         Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect())
     }
 
-    /// Like [`Self::query`], but empty after a failure.
-    async fn samples(&self, query: &str) -> Vec<(Labels, f64)> {
-        self.query(query).await.unwrap_or_default()
+    /// The labels of each series in the result of a query.
+    pub(super) async fn result_labels(&self, query: &str) -> Result<Vec<Labels>, QueryProblem> {
+        Ok(self.samples(query).await?.into_iter().map(|(labels, _)| labels).collect())
     }
 
-    /// The labels of each series in the result of a query, or the failure as text.
-    pub(super) async fn result_labels(&self, query: &str) -> Result<Vec<Labels>, String> {
-        Ok(self.query(query).await?.into_iter().map(|(labels, _)| labels).collect())
-    }
-
-    /// The labels of the series with the newest sample.
-    pub(super) async fn newest_labels(&self, selector: &str) -> Option<Labels> {
+    /// The labels of the series with the newest sample. `None` if there is no current series.
+    pub(super) async fn newest_labels(
+        &self,
+        selector: &str,
+    ) -> Result<Option<Labels>, QueryProblem> {
         let query = format!("topk(1, timestamp({selector}))");
-        self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
+        Ok(self.samples(&query).await?.into_iter().next().map(|(labels, _)| labels))
     }
 
     /// Says why a `seriesQuery` matches none of the current series that have its name. `None` if it
-    /// has no name, if there are no such series, or if the reason is unknown.
-    pub(super) async fn explain_mismatch(&self, series_query: &str) -> Option<String> {
-        let expr = promql::parse(series_query).ok()?;
-        let Node::Selector(selector) = &expr.node else { return None };
-        let name = selector.metric_name()?;
+    /// has no name, if there are no such series, or if no matcher can be the cause.
+    pub(super) async fn explain_mismatch(
+        &self,
+        series_query: &str,
+    ) -> Result<Option<String>, QueryProblem> {
+        let Ok(expr) = promql::parse(series_query) else { return Ok(None) };
+        let Node::Selector(selector) = &expr.node else { return Ok(None) };
+        let Some(name) = selector.metric_name() else { return Ok(None) };
         let labels = self.newest_labels(&format!("{{__name__={name:?}}}")).await?;
-        mismatch(name, selector, &labels)
+        Ok(labels.and_then(|labels| mismatch(name, selector, &labels)))
     }
 
-    /// The first [`MAX_LABEL_VALUES`] values of a label, sorted. A series without the label has an
-    /// empty value. Empty after a failure.
-    pub(super) async fn label_values(&self, label: &str, selector: &str) -> Vec<String> {
-        let groups = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
+    /// The values of a label, sorted. A series without the label has an empty value.
+    pub(super) async fn label_values(
+        &self,
+        label: &str,
+        selector: &str,
+    ) -> Result<Vec<String>, QueryProblem> {
+        let groups = self.samples(&format!("group by ({label}) ({selector})")).await?.into_iter();
         let mut values: Vec<String> =
             groups.map(|(mut labels, _)| labels.remove(label).unwrap_or_default()).collect();
         values.sort_unstable();
-        values.truncate(MAX_LABEL_VALUES);
-        values
+        Ok(values)
+    }
+
+    /// The value of the first sample of a result. `None` if there is none, or if Prometheus can't
+    /// execute the query.
+    async fn first_value(&self, query: &str) -> Result<Option<f64>, QueryProblem> {
+        match self.samples(query).await {
+            Ok(samples) => Ok(samples.first().map(|(_, value)| *value)),
+            Err(QueryProblem::Mistake(_)) => Ok(None),
+            Err(unanswered) => Err(unanswered),
+        }
     }
 
     /// A sentence about the age of the selector's newest sample. `None` if the last day has none.
-    pub(super) async fn describe_age(&self, selector: &str) -> Option<String> {
+    pub(super) async fn describe_age(
+        &self,
+        selector: &str,
+    ) -> Result<Option<String>, QueryProblem> {
         // Steps of 5 minutes find every series. Its newest sample may be up to 10 minutes after the
         // one that a step returns, because a series that ends between two steps is gone at the
         // later one.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
-        let newest = self.samples(&format!("max(timestamp({selector})) or {coarse}")).await;
-        let newest = newest.first().map(|(_, time)| *time);
+        let newest = self.first_value(&format!("max(timestamp({selector})) or {coarse}")).await?;
         if let Some(time) = newest {
             let end = time + 601.0;
             let fine = format!("max(max_over_time(timestamp({selector})[602s:1s] @ {end:.0}))");
-            let exact = self.samples(&fine).await.first().map(|(_, time)| *time);
-            let time = exact.unwrap_or(time).max(time);
+            let time = self.first_value(&fine).await?.unwrap_or(time).max(time);
             #[expect(clippy::cast_precision_loss, reason = "an age in seconds")]
             let age = Timestamp::now().as_second() as f64 - time;
-            let age = SignedDuration::try_from_secs_f64(age.round()).ok()?;
-            return Some(format!("The newest sample is {age:#} old"));
+            let age = SignedDuration::try_from_secs_f64(age.round()).ok();
+            return Ok(age.map(|age| format!("The newest sample is {age:#} old")));
         }
         // The queries fail if the selector matches series with different names.
-        let had_series = self.had_series_today(selector).await;
-        had_series.then(|| "There were samples within the last day".to_owned())
+        let had_series = self.had_series_today(selector).await?;
+        Ok(had_series.then(|| "There were samples within the last day".to_owned()))
     }
 
     /// Whether the selector had series within the last day.
-    async fn had_series_today(&self, selector: &str) -> bool {
+    async fn had_series_today(&self, selector: &str) -> Result<bool, QueryProblem> {
         let day = SignedDuration::from_hours(24);
         let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
-        let Some(client) = self.source.client(self.name) else {
-            return false;
-        };
-        let max_bytes = self.source.settings().max_series_bytes;
-        let count = client
-            .read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}))
-            .await;
-        count.is_ok_and(|count| count > 0)
+        let source = self.servers.source;
+        let Some(client) = source.client(self.name) else { return Ok(false) };
+        let max_bytes = source.settings().max_series_bytes;
+        let read =
+            client.read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}));
+        match self.send(read).await {
+            Ok(count) => Ok(count > 0),
+            // A list that is too long has series.
+            Err(QueryFailure::TooManySeries(_)) => Ok(true),
+            Err(failure) => Err(QueryProblem::new(&failure, &client)),
+        }
     }
 
     /// Removes warnings about a counter without `rate` if the series is a gauge according to
@@ -220,8 +230,9 @@ impl PrometheusServer<'_> {
     }
 
     async fn is_gauge(&self, series: &str) -> bool {
-        let Some(client) = self.source.client(self.name) else { return false };
-        matches!(client.read_metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
+        let Some(client) = self.servers.source.client(self.name) else { return false };
+        let kind = self.send(client.read_metric_type(series)).await;
+        matches!(kind, Ok(Some(kind)) if kind == "gauge")
     }
 }
 

@@ -1,12 +1,13 @@
-//! Tests of `hpa rules check` and `generate` without a server. Tests with one are in
-//! `tests/in_process.rs`, `tests/proxy.rs` and the suite `tests/prometheus`.
+//! Tests of `hpa rules check` and `generate` without a server, and of `check` and `explain` with
+//! servers that don't answer. Tests with a Prometheus are in `tests/in_process.rs`,
+//! `tests/proxy.rs` and the suite `tests/prometheus`.
 
-use std::{net::Ipv4Addr, path::Path};
+mod unanswered;
 
-use axum::{Router, http::StatusCode};
+use std::path::Path;
+
 use clap::Parser;
 use hpa_prometheus::rules::Config;
-use tokio::net::TcpListener;
 
 use super::{
     check::{self, CheckOutcome},
@@ -278,51 +279,6 @@ externalRules:
     assert_eq!(lines.len(), starts.len(), "{report}");
     for (line, start) in lines.iter().zip(&starts) {
         assert!(line.starts_with(start), "{report}");
-    }
-}
-
-/// Serves each request with a status and an empty body. Returns the URL.
-async fn serve_status(status: u16) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let status = StatusCode::from_u16(status).unwrap();
-    let router = Router::new().fallback(move || async move { status });
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
-}
-
-/// A discovery doesn't read the server of `resourceRules`.
-#[tokio::test]
-async fn rules_are_not_checked_if_the_server_refuses_the_client_or_is_down() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
-    let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
-                 (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
-                 (<<.GroupBy>>)', resources: {template: <<.Resource>>}}";
-    let of_usage = format!("resourceRules: {{window: 5m, cpu: {usage}, memory: {usage}}}\n");
-    let of_pods = "rules: [{seriesQuery: a, resources: {template: <<.Resource>>}, metricsQuery: \
-                   'sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]\n";
-    let file = path.to_str().unwrap();
-    for (rules, count) in [(&*of_usage, "resourceRules"), (of_pods, "1 rule")] {
-        std::fs::write(&path, rules).unwrap();
-        for (url, cause) in [
-            ("http://127.0.0.1:1".to_owned(), "the request to Prometheus at 127.0.0.1:1 failed: "),
-            (serve_status(401).await, "unknown response code 401: check the credentials"),
-            (serve_status(403).await, "unknown response code 403: check the credentials"),
-        ] {
-            let checked = check_outcome(&["check", file, "--prometheus-url", &url]).await;
-            let (report, outcome) = checked.unwrap();
-            assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
-            let start = format!(
-                "{file}: no problems in the file ({count}); not checked against Prometheus: {cause}"
-            );
-            assert!(report.starts_with(&start), "{report}");
-        }
-        // The server responds, but not to the query.
-        let url = serve_status(500).await;
-        let checked = check_outcome(&["check", file, "--prometheus-url", &url]).await;
-        let (report, outcome) = checked.unwrap();
-        assert_eq!(outcome, CheckOutcome::Problems, "{report}");
     }
 }
 

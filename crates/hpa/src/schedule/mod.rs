@@ -6,6 +6,7 @@ mod preview;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unknown_fields;
 
 use std::process::ExitCode;
 
@@ -13,10 +14,10 @@ use anyhow::{Context, bail};
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::{SignedDuration, Timestamp};
 
-use self::{bounds::BoundsPreview, preview::Preview};
+use self::{bounds::BoundsPreview, preview::Preview, unknown_fields::field_warnings};
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
-    manifests::{self, file_name, read_file},
+    manifests::{self, Manifest, file_name, read_file},
     terminal,
 };
 
@@ -33,17 +34,24 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Previews a file. Returns the output, and whether all entries are valid.
+/// Previews a file. Returns the output, and whether all fields are known, none is repeated, and all
+/// entries are valid.
 fn preview_file(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
-    let manifest = read_file(&arguments.file)?;
+    let text = read_file(&arguments.file)?;
     let compat = if arguments.compat.is_some() { Compat::Reference } else { Compat::Off };
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from is too late")?;
-    let name = file_name(&arguments.file);
-    let (previews, bounds) = preview_manifests(&name, &manifest, &settings, from, to)?;
-    let is_valid =
-        previews.iter().all(Preview::is_valid) && bounds.iter().all(BoundsPreview::is_valid);
+    let manifests = manifests::parse(&file_name(&arguments.file), &text)?;
+    // Before the preview, because a misspelled field may be the cause of an error.
+    let warnings = field_warnings(&manifests)?;
+    for warning in &warnings {
+        terminal::warn(warning);
+    }
+    let (previews, bounds) = preview_manifests(&manifests, &settings, from, to)?;
+    let is_valid = warnings.is_empty()
+        && previews.iter().all(Preview::is_valid)
+        && bounds.iter().all(BoundsPreview::is_valid);
     let text = match arguments.output {
         PreviewFormat::Json => {
             let items = previews.iter().map(Preview::json);
@@ -59,17 +67,15 @@ fn preview_file(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> 
     Ok((text, is_valid))
 }
 
-/// Previews the schedules and scheduled bounds in a file's text. Fails if there are none.
+/// Previews the schedules and scheduled bounds among manifests. Fails if there are none.
 fn preview_manifests(
-    file: &str,
-    text: &str,
+    manifests: &[Manifest],
     settings: &Settings,
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
-    let manifests = manifests::parse(file, text)?;
-    let previews = preview::preview_schedules(&manifests, settings, from, to)?;
-    let bounds = bounds::preview_bounds(&manifests, from, to)?;
+    let previews = preview::preview_schedules(manifests, settings, from, to)?;
+    let bounds = bounds::preview_bounds(manifests, from, to)?;
     if previews.is_empty() && bounds.is_empty() {
         bail!(
             "no ScalingSchedule or ClusterScalingSchedule of {}, and no autoscaler with the \

@@ -29,7 +29,8 @@ pub(super) struct Preview {
     /// The value at `from`.
     pub(super) initial_value: i64,
     pub(super) changes: Vec<Change>,
-    /// The windows of the entries that overlap the previewed time, with their ramps.
+    /// The windows that, including their ramps, overlap the previewed time. Empty ones are left
+    /// out.
     pub(super) windows: Vec<Window>,
     pub(super) ramp_seconds: i64,
     pub(super) problems: Vec<Problem>,
@@ -44,9 +45,7 @@ pub(super) fn preview_schedules(
 ) -> anyhow::Result<Vec<Preview>> {
     let (mut previews, mut errors, mut steps) = (Vec::new(), Vec::new(), 0_u64);
     for Manifest { object, .. } in manifests {
-        if string_at(object, "/apiVersion") != API_VERSION
-            || !KINDS.contains(&string_at(object, "/kind"))
-        {
+        if !is_schedule(object) {
             continue;
         }
         let name = describe(object);
@@ -78,12 +77,17 @@ pub(super) fn preview_schedules(
     Ok(previews)
 }
 
+/// Whether an object is a schedule that can be previewed.
+pub(super) fn is_schedule(object: &Value) -> bool {
+    string_at(object, "/apiVersion") == API_VERSION && KINDS.contains(&string_at(object, "/kind"))
+}
+
 fn compile(spec: Value, settings: &Settings) -> Result<ScheduledMetric, Vec<String>> {
     let spec = parse(spec)?;
     ScheduledMetric::new(&spec, settings).map_err(|error| vec![error.to_string()])
 }
 
-/// The windows that overlap the previewed time with their ramps, in the order of time.
+/// The windows that, including their ramps, overlap the previewed time, in the order of time.
 fn overlapping_windows(metric: &ScheduledMetric, from: Timestamp, to: Timestamp) -> Vec<Window> {
     let mut windows = metric.windows(from, to);
     windows.retain(|window| {
@@ -138,7 +142,7 @@ impl Preview {
     ) -> anyhow::Result<Self> {
         let default = || settings.time_zones.get(&settings.default_time_zone);
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
-        // An empty window has ramps, but is none to list.
+        // An empty window has ramps, but isn't listed.
         windows.retain(|window| window.start < window.end);
         // The values ignore invalid entries, which `problems` lists.
         let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));

@@ -1,7 +1,8 @@
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::Timestamp;
 
-use super::{bounds::BoundsPreview, preview::Preview, preview_manifests};
+use super::{bounds::BoundsPreview, preview::Preview, unknown_fields::field_warnings};
+use crate::manifests;
 
 const MANIFEST: &str = "
 apiVersion: v1
@@ -22,6 +23,16 @@ items:
       period: {startTime: '22:00', endTime: '02:00', days: [Fri], timezone: UTC}
     - {type: OneTime, date: 2026-11-24T12:00:00Z, durationMinutes: 60, value: 25}
 ";
+
+fn preview_manifests(
+    file: &str,
+    text: &str,
+    settings: &Settings,
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
+    super::preview_manifests(&manifests::parse(file, text)?, settings, from, to)
+}
 
 fn preview_week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
     let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
@@ -170,6 +181,38 @@ fn error_names_the_object_and_the_field() {
     assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
     assert_eq!(describe("a: ["), "f.yaml:1: not YAML: unclosed bracket '['");
+}
+
+#[test]
+fn unknown_and_repeated_fields_are_named_with_object_and_line() {
+    let warnings = |manifest: &str| {
+        let manifests = manifests::parse("f.yaml", manifest).expect("manifests");
+        field_warnings(&manifests).expect("schemas")
+    };
+    assert_eq!(warnings(MANIFEST), [""; 0]);
+    assert_eq!(warnings(BOUNDS), [""; 0]);
+    let misspelled = MANIFEST
+        .replace("durationMinutes: 60, value", "duraton: 60, value")
+        .replace("value: 100\n", "value: 100\n      value: 50\n")
+        .replace("days: [Fri]", "day: [Fri]");
+    let schedule = "warning: ScalingSchedule shop/evening: spec.schedules";
+    assert_eq!(
+        warnings(&misspelled),
+        [
+            format!(
+                "f.yaml:18: {schedule}[0].period.day: unknown field, which has no effect: did you \
+                 mean days?"
+            ),
+            format!(
+                "f.yaml:19: {schedule}[1].duraton: unknown field, which has no effect: check its \
+                 spelling and indentation"
+            ),
+            format!("f.yaml:16: {schedule}[0].value: occurs twice: the value in line 17 is used"),
+        ]
+    );
+    let expected = "f.yaml:14: warning: HorizontalPodAutoscaler shop/web: spec.maxReplica: unknown \
+                    field, which has no effect: did you mean maxReplicas?";
+    assert_eq!(warnings(&BOUNDS.replace("maxReplicas: 8", "maxReplica: 8")), [expected]);
 }
 
 #[test]

@@ -1,24 +1,26 @@
 //! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS. The debug API and the probes of
 //! `hpa adapter` use the same server.
 
+mod heartbeat;
 mod renderer;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fmt::Display, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
-use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
+use hpa_controller::{Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tracing::info;
 
 pub(crate) use self::{
+    heartbeat::Heartbeat,
     renderer::Renderer,
-    server::{Endpoints, Server, TextBody, begin_long_response, serve},
+    server::{Endpoints, Server, TextBody, begin_long_response, serve, serve_on_thread},
 };
 use crate::args::ObservationArguments;
 
@@ -57,8 +59,9 @@ async fn serve_telemetry(
     certificate: Option<ServingCertificate>,
     telemetry: Arc<Telemetry>,
 ) -> anyhow::Result<(Server, SocketAddr)> {
-    let endpoints = TelemetryEndpoints { telemetry, renderer: Renderer::default() };
-    serve(address, certificate, MAX_SCRAPES, endpoints).await.with_context(|| {
+    let (heartbeat, renderer) = (Heartbeat::start(), Renderer::default());
+    let endpoints = TelemetryEndpoints { telemetry, heartbeat, renderer };
+    serve_on_thread(address, certificate, MAX_SCRAPES, endpoints).await.with_context(|| {
         format!("unable to serve metrics and probes on {address} (--bind-address, --metrics-port)")
     })
 }
@@ -66,6 +69,7 @@ async fn serve_telemetry(
 /// `/metrics`, `/healthz` and `/readyz`.
 struct TelemetryEndpoints {
     telemetry: Arc<Telemetry>,
+    heartbeat: Arc<Heartbeat>,
     renderer: Renderer,
 }
 
@@ -84,11 +88,13 @@ impl Endpoints for TelemetryEndpoints {
         if path == "/metrics" {
             return self.metrics(begin_long_response(connection)).await;
         }
-        // Marks the connection as used. The server closes the longest idle connection first.
+        // Marks the connection as used. The server prefers to close those that have been idle for
+        // longer.
         drop(connection.count_request());
-        match path {
-            "/healthz" => health_response(self.telemetry.alive()),
-            "/readyz" => health_response(self.telemetry.ready()),
+        match (path, self.heartbeat.check()) {
+            ("/healthz" | "/readyz", Err(stuck)) => health_response(Err(stuck)),
+            ("/healthz", Ok(())) => health_response(self.telemetry.alive()),
+            ("/readyz", Ok(())) => health_response(self.telemetry.ready()),
             _ => {
                 let text = "not found; try /metrics, /healthz or /readyz\n";
                 text_response(StatusCode::NOT_FOUND, text.into(), None)
@@ -109,7 +115,7 @@ impl TelemetryEndpoints {
     }
 }
 
-fn health_response(outcome: Result<(), HealthError>) -> Response<TextBody> {
+fn health_response(outcome: Result<(), impl Display>) -> Response<TextBody> {
     match outcome {
         Ok(()) => text_response(StatusCode::OK, "ok\n".into(), None),
         Err(error) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"), None),

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    thread,
     time::Duration,
 };
 
@@ -24,7 +25,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    runtime,
+    sync::oneshot,
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -109,7 +111,8 @@ impl Body for TextBody {
 
 /// A running server.
 pub(crate) struct Server {
-    task: JoinHandle<()>,
+    /// Its sender is dropped when the server has ended.
+    ended: oneshot::Receiver<()>,
     stop: CancellationToken,
 }
 
@@ -117,12 +120,12 @@ impl Server {
     /// Stops accepting connections, and finishes the responses in progress within [`STOP_TIMEOUT`].
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        self.task.await.ok();
+        self.ended.await.ok();
     }
 }
 
-/// Serves at an address. Returns the server, and the address with the actual port. At most
-/// `max_long_responses` long responses are in progress at the same time.
+/// Serves at an address, on the current runtime. Returns the server, and the address with the
+/// actual port. At most `max_long_responses` long responses are in progress at the same time.
 pub(crate) async fn serve(
     address: SocketAddr,
     certificates: Option<ServingCertificate>,
@@ -131,19 +134,39 @@ pub(crate) async fn serve(
 ) -> io::Result<(Server, SocketAddr)> {
     let listener = listen(address).await?;
     let address = listener.local_addr()?;
-    let stop = CancellationToken::new();
-    let limits = ConnectionLimits {
-        connections: MAX_CONNECTIONS,
-        authenticated: 0,
-        unread: max_long_responses,
-    };
-    let shared = Arc::new(SharedState {
-        certificates,
-        endpoints,
-        connections: Connections::new(limits),
-        stop: stop.clone(),
+    let shared = SharedState::new(certificates, max_long_responses, endpoints);
+    let stop = shared.stop.clone();
+    let (sender, ended) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        shared.listen(listener).await;
+        drop(sender);
     });
-    Ok((Server { task: tokio::spawn(shared.listen(listener)), stop }, address))
+    Ok((Server { ended, stop }, address))
+}
+
+/// Like [`serve`], on a thread of its own: work of the current runtime doesn't delay responses.
+pub(crate) async fn serve_on_thread(
+    address: SocketAddr,
+    certificates: Option<ServingCertificate>,
+    max_long_responses: usize,
+    endpoints: impl Endpoints,
+) -> io::Result<(Server, SocketAddr)> {
+    let listener = listen(address).await?;
+    let address = listener.local_addr()?;
+    let listener = listener.into_std()?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _context = runtime.enter();
+        TcpListener::from_std(listener)?
+    };
+    let shared = SharedState::new(certificates, max_long_responses, endpoints);
+    let stop = shared.stop.clone();
+    let (sender, ended) = oneshot::channel::<()>();
+    thread::Builder::new().name("probes".to_owned()).spawn(move || {
+        runtime.block_on(shared.listen(listener));
+        drop(sender);
+    })?;
+    Ok((Server { ended, stop }, address))
 }
 
 /// The state that connections share.
@@ -155,6 +178,21 @@ struct SharedState<E> {
 }
 
 impl<E: Endpoints> SharedState<E> {
+    fn new(
+        certificates: Option<ServingCertificate>,
+        max_long_responses: usize,
+        endpoints: E,
+    ) -> Arc<Self> {
+        let limits = ConnectionLimits {
+            connections: MAX_CONNECTIONS,
+            unknown: MAX_CONNECTIONS,
+            authenticated: 0,
+            unread: max_long_responses,
+        };
+        let (connections, stop) = (Connections::new(limits), CancellationToken::new());
+        Arc::new(Self { certificates, endpoints, connections, stop })
+    }
+
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         let tasks = TaskTracker::new();
         loop {
@@ -166,8 +204,11 @@ impl<E: Endpoints> SharedState<E> {
                         let shared = self.clone();
                         tasks.spawn(async move {
                             tokio::select! {
-                                () = connection.replaced() => {
-                                    debug!("closed a connection to make room for another one");
+                                () = connection.must_close() => {
+                                    debug!(
+                                        "closed a connection: there are too many connections or \
+                                         unread responses"
+                                    );
                                 }
                                 () = shared.serve_connection(stream, &connection) => {}
                             }

@@ -61,6 +61,20 @@ async fn endpoints_report_the_state_of_the_controller() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
+/// The test blocks its runtime while it waits for the response.
+#[tokio::test]
+async fn probe_is_answered_while_the_runtime_is_busy() {
+    use std::io::{Read, Write};
+
+    let (_server, address) = serve_telemetry(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let mut stream = std::net::TcpStream::connect(address).expect("a server");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").expect("a server");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    assert!(response.ends_with("ok\n"), "{response}");
+}
+
 /// Reads until the server closes the connection.
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut response = String::new();

@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     total: f64,
     /// The unit of the work, such as `hours`.
     unit: &'static str,
-    /// The expected time for all work, for as long as its rate is unknown.
+    /// The expected time for all work. It is used until the rate of the work is known.
     expected: Option<Duration>,
     started: Instant,
     is_terminal: bool,

@@ -16,10 +16,18 @@ use super::{
     check::{Check, Level},
     cluster::ClusterState,
 };
-use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
+    terminal::shorten_names,
+};
 
 /// An autoscaler without a status is an error if it is older than this.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
+
+/// The ends of warnings, if either controller may act now.
+const MAYBE_BY_HPA_RS: &str = ", unless hpa-rs has replaced it";
+const MAYBE_BY_BUILT_IN: &str = ", if it has replaced hpa-rs";
 
 /// The failing autoscalers by reason, with a sentence about the first one.
 type FailuresByReason = BTreeMap<String, (Vec<String>, String)>;
@@ -32,9 +40,9 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = FailuresByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
-    // With each warning, whether hpa-rs may have replaced the kube-controller-manager of its text.
-    let mut by_warning = BTreeMap::<(Warning, bool), Vec<String>>::new();
-    let mut by_pause = BTreeMap::<&str, Vec<String>>::new();
+    // Each warning comes with the doubt of `doubt_about_built_in`.
+    let mut by_warning = BTreeMap::<(Warning, &str), Vec<String>>::new();
+    let mut by_pause = BTreeMap::<String, Vec<String>>::new();
     let mut waiting = Vec::new();
     // Autoscalers whose targets are scaled by several controllers.
     let mut contested = Vec::new();
@@ -58,9 +66,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
                 contested.push(autoscaler.name.clone());
             } else {
-                let is_uncertain = autoscaler.acting == ActingController::Unknown
-                    && !matches!(warning, Warning::InvalidSettings | Warning::SharedTarget);
-                let names = by_warning.entry((warning, is_uncertain)).or_default();
+                let doubt = doubt_about_built_in(autoscaler.acting, warning);
+                let names = by_warning.entry((warning, doubt)).or_default();
                 names.push(autoscaler.name.clone());
             }
         }
@@ -86,6 +93,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
     let mut checks = vec![summarize(all.len(), failing_count, inactive, new_count)];
     checks.extend(failing_checks(&failing));
+    checks.extend(unhandled_check(cluster, &unhandled));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
         if let Some(names) = names.filter(|names| !names.is_empty()) {
             let text =
@@ -93,7 +101,6 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             checks.push(Check::new(level, text));
         }
     };
-    add(Level::Error, Some(&unhandled), "without a status: no controller handles them");
     add(
         Level::Error,
         Some(&contested),
@@ -103,7 +110,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
         (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
-        (State::DryRun, "in dry run by annotation, so nothing is written"),
+        (State::DryRun, "in dry run, so nothing is written"),
         (State::MetricMissing, "without the values of some metrics, so they only scale up"),
     ] {
         add(Level::Warning, by_state.get(&state), text);
@@ -118,12 +125,63 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
         (Warning::SharedTarget, "with the target of another autoscaler"),
     ] {
-        add(Level::Warning, by_warning.get(&(warning, false)), text);
-        let uncertain = by_warning.get(&(warning, true));
-        add(Level::Warning, uncertain, &format!("{text}, unless hpa-rs has replaced it"));
+        for doubt in ["", MAYBE_BY_HPA_RS, MAYBE_BY_BUILT_IN] {
+            add(Level::Warning, by_warning.get(&(warning, doubt)), &format!("{text}{doubt}"));
+        }
     }
     checks.extend(waiting_check(&waiting));
     checks
+}
+
+/// The doubt about a warning that names kube-controller-manager, if it is unknown whether that
+/// handles the autoscaler.
+fn doubt_about_built_in(acting: ActingController, warning: Warning) -> &'static str {
+    if matches!(warning, Warning::InvalidSettings | Warning::SharedTarget) {
+        return "";
+    }
+    match acting {
+        ActingController::Unknown { is_built_in_writer: true } => MAYBE_BY_HPA_RS,
+        ActingController::Unknown { is_built_in_writer: false } => MAYBE_BY_BUILT_IN,
+        ActingController::HpaRs | ActingController::KubeControllerManager { .. } => "",
+    }
+}
+
+/// The check of autoscalers to which no controller has given a status in time. The hint has what was
+/// read about the controllers. `None` if there are none.
+fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
+    if names.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "{} without a status: maybe no controller handles them: {}",
+        counted(names.len(), "autoscaler"),
+        shorten_names(names)
+    );
+    let own = match (&cluster.url, &cluster.holder) {
+        (Some(url), _) => match &cluster.status {
+            Ok(_) => format!("the controller at {url} answers"),
+            Err(error) => format!("the controller at {url} can't be read: {error}"),
+        },
+        (None, Ok(holder)) if holder.is_expired(cluster.now) => holder.describe_expiry(cluster.now),
+        (None, Ok(holder)) => {
+            let LeaseName { namespace, name } = &holder.lease;
+            format!("{} holds the lease {namespace}/{name}", holder.host_name())
+        }
+        (None, Err(Unavailable::NoLease(LeaseName { namespace, name }))) => {
+            format!("there is no lease {namespace}/{name}")
+        }
+        (None, Err(error)) => error.to_string(),
+    };
+    let built_in = match cluster.built_in.has_hpa_controller() {
+        Some(true) => format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is on"),
+        Some(false) => format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"),
+        None => format!("whether {KUBE_CONTROLLER_MANAGER}'s HPA controller is on is unknown"),
+    };
+    let hint = format!(
+        "their status has no conditions {MAX_AGE_WITHOUT_STATUS:#} after their creation; {own}; \
+         {built_in}"
+    );
+    Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
 /// The check of autoscalers that wait for pods, by name and cause. `None` if there are none.

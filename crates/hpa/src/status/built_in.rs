@@ -26,6 +26,10 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         }
         Err(error) => return unknown(error),
     };
+    if holder.has_unreadable_time {
+        let expiry = holder.describe_expiry(cluster.now);
+        return Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {expiry}"));
+    }
     let (host, renewed) = (holder.host_name(), holder.renewed);
     let age =
         renewed.map(|renewed| format_seconds(cluster.now.duration_since(renewed).as_secs_f64()));
@@ -43,11 +47,12 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         Some(ManagerFlags { pod, has_hpa_controller: false }) => {
             Check::new(Level::Ok, format!("{text}; its HPA controller is off (flags of pod {pod})"))
         }
-        Some(ManagerFlags { pod, .. }) if handles_core_api(cluster) => Check::new(
+        Some(ManagerFlags { pod, .. }) if hpa_rs_handles_core_api(cluster) => Check::new(
             Level::Warning,
             format!("{text}; its HPA controller is on (flags of pod {pod}) beside this one"),
         )
-        .with_hint("both overwrite each other's decisions: docs/migration.md switches it off"),
+        .with_hint("both overwrite each other's decisions: docs/migration.md switches it off")
+        .into_conflict(),
         Some(ManagerFlags { pod, .. }) => {
             Check::new(Level::Ok, format!("{text}; its HPA controller is on (flags of pod {pod})"))
         }
@@ -67,14 +72,18 @@ fn unknown(error: &Unavailable) -> Check {
     Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
 }
 
-/// Whether the checked lease has a holder, and hpa-rs stored the status of an autoscaler of the
-/// core API last.
-fn handles_core_api(cluster: &ClusterState) -> bool {
+/// Whether the checked lease may be held, and hpa-rs stored the status of an autoscaler of the core
+/// API last.
+fn hpa_rs_handles_core_api(cluster: &ClusterState) -> bool {
     let is_core = |api| matches!(api, AutoscalerApi::Core);
     let mut managers = cluster
         .autoscalers
         .iter()
         .filter(|one| is_core(one.api))
         .filter_map(|one| one.manager.as_deref());
-    cluster.holder.is_ok() && managers.any(FieldManager::is_hpa_rs)
+    let may_be_held = cluster
+        .holder
+        .as_ref()
+        .is_ok_and(|holder| holder.has_unreadable_time || !holder.is_expired(cluster.now));
+    may_be_held && managers.any(FieldManager::is_hpa_rs)
 }

@@ -30,6 +30,10 @@ pub(super) struct Check {
     /// Whether other checks have the same problem. The headline doesn't count it.
     #[serde(skip)]
     is_repeated: bool,
+    /// Whether several controllers act on the same autoscalers. The headline names this before
+    /// other problems of its level.
+    #[serde(skip)]
+    is_conflict: bool,
 }
 
 /// Checks of the same subject.
@@ -49,12 +53,17 @@ pub(super) struct Report {
 
 impl Check {
     pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), hint: None, is_repeated: false }
+        Self { level, text: text.into(), hint: None, is_repeated: false, is_conflict: false }
     }
 
     /// Marks a check whose problem other checks have, so that the headline counts only these.
     pub(super) fn into_repetition(self) -> Self {
         Self { is_repeated: true, ..self }
+    }
+
+    /// Marks the check of a controller that acts on the same autoscalers as another one.
+    pub(super) fn into_conflict(self) -> Self {
+        Self { is_conflict: true, ..self }
     }
 
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -88,12 +97,14 @@ impl Report {
         text
     }
 
-    /// The number of problems, and the first one of the most severe level.
+    /// The number of problems, and one of the most severe level: two controllers that act on the
+    /// same autoscalers, or else the first one.
     fn headline(&self) -> String {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
             |level| checks().filter(move |check| check.level == level && !check.is_repeated);
-        let worst = checks().find(|check| check.level == self.level);
+        let mut conflicts = of_level(self.level).filter(|check| check.is_conflict);
+        let worst = conflicts.next().or_else(|| checks().find(|check| check.level == self.level));
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
         let count = |level| of_level(level).count();
         match (count(Level::Error), count(Level::Warning), count(Level::Skipped)) {

@@ -13,7 +13,10 @@ use crate::{
     },
     kubectl::{self, get},
     listed_autoscalers::{ListedAutoscaler, list_all_autoscalers, read_scales},
-    liveness::{ControllerLease, Idle, KubeControllerManager, Leases},
+    liveness::{
+        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
+        status_writers,
+    },
     manifests::string_at,
 };
 
@@ -29,6 +32,9 @@ pub(super) struct ClusterState {
     pub(super) holder: Result<LeaseHolder, Unavailable>,
     /// See [`ControllerLease::searched_namespaces`].
     pub(super) searched_namespaces: Vec<String>,
+    /// See [`ControllerLease::others`].
+    pub(super) other_leases: Vec<ReadLease>,
+    pub(super) writers: NamespaceWriters,
     pub(super) leader: Result<LeaderPod, Unavailable>,
     /// The debug API's URL from a flag. If set, lease and pod are not checked.
     pub(super) url: Option<String>,
@@ -49,8 +55,9 @@ pub(super) struct MetricsApiService {
 
 impl ClusterState {
     pub(super) fn leases(&self) -> Leases<'_> {
-        let Self { lease: name, holder, searched_namespaces, built_in, now, .. } = self;
-        Leases { name, holder, searched_namespaces, built_in, now: *now }
+        let Self { lease: name, holder, searched_namespaces, writers, built_in, .. } = self;
+        let (others, now) = (&self.other_leases, self.now);
+        Leases { name, holder, searched_namespaces, others, writers, built_in, now }
     }
 
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
@@ -59,7 +66,8 @@ impl ClusterState {
         let is_answering = self.status.as_ref().is_ok_and(|status| status.is_working);
         let mut autoscalers = std::mem::take(&mut self.autoscalers);
         for one in &mut autoscalers {
-            one.acting = self.leases().acting_controller(one.manager.as_deref(), is_answering);
+            let leases = self.leases();
+            one.acting = leases.acting_controller(one.api, one.manager.as_deref(), is_answering);
         }
         self.autoscalers = autoscalers;
     }
@@ -75,7 +83,7 @@ impl ClusterState {
         // The controller at the URL of the flag may have no lease.
         let is_working = self.status.as_ref().is_ok_and(|status| status.is_working);
         let manager = autoscaler.manager.as_ref().filter(|_| self.url.is_none() || !is_working)?;
-        self.leases().idle(autoscaler.api, manager)
+        self.leases().idle(autoscaler.api, &autoscaler.hpa.metadata.namespace, manager)
     }
 
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
@@ -84,9 +92,9 @@ impl ClusterState {
         let autoscalers =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
-        let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
-        let ControllerLease { name: lease, holder, searched_namespaces } =
-            ControllerLease::find_in_cluster(&client, flags, managers).await;
+        let statuses = status_writers(&autoscalers);
+        let ControllerLease { name: lease, holder, searched_namespaces, others: other_leases } =
+            ControllerLease::find_in_cluster(&client, flags, None, statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = match &holder {
             Ok(holder) => holder.read_leader_pod(&client).await,
@@ -109,10 +117,12 @@ impl ClusterState {
             (to_std(arguments.cluster.request_timeout), SettingPolicy::default());
         let mut cluster = Self {
             now,
+            writers: NamespaceWriters::of_autoscalers(&autoscalers),
             autoscalers,
             lease,
             holder,
             searched_namespaces,
+            other_leases,
             leader,
             url,
             status,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{explain::counted, shell::quote};
-use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
-use jiff::SignedDuration;
+use hpa_controller::{AutoscalerApi, debug::ControllerStatus, k8s::FieldManager};
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     built_in,
@@ -12,20 +12,22 @@ use super::{
     cluster::ClusterState,
 };
 use crate::{
-    debug_client::{LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
     liveness::{Idle, no_lease_found},
     terminal::shorten_names,
 };
 
-/// A reconcile that started more than this many sync periods ago is a warning.
+/// It is a warning if an autoscaler was last reconciled more than this many sync periods ago, or if
+/// a reconcile has run for longer.
 const LATE_PERIODS: f64 = 2.0;
-/// A reconcile that started more than this many sync periods ago is an error.
+/// It is an error if an autoscaler was last reconciled more than this many sync periods ago, or if
+/// a reconcile has run for longer.
 const VERY_LATE_PERIODS: f64 = 5.0;
-/// A cache that its watch confirmed more than this many sync periods ago is a warning. A healthy
-/// watch confirms its cache within two periods.
+/// A cache that its watch last confirmed more than this many sync periods ago is a warning. A
+/// healthy watch confirms its cache within two periods.
 const OLD_CACHE_PERIODS: f64 = 3.0;
-/// A cache that its watch confirmed more than this many sync periods ago is an error.
+/// A cache that its watch last confirmed more than this many sync periods ago is an error.
 const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
 /// These checks assume at least this sync period. Watches are not renewed more often, and a request
 /// may take this long.
@@ -34,13 +36,17 @@ const MIN_PERIOD_SECONDS: f64 = 5.0;
 /// start without the histories.
 const UNSAVED_ERROR_SECONDS: f64 = 60.0;
 
+/// The end of the check of a lost lease if hpa-rs isn't needed.
+const REPLACED: &str = "kube-controller-manager handles the autoscalers";
+
 pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
     let mut checks = check_idle(cluster);
-    let is_idle = !checks.is_empty();
+    let idle_level = checks.iter().map(|check| check.level).max();
     if cluster.url.is_none() {
         let lease = check_lease(cluster);
         // The checks above have the state of the lease as the reason.
-        checks.push(if is_idle { lease.into_repetition() } else { lease });
+        let is_repeated = idle_level.is_some_and(|level| level >= lease.level);
+        checks.push(if is_repeated { lease.into_repetition() } else { lease });
         if let Ok(holder) = &cluster.holder {
             checks.push(check_pod(cluster, holder));
         }
@@ -49,6 +55,10 @@ pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
         Ok(status) => checks.push(check_version(status)),
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
+        // It is off by default.
+        Err(error @ Unavailable::Off { .. }) => {
+            checks.push(Check::new(Level::Skipped, error.to_string()));
+        }
         Err(error) => checks.push(unreadable("the debug API can't be read", error)),
     }
     checks.push(built_in::check(cluster));
@@ -90,6 +100,9 @@ fn check_lease(cluster: &ClusterState) -> Check {
                     .as_deref()
                     .is_some_and(|manager| FieldManager::parse_lease(manager).is_none())
             };
+            if is_replaced_by_built_in(cluster) {
+                return Check::new(Level::Ok, format!("{}: {REPLACED}", describe_lost(error)));
+            }
             // A controller without this lease may handle the autoscalers.
             let may_be_handled = cluster.autoscalers.iter().any(has_no_lease);
             let level = if may_be_handled { Level::Warning } else { Level::Error };
@@ -104,6 +117,10 @@ fn check_lease(cluster: &ClusterState) -> Check {
         }
         Err(error) => return unreadable("the lease can't be read", error),
     };
+    if holder.has_unreadable_time {
+        let (host, expiry) = (holder.host_name(), holder.describe_expiry(cluster.now));
+        return Check::new(Level::Warning, format!("{expiry}, which is held by {host}"));
+    }
     let age = holder.renewed.map(|renewed| cluster.now.duration_since(renewed));
     let age =
         age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
@@ -114,6 +131,10 @@ fn check_lease(cluster: &ClusterState) -> Check {
     );
     if holder.is_expired(cluster.now) {
         let limit = format_seconds(holder.duration.as_secs_f64());
+        if is_replaced_by_built_in(cluster) {
+            let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
+            return Check::new(Level::Warning, text);
+        }
         let text = format!("{text}: it has expired after {limit}, so no instance reconciles");
         return Check::new(Level::Error, text).with_hint(format!(
             "kubectl get pods -n {0}; kubectl logs -n {0} POD",
@@ -121,6 +142,23 @@ fn check_lease(cluster: &ClusterState) -> Check {
         ));
     }
     Check::new(Level::Ok, text)
+}
+
+/// Whether kube-controller-manager handles all autoscalers, because its HPA controller is on and no
+/// hpa-rs with a lease runs.
+fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
+    let is_core = |one: &ListedAutoscaler| one.api == AutoscalerApi::Core;
+    cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
+}
+
+/// A clause about a lease that is missing or has no holder.
+fn describe_lost(error: &Unavailable) -> String {
+    match error {
+        Unavailable::NoLease(LeaseName { namespace, name }) => {
+            format!("there is no lease {namespace}/{name}")
+        }
+        error => error.to_string(),
+    }
 }
 
 fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
@@ -142,7 +180,8 @@ fn check_version(status: &ControllerStatus) -> Check {
     Check::new(Level::Ok, text)
 }
 
-/// Reports the controllers without the checked lease that stored the status of an autoscaler last.
+/// Reports the controllers that stored the status of an autoscaler last and whose lease is not the
+/// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
 fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
     let lease_manager = FieldManager::for_lease(&cluster.lease.namespace, &cluster.lease.name);
     let has_leader = cluster.holder.is_ok();
@@ -156,18 +195,8 @@ fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
     }
     let is_only_controller = by_manager.len() == 1 && !has_leader;
     let check = |(manager, autoscalers): (&str, Vec<&ListedAutoscaler>)| {
-        let names: Vec<_> = autoscalers.iter().map(|one| one.name.clone()).collect();
         let newest = autoscalers.iter().filter_map(|one| one.status_stored_at).max();
-        let age = newest.map(|newest| {
-            let seconds = cluster.now.duration_since(newest).as_secs().max(0);
-            format!("{:#}", SignedDuration::from_secs(seconds))
-        });
-        let age = age.map(|age| format!(", most recently {age} ago")).unwrap_or_default();
-        let text = format!(
-            "{manager} stored the status of {} last{age}: {}",
-            counted(names.len(), "autoscaler"),
-            shorten_names(&names)
-        );
+        let text = describe_writes(manager, &autoscalers, newest, cluster.now);
         // The debug API of the flag may be that of a controller without leader election.
         let is_checked_controller = FieldManager::is_hpa_rs(manager) && cluster.url.is_some();
         if is_checked_controller {
@@ -175,6 +204,9 @@ fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
         }
         let leases = cluster.leases();
         let is_running = leases.is_running(manager);
+        if manager == KUBE_CONTROLLER_MANAGER && leases.is_built_in_alone() {
+            return Check::new(Level::Ok, format!("{text}; its HPA controller is on"));
+        }
         if cluster.is_switched_off(manager) {
             return if leases.is_recent_write(newest) {
                 Check::new(Level::Warning, format!("{text}; its HPA controller is off now"))
@@ -194,6 +226,13 @@ fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
             Some(true) if is_only_controller => {
                 return Check::new(Level::Warning, format!("{text}; it holds its lease"));
             }
+            Some(true) if FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager) => {
+                let text = format!(
+                    "{text}; it holds its lease, and no other hpa-rs stored a status in these \
+                     namespaces"
+                );
+                return Check::new(Level::Ok, text);
+            }
             None | Some(_) => {}
         }
         let check = Check::new(Level::Warning, text);
@@ -206,13 +245,36 @@ fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
             (false, _) if !leases.is_recent_write(newest) && is_running.is_none() => check.with_hint(
                 "whether it still runs is unknown: a status that doesn't change keeps its writer",
             ),
-            (false, _) => check.with_hint(
-                "if it handles the same autoscalers as the holder of the lease, both overwrite \
-                 each other's decisions",
-            ),
+            (false, _) => {
+                let check = check.with_hint(
+                    "if it handles the same autoscalers as the holder of the lease, both overwrite \
+                     each other's decisions",
+                );
+                if leases.is_recent_write(newest) { check.into_conflict() } else { check }
+            }
         }
     };
     by_manager.into_iter().map(check).collect()
+}
+
+/// A clause about the statuses that a field manager stored last, the newest one at `newest`.
+fn describe_writes(
+    manager: &str,
+    autoscalers: &[&ListedAutoscaler],
+    newest: Option<Timestamp>,
+    now: Timestamp,
+) -> String {
+    let names: Vec<_> = autoscalers.iter().map(|one| one.name.clone()).collect();
+    let age = newest.map(|newest| {
+        let seconds = now.duration_since(newest).as_secs().max(0);
+        format!(", most recently {:#} ago", SignedDuration::from_secs(seconds))
+    });
+    format!(
+        "{manager} stored the status of {} last{}: {}",
+        counted(names.len(), "autoscaler"),
+        age.unwrap_or_default(),
+        shorten_names(&names)
+    )
 }
 
 pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {

@@ -13,7 +13,7 @@ use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
     debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{KubeControllerManager, ManagerFlags},
+    liveness::{KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
 
 const NOW: &str = "2026-01-31T12:00:00Z";
@@ -96,6 +96,7 @@ fn healthy() -> ClusterState {
             lease: lease.clone(),
             identity: "hpa-1_0b5c".into(),
             renewed: "2026-01-31T11:59:58Z".parse().ok(),
+            has_unreadable_time: false,
             duration: jiff::SignedDuration::from_secs(15),
             transitions: 1,
         }),
@@ -107,6 +108,8 @@ fn healthy() -> ClusterState {
         }),
         lease,
         searched_namespaces: Vec::new(),
+        other_leases: Vec::new(),
+        writers: NamespaceWriters::default(),
         url: None,
         status: Ok(controller_status()),
         built_in: KubeControllerManager {
@@ -114,6 +117,7 @@ fn healthy() -> ClusterState {
                 lease: LeaseName { namespace: "kube-system".into(), name: "k".into() },
                 identity: "cp-1_7d1f".into(),
                 renewed: "2026-01-31T11:59:59Z".parse().ok(),
+                has_unreadable_time: false,
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 0,
             }),
@@ -279,7 +283,7 @@ fn healthy_controller_has_no_problems() {
         it.autoscalers[0] = autoscaler("web", json!([]));
         annotate(&mut it.autoscalers[0].hpa, "dry-run", "true");
     },
-    Level::Warning, "1 autoscaler in dry run by annotation, so nothing is written: shop/web"
+    Level::Warning, "1 autoscaler in dry run, so nothing is written: shop/web"
 )]
 #[case::misspelled_setting(
     |it: &mut ClusterState| annotate(&mut it.autoscalers[0].hpa, "paused", "true"),
@@ -302,15 +306,20 @@ fn single_problem_is_reported_alone(
 }
 
 #[test]
+fn debug_api_that_is_off_is_no_problem() {
+    let mut cluster = healthy();
+    cluster.status = Err(Unavailable::Off { pod: "scaling/hpa-1".into() });
+    let found = problems(&cluster);
+    assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
+    let off = "the debug API is off: pod scaling/hpa-1 has no port \"debug\". Turn it on with ";
+    assert!(found[0].1.starts_with(off), "{found:?}");
+    let text = run_checks(&cluster).text(false);
+    assert!(text.starts_with("√ no problems found; 2 checks skipped\n"), "{text}");
+}
+
+#[test]
 fn unreadable_input_is_a_warning_with_the_reason() {
     let mut cluster = healthy();
-    let off = Unavailable::Off { pod: "scaling/hpa-1".into() };
-    cluster.status = Err(off);
-    let found = problems(&cluster);
-    assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [Level::Warning, Level::Skipped]);
-    assert!(found[0].1.contains("pod scaling/hpa-1 has no port \"debug\""), "{found:?}");
-    assert_eq!(run_checks(&cluster).level, Level::Warning);
-
     let forbidden = Unavailable::Forbidden { action: "get the lease".into(), message: "no".into() };
     cluster.holder = Err(forbidden.clone());
     cluster.leader = Err(forbidden.clone());
@@ -323,7 +332,14 @@ fn unreadable_input_is_a_warning_with_the_reason() {
     cluster.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
     cluster.status = Err(Unavailable::NoLease(lease));
-    assert_eq!(problems(&cluster)[0].0, Level::Error, "no controller runs");
+    let found = problems(&cluster);
+    let maybe = "maybe no controller acts on 1 autoscaler (shop/web): the lease that hpa-rs' status \
+                 names, scaling/hpa, does not exist, and kube-controller-manager's HPA controller \
+                 is off";
+    assert_eq!(found[0], (Level::Warning, maybe.to_owned()));
+    assert_eq!(found[1].0, Level::Error, "{found:?}");
+    let headline = run_checks(&cluster).text(false);
+    assert!(headline.starts_with("× 1 error, "), "{headline}");
 }
 
 #[test]

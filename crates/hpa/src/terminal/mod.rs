@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use hpa_calc::explain::one_line;
+use hpa_calc::explain::{escape_chars, is_format, list_first, one_line};
 use serde::Serialize;
 
 use self::ordered::OrderedValue;
@@ -127,11 +127,7 @@ pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
 
 /// Lists the first [`MAX_NAMES`] names, and the number of the rest.
 pub(crate) fn shorten_names(names: &[String]) -> String {
-    let listed = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => listed,
-        rest => format!("{listed} and {rest} more"),
-    }
+    list_first(names, MAX_NAMES, ", ")
 }
 
 /// Whether to color standard output. See <https://no-color.org>.
@@ -144,7 +140,7 @@ pub(crate) fn has_color() -> bool {
 /// Escapes characters that control a terminal, are invisible or change the direction of text,
 /// except line ends and tabs.
 pub(crate) fn escape_control(text: &str) -> String {
-    escape(text, |c| c.escape_default().to_string())
+    escape_chars(text, is_escaped).into_owned()
 }
 
 /// Like [`escape_control`], but for JSON, which stays valid and keeps its values.
@@ -177,42 +173,13 @@ fn escape(text: &str, replacement: impl Fn(char) -> String) -> String {
     result
 }
 
-/// Like [`escape_control`], but also escapes line ends, which keeps the text in its line.
+/// Like [`escape_control`], but also escapes line ends and tabs, as [`one_line`] does.
 pub(crate) fn escape_line(text: &str) -> String {
-    escape_control(&one_line(text))
+    one_line(text).into_owned()
 }
 
 fn is_escaped(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t') || is_format(c)
-}
-
-/// Whether the character has the category Cf (format) of Unicode 16, or separates lines or
-/// paragraphs. Such characters are invisible and can make two names look alike, or change the
-/// direction of the text around them.
-pub(crate) fn is_format(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{600}'..='\u{605}'
-            | '\u{61c}'
-            | '\u{6dd}'
-            | '\u{70f}'
-            | '\u{890}'..='\u{891}'
-            | '\u{8e2}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{110bd}'
-            | '\u{110cd}'
-            | '\u{13430}'..='\u{1343f}'
-            | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0001}'
-            | '\u{e0020}'..='\u{e007f}'
-    )
 }
 
 #[cfg(test)]

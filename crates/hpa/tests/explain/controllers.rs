@@ -16,7 +16,7 @@ async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
     cluster
         .expect(&[
             "shop/web is paused by annotation and stays at 4: ",
-            "; without the pause, scaled to 8",
+            "; without the pause, it would scale to 8",
             "scales to 8 without the pause",
         ])
         .await;
@@ -172,6 +172,53 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     }
 }
 
+/// A reinstallation under another name: steady autoscalers keep the field manager of the old lease.
+#[tokio::test]
+async fn held_lease_of_some_statuses_precedes_the_lost_one_of_most() {
+    let now = jiff::Timestamp::now();
+    let mut released = lease("shop", "one", now);
+    released["spec"]["holderIdentity"] = json!("");
+    let objects = |namespace_of_two: &str| {
+        let mut all = controlled_by("hpa-controller:shop/one");
+        let mut steady = all[1].clone();
+        let mut written = controlled_by("hpa-controller:shop/two").remove(1);
+        for (hpa, name) in [(&mut steady, "steady"), (&mut written, "written")] {
+            hpa["metadata"]["name"] = json!(name);
+            hpa["spec"]["scaleTargetRef"]["name"] = json!(name);
+        }
+        written["metadata"]["namespace"] = json!(namespace_of_two);
+        all.extend([steady, written, lease("shop", "two", now)]);
+        let other = json!({ "name": "other" });
+        all.insert(0, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }));
+        all
+    };
+    let hpa = env!("CARGO_BIN_EXE_hpa");
+    // The old lease is deleted or released.
+    for old in [Vec::new(), vec![released.clone()]] {
+        let cluster = Cluster::new(objects("shop").into_iter().chain(old)).await;
+        let (status, ..) = cluster.run(hpa, &["status"]).await;
+        assert!(status.contains("√ lease shop/two is held by a, renewed "), "{status}");
+        assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
+        for arguments in [["status"].as_slice(), &["explain", "-A"], &["explain", "shop/web"]] {
+            let (output, ..) = cluster.run(hpa, arguments).await;
+            assert!(!output.contains("o controller acts"), "{arguments:?}: {output}");
+            assert!(!output.contains("shop/one does not exist"), "{arguments:?}: {output}");
+        }
+    }
+    // The instance may handle only the namespace in which it stored a status.
+    let cluster = Cluster::new(objects("other").into_iter().chain([released])).await;
+    let doubt = "no instance holds the lease shop/one, and whether an instance with the lease \
+                 shop/two acts instead is unknown";
+    let maybe = format!("Maybe no controller acts on this autoscaler: {doubt}");
+    cluster.expect(&[&format!("; {doubt}\n"), &maybe]).await;
+    let all = cluster.explain(&["-A"]).await;
+    let maybe = "Maybe no controller acts on 2 autoscalers (";
+    assert!(all.starts_with(maybe) && all.contains(&format!("): {doubt}. ")), "{all}");
+    let (status, ..) = cluster.run(hpa, &["status"]).await;
+    let maybe = "‼ maybe no controller acts on 2 autoscalers (";
+    assert!(status.contains(maybe) && status.contains(&format!("): {doubt}\n")), "{status}");
+}
+
 /// After a migration, no status changes, so hpa-rs stores none. With a dry run it never does.
 #[tokio::test]
 async fn lease_of_the_successor_is_found_in_other_namespaces() {
@@ -198,7 +245,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         assert!(!all.contains("ignores") && !all.contains("o controller acts"), "{all}");
         let arguments = ["status", "-n", "shop"];
         let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
-        let dry_run = "1 autoscaler in dry run by annotation, so nothing is written: shop/web";
+        let dry_run = "1 autoscaler in dry run, so nothing is written: shop/web";
         assert!(status.contains(dry_run) && !status.contains("o controller acts"), "{status}");
     }
 }
@@ -257,4 +304,89 @@ async fn settings_that_kube_controller_manager_ignores_are_named() {
         .await;
     let output = cluster.explain(&["-A"]).await;
     assert!(output.contains(&format!("; {text}\n")), "{output}");
+}
+
+/// hpa-rs was uninstalled, and kube-controller-manager has written no status since.
+#[tokio::test]
+async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() {
+    let mut all = controlled_by("hpa-controller:shop/hpa");
+    all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+    let condition = |kind: &str, reason: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    let conditions =
+        [condition("AbleToScale", "ReadyForNewScale"), condition("Paused", "PausedByAnnotation")];
+    all[1]["status"] =
+        json!({ "currentReplicas": 2, "desiredReplicas": 2, "conditions": conditions });
+    let now = jiff::Timestamp::now();
+    let mut released = lease("shop", "hpa", now);
+    released["spec"]["holderIdentity"] = json!("");
+    all.extend([released, lease("kube-system", "kube-controller-manager", now)]);
+    let cluster = Cluster::new(all).await;
+    let status = async || cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status", "-n", "shop"]).await.0;
+
+    // The flags of kube-controller-manager can't be read.
+    let unknown = "hpa-rs would obey the pause; kube-controller-manager, which may act now, ignores \
+                   the pause";
+    cluster.expect(&[&format!("{unknown}; its lease is held by a_1, renewed ")]).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    let first = output.lines().next().unwrap_or_default();
+    let clause = "; no instance holds the lease shop/hpa, and whether kube-controller-manager ";
+    assert!(first.contains(clause) && first.contains(&format!("; {unknown}")), "{output}");
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(&format!("; {unknown}\n")), "{output}");
+    let problem = "1 autoscaler with a pause that kube-controller-manager ignores";
+    let output = status().await;
+    let doubt = ", if it has replaced hpa-rs: shop/web";
+    assert!(output.contains(&format!("{problem}{doubt}")), "{output}");
+
+    cluster.testbed.apply_all([json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "kube-controller-manager-a", "namespace": "kube-system" },
+        "spec": { "containers": [{ "name": "kube-controller-manager", "image": "k" }] },
+    })]);
+    let known = "kube-controller-manager, which acts now, ignores the pause";
+    let first = "shop/web scales from 2 to 4: ";
+    let leases = [": ", known, "; its lease is held by a_1, renewed "].concat();
+    let none = "s ago, and no instance holds the lease shop/hpa.";
+    cluster.expect(&[first, &leases, none]).await;
+    let output = cluster.explain(&["-A"]).await;
+    assert!(output.contains(&format!("; {known}\n")), "{output}");
+    let output = status().await;
+    assert!(output.contains(&format!("{problem}: shop/web")), "{output}");
+
+    // The lease is held again.
+    cluster.testbed.apply_all([lease("shop", "hpa", now)]);
+    cluster.expect(&["shop/web is paused by annotation and stays at 2: "]).await;
+    let output = status().await;
+    assert!(output.contains("1 autoscaler paused by annotation: shop/web"), "{output}");
+}
+
+/// Before 1.36, it scales a target from any zero if `minReplicas` is 0, and has no condition
+/// `ScaledToZero`.
+#[tokio::test]
+async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
+    let objects = |active: [&str; 2]| {
+        let mut all = controlled_by("kube-controller-manager");
+        all.truncate(2);
+        all[0] = objects::running_deployment("web", 0);
+        all[1]["spec"]["minReplicas"] = json!(0);
+        all[1]["spec"]["metrics"] = json!([objects::external_metric("queue", "10")]);
+        let [status, reason] = active;
+        all[1]["status"] = json!({
+            "currentReplicas": 0, "desiredReplicas": 0,
+            "conditions": [{
+                "type": "ScalingActive", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        all
+    };
+    let cluster = Cluster::new(objects(["True", "ValidMetricFound"])).await;
+    cluster.expect(&["shop/web scales from 0 to 4: queue is at 40, target "]).await;
+    let cluster = Cluster::new(objects(["False", "ScalingDisabled"])).await;
+    cluster.expect(&["shop/web stays at 0: autoscaling is off"]).await;
 }

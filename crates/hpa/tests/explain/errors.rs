@@ -12,15 +12,16 @@ use std::{
 
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{ServedTestbed, TestbedExt, objects};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command, time::timeout};
 
-use super::{Cluster, web};
+use super::{Cluster, web, web_with};
 
 #[tokio::test]
 async fn hanging_api_server_is_reported_after_one_request() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let address = listener.local_addr().expect("an address");
+    let server = format!("http://{address}");
     let connections = Arc::new(AtomicUsize::new(0));
     let accepted = connections.clone();
     tokio::spawn(async move {
@@ -43,9 +44,11 @@ async fn hanging_api_server_is_reported_after_one_request() {
     explain.args(["explain", "shop/web", "--request-timeout=1s", "--kubeconfig"]).arg(kubeconfig);
     let output = explain.output().await.expect("the program runs");
     let error = String::from_utf8(output.stderr).expect("UTF-8");
-    let expected = "unable to read the autoscaler shop/web: no response from the API server within \
-                    --request-timeout";
-    assert!(error.contains(expected), "{error}");
+    let expected = format!(
+        "unable to read the autoscaler shop/web: no response from the API server at {address} \
+         within 1 s (--request-timeout)"
+    );
+    assert!(error.contains(&expected), "{error}");
     assert_eq!(connections.load(Ordering::SeqCst), 1, "{error}");
 }
 
@@ -150,6 +153,21 @@ async fn missing_permission_ends_shadow_report_at_once() {
         let expected = format!("nothing was compared: {expected}{message}");
         assert!(error.contains(&expected), "{error}");
         assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
+    }
+}
+
+#[tokio::test]
+async fn time_out_of_range_is_reported_with_object_and_field() {
+    for (index, field, expected) in [
+        (1, "lastScaleTime", "unable to decode the autoscaler shop/web: status.lastScaleTime: "),
+        (2, "startTime", "unable to decode pod shop/web-0: status.startTime: "),
+    ] {
+        let set_time =
+            |all: &mut Vec<Value>| all[index]["status"][field] = json!("9999-12-31T23:59:59Z");
+        let cluster = Cluster::new(web_with(2, objects::cpu_metric(60), set_time)).await;
+        let explain = ["explain", "shop/web"];
+        let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+        assert!(!is_success && error.contains(expected), "{error}");
     }
 }
 

@@ -143,5 +143,5 @@ fn errors_name_the_query_and_the_flag(prometheus: &Prometheus) {
     let error = prometheus.replay_error(&hpa(cpu_metric(60)), &["--load-query", "memory=up"]);
     assert!(error.contains("the autoscaler has no metric memory; it has: cpu"), "{error}");
     let error = prometheus.replay_error(&hpa(requests_metric()), &["--load-query", "sum("]);
-    assert!(error.contains("with the query sum(") && error.contains("bad_data"), "{error}");
+    assert!(error.contains("The query is sum(") && error.contains("bad_data"), "{error}");
 }

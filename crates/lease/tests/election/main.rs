@@ -7,7 +7,7 @@ mod instance;
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
-use hpa_lease::{Clock, Leadership, Predecessor, lead};
+use hpa_lease::{Clock, ElectionLease, Leadership, Predecessor, lead};
 use hpa_testbed::Testbed;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -212,6 +212,29 @@ async fn edited_annotation_is_neither_a_renewal_nor_a_loss() {
     assert!(killed.elapsed() <= LEASE, "{:?}", killed.elapsed());
     let lease = leases(&testbed).get("hpa-controller").await.expect("the lease");
     assert!(lease.metadata.annotations.expect("annotations").contains_key("note"));
+}
+
+/// The API server accepts times that a `Timestamp` can't represent.
+#[tokio::test(start_paused = true)]
+async fn lease_with_renewals_out_of_range_is_acquired_when_they_end() {
+    let testbed = Testbed::default();
+    let first = Instance::leader(&testbed, "a").await;
+    drop(first.candidate);
+    let leases: Api<ElectionLease> = Api::namespaced(testbed.client(), "kube-system");
+    let renew = async |time: &str| {
+        let patch = Patch::Merge(json!({ "spec": { "acquireTime": time, "renewTime": time } }));
+        leases.patch("hpa-controller", &PatchParams::default(), &patch).await.expect("a patch");
+    };
+    renew("9999-12-31T23:59:59.999998Z").await;
+    let second = Instance::standby(&testbed, "b").await;
+    sleep(Duration::from_secs(10)).await;
+    let renewed = Instant::now();
+    renew("9999-12-31T23:59:59.999999Z").await;
+    let predecessor = second.leadership().acquired().await.expect("the leader");
+    assert_eq!(predecessor, None, "the time of its end is unknown");
+    let waited = renewed.elapsed();
+    assert!(waited >= LEASE && waited <= LEASE + 2 * MOMENT, "{waited:?}");
+    assert_eq!(lease(&testbed).await, ("b".into(), 15, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,9 +45,9 @@ use crate::{
 ///
 /// The items of resource metrics contain the labels of their pods. So the list of a namespace can
 /// answer all selectors in it. The client requests this list if at least
-/// [`CoalescingSettings::threshold`] selectors are in use, and the list would have been cheaper for
-/// the last request of each of them. The window of a selector's use is
-/// [`CoalescingSettings::window`]. Costs are counted in items:
+/// [`CoalescingSettings::min_selectors`] selectors are in use, and the list would have been cheaper
+/// for the last request of each of them. A selector is in use for [`CoalescingSettings::window`]
+/// after its last request. Costs are counted in items:
 ///
 /// - separate requests: `selectors × 100 + items matched`
 /// - namespace lists: `bursts × (100 + items of the namespace) + selectors`
@@ -130,7 +130,7 @@ pub struct Coalescing<S> {
     kinds: KindMapper,
     sharing: Sharing,
     pod_metrics: SingleFlight<Query, PodList>,
-    values: SingleFlight<Query, Vec<MetricValue>>,
+    custom_values: SingleFlight<Query, Vec<MetricValue>>,
     external_values: SingleFlight<Query, Vec<ExternalMetricValue>>,
 }
 
@@ -148,7 +148,7 @@ impl<S: MetricSource> Coalescing<S> {
             pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
                 settings.freshness_of_pods(list.items.len())
             }),
-            values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
+            custom_values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
                 settings.freshness_of_values(items.len())
             }),
             external_values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
@@ -165,9 +165,8 @@ impl<S: MetricSource> Coalescing<S> {
         pods: &Selector,
         reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> PodReading + Sync,
     ) -> Result<PodReading, MetricError> {
-        if self.sharing.should_share(namespace, pods)
-            && let Some(list) = self.read_namespace_list(namespace).await?
-        {
+        let uses_namespace_list = self.sharing.record_request(namespace, pods);
+        if uses_namespace_list && let Some(list) = self.read_namespace_list(namespace).await? {
             let selected = list.select(pods);
             self.sharing.record_matches(namespace, pods, selected.len());
             return Ok(reduce(&mut selected.into_iter()));
@@ -237,7 +236,7 @@ impl<S: MetricSource> Coalescing<S> {
         metric: &MetricQuery,
     ) -> Result<Arc<Vec<MetricValue>>, MetricError> {
         let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
-        self.fetch(&self.values, query, |values| Ok(values.into_custom()?.items)).await
+        self.fetch(&self.custom_values, query, |values| Ok(values.into_custom()?.items)).await
     }
 
     async fn read_external_values(

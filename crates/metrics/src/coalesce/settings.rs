@@ -18,7 +18,7 @@ pub struct CoalescingSettings {
     pub window: Duration,
     /// Minimum number of selectors in use for a namespace list. `usize::MAX` disables namespace
     /// lists.
-    pub threshold: usize,
+    pub min_selectors: usize,
 }
 
 impl CoalescingSettings {
@@ -26,7 +26,7 @@ impl CoalescingSettings {
     /// fresh for a fifteenth of the period (1 s for the default of 15 s), selectors are in use for
     /// two periods, and two selectors suffice for a shared list.
     pub fn for_sync_period(period: Duration) -> Self {
-        Self { freshness: period / 15, window: period * 2, threshold: 2 }
+        Self { freshness: period / 15, window: period * 2, min_selectors: 2 }
     }
 
     /// Sets [`freshness`](Self::freshness).
@@ -41,10 +41,10 @@ impl CoalescingSettings {
         Self { window, ..self }
     }
 
-    /// Sets [`threshold`](Self::threshold).
+    /// Sets [`min_selectors`](Self::min_selectors).
     #[must_use]
-    pub fn with_threshold(self, threshold: usize) -> Self {
-        Self { threshold, ..self }
+    pub fn with_min_selectors(self, min_selectors: usize) -> Self {
+        Self { min_selectors, ..self }
     }
 
     /// Returns the freshness of a list of values. A long list is not reused: several autoscalers

@@ -27,7 +27,7 @@ pub(super) struct Sharing {
 #[derive(Default)]
 struct Namespace {
     selectors: HashMap<Selector, SelectorUse>,
-    /// Number of items in the last namespace list, and the time at which it was fetched.
+    /// Number of items in the last namespace list, and the time of its last use.
     list: Option<(usize, Instant)>,
     /// The time until which lists are not shared, after a list that could not be used.
     suspended_until: Option<Instant>,
@@ -61,7 +61,7 @@ impl Sharing {
 
     /// Records a request for the pods of a selector. Returns whether the namespace list should
     /// answer it.
-    pub(super) fn should_share(&self, namespace: &str, selector: &Selector) -> bool {
+    pub(super) fn record_request(&self, namespace: &str, selector: &Selector) -> bool {
         let now = Instant::now();
         self.with(namespace, |state| {
             let is_shared = match state.decision {
@@ -145,7 +145,7 @@ impl Namespace {
     /// [`super::Coalescing`].
     fn is_list_cheaper(&mut self, now: Instant, settings: &CoalescingSettings) -> bool {
         self.drop_expired(now, settings.window);
-        if self.selectors.len() < settings.threshold.max(1) {
+        if self.selectors.len() < settings.min_selectors.max(1) {
             return false;
         }
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

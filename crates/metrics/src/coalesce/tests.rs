@@ -269,9 +269,9 @@ async fn small_part_of_a_large_namespace_is_requested_separately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn threshold_prevents_namespace_lists() {
+async fn few_selectors_share_no_namespace_list() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), kinds(), settings().with_threshold(4));
+    let client = Coalescing::new(source.clone(), kinds(), settings().with_min_selectors(4));
     for _ in 0..3 {
         read_all_apps(&client, 3).await;
         assert_eq!(source.take_requests().len(), 3);

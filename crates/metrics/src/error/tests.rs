@@ -38,6 +38,19 @@ fn errors_of_sources_in_the_process_are_recognized() {
 }
 
 #[test]
+fn missing_metric_and_missing_value_are_not_found() {
+    let reason = || NotFound::External("queue".to_owned());
+    for error in [
+        MetricError::UnknownMetric(reason()),
+        MetricError::NoValueForObject(reason()),
+        MetricError::NoValue(reason()),
+    ] {
+        assert!(error.is_not_found(), "{error}");
+    }
+    assert!(!MetricError::Unresponsive.is_not_found());
+}
+
+#[test]
 fn cause_that_the_error_repeats_is_printed_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("outer: inner")]
@@ -72,18 +85,28 @@ fn error_of_a_watcher_has_no_debug_text() {
     let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
     let refused = watcher::Error::WatchStartFailed(refused);
     assert_eq!(describe(&refused), "unable to start the watch: connection refused");
+    let undecodable = kube::Error::Api(Box::default());
+    assert_eq!(
+        describe(&watcher::Error::WatchFailed(undecodable)),
+        "the watch has failed: the API server sent an event that can't be decoded"
+    );
 }
 
 #[test]
 fn cause_of_a_connection_error_is_plain() {
-    let flag = "--ca-file";
+    let flag = TlsSettingNames { ca: "--ca-file", client_certificate: "--cert and --key" };
+    let none = TlsSettingNames::default();
     let tls = "received corrupt message of type InvalidContentType";
     let cause = |text: &str, flag| connection_cause(&std::io::Error::other(text), flag);
+    let certificate = "received fatal alert: CertificateRequired";
+    let required = "the server requires a client certificate";
+    assert_eq!(cause(certificate, flag), format!("{required}: set it with --cert and --key"));
+    assert_eq!(cause(certificate, none), required);
     assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
     let unknown = "invalid peer certificate: UnknownIssuer";
     let expected = "the certificate of the server was issued by an unknown CA";
     assert_eq!(cause(unknown, flag), format!("{expected}: set its CA with --ca-file"));
-    assert_eq!(cause(unknown, ""), expected);
+    assert_eq!(cause(unknown, none), expected);
     assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
     assert_eq!(cause("certificate expired", flag), "certificate expired");
 }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::{ExternalQuery, ExternalValues, UsageList};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A source that responds after as many seconds as the external metric's name says, or times out.
 /// The name `invalid` is an error, and usage is read at once. Records the highest concurrency by
@@ -41,10 +41,10 @@ impl MetricSource for Source {
             Query::External(query) => query.metric.parse().expect("a number"),
             _ => 0,
         };
-        let response = timeout(DEADLINE, sleep(Duration::from_secs(seconds))).await;
+        let response = timeout(TIMEOUT, sleep(Duration::from_secs(seconds))).await;
         *self.running.lock().entry(api).or_default() -= 1;
         match (response, query) {
-            (Err(_), _) => Err(MetricError::Timeout { deadline: DEADLINE, request: "get".into() }),
+            (Err(_), _) => Err(MetricError::Timeout { limit: TIMEOUT, request: "get".into() }),
             (Ok(()), Query::PodUsage { .. }) => Ok(Values::PodMetrics(UsageList::default())),
             _ => Ok(Values::External(ExternalValues::default())),
         }

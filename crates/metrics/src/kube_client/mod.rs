@@ -33,7 +33,7 @@ use crate::{
 #[non_exhaustive]
 pub struct ClientSettings {
     /// Time limit of a request, until the end of its response. 10 s by default.
-    pub deadline: Duration,
+    pub request_timeout: Duration,
     /// Size limit of a response in bytes, after decompression. 64 MiB by default.
     pub max_body_bytes: usize,
     /// Size limit of all responses that are being read at the same time, in bytes. The first 256
@@ -47,7 +47,7 @@ pub struct ClientSettings {
 impl Default for ClientSettings {
     fn default() -> Self {
         Self {
-            deadline: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
             max_body_bytes: 64 << 20,
             max_total_bytes: 64 << 20,
             version_lifetime: Duration::from_secs(15),
@@ -56,10 +56,10 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    /// Sets [`deadline`](Self::deadline).
+    /// Sets [`request_timeout`](Self::request_timeout).
     #[must_use]
-    pub fn with_deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+    pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
+        Self { request_timeout, ..self }
     }
 
     /// Sets [`max_body_bytes`](Self::max_body_bytes).
@@ -243,10 +243,10 @@ impl Transport {
 
     /// Returns the body of a successful response.
     async fn fetch(&self, get: &GetRequest) -> Result<ResponseBody<'_>, MetricError> {
-        let deadline = self.settings.deadline;
-        match timeout(deadline, self.exchange(get)).await {
+        let limit = self.settings.request_timeout;
+        match timeout(limit, self.exchange(get)).await {
             Ok(body) => body,
-            Err(_) => Err(MetricError::Timeout { deadline, request: get.description.clone() }),
+            Err(_) => Err(MetricError::Timeout { limit, request: get.description.clone() }),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
 
 const GROUP: &str = "/apis/metrics.k8s.io";
 const SETTINGS: ClientSettings = ClientSettings {
-    deadline: Duration::from_secs(10),
+    request_timeout: Duration::from_secs(10),
     max_body_bytes: 4096,
     max_total_bytes: 1 << 20,
     version_lifetime: Duration::from_secs(15),

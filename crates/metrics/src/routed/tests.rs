@@ -14,7 +14,7 @@ use crate::{
     query::ExternalQuery,
     resource::GroupResource,
     test_doubles::{FixedObjects, FixedSource, external_value, value},
-    values::{NoValue, Omitted},
+    values::{NoValue, OmittedSample},
     wire::{ContainerMetrics, ItemMeta, PodMetrics},
 };
 
@@ -209,14 +209,14 @@ fn external_metric_without_a_value_is_an_error_of_the_first_source() {
         query: query.to_owned(),
         ..Origin::default()
     };
-    let nan = Omitted { subject: "{}".to_owned(), reason: NoValue::NotANumber };
+    let nan = OmittedSample { subject: "{}".to_owned(), reason: NoValue::NotANumber };
     for (query, omitted, expected) in [
         ("sum(a)", vec![], "no value: the query sum(a) has no result"),
         ("", vec![], "no value: externalRules[0] returned none"),
         (
             "sum(a)",
             vec![nan],
-            "no value: the query sum(a) has none: the sample is not a number (NaN)",
+            "no value: the query sum(a) has no usable value: the sample is not a number (NaN)",
         ),
     ] {
         let values = ExternalValues { items: Vec::new(), omitted, origin: origin(query) };
@@ -260,8 +260,9 @@ fn only_undiscovered_sources_are_named() {
     };
     let routed = Routed::new(vec![source(&[]), source(&["no rules", "no file"])]);
     let text = "the metrics of sources in this process are not discovered yet: no rules; no file";
-    assert_eq!(routed.undiscovered().as_deref(), Some(text));
-    assert_eq!(Routed::new(vec![source(&[])]).undiscovered(), None);
+    let query = external("queue");
+    assert_eq!(routed.undiscovered(&query).as_deref(), Some(text));
+    assert_eq!(Routed::new(vec![source(&[])]).undiscovered(&query), None);
 }
 
 #[tokio::test]

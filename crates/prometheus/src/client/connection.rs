@@ -165,13 +165,14 @@ fn connection_files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
     };
     let (kubeconfig, service_account) = match authentication {
         Authentication::Kubeconfig(path) => (Some(path.clone()), None),
-        Authentication::InCluster => (None, Some(&settings.service_account)),
+        Authentication::InCluster => (None, Some(&settings.service_account_directory)),
         Authentication::None => (None, None),
     };
+    let account_file = |name: &str| service_account.map(|directory| directory.join(name));
     let files = [
         ("the kubeconfig file", kubeconfig),
-        ("the service account's CA file", service_account.map(|account| account.join(CA_FILE))),
-        ("the service account's token", service_account.map(|account| account.join(TOKEN_FILE))),
+        ("the service account's CA file", account_file(CA_FILE)),
+        ("the service account's token", account_file(TOKEN_FILE)),
         ("the CA file", settings.ca_file.clone()),
         ("the client certificate", settings.client_certificate_file.clone()),
         ("the client key", settings.client_key_file.clone()),
@@ -255,8 +256,8 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
         Authentication::None => Ok((Config::new(settings.url.clone()), None)),
         Authentication::InCluster => {
             let mut config = Config::new(settings.url.clone());
-            config.root_cert_file = Some(settings.service_account.join(CA_FILE));
-            let token = settings.service_account.join(TOKEN_FILE);
+            config.root_cert_file = Some(settings.service_account_directory.join(CA_FILE));
+            let token = settings.service_account_directory.join(TOKEN_FILE);
             // kube itself reads the file again from time to time.
             config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
             Ok((config, None))

@@ -3,12 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::report::error_texts;
-use hpa_metrics::connection_cause;
+use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 
 use crate::client::connection::ConnectionError;
 
-/// The setting with the CA of a server.
-const CA_SETTING: &str = "--prometheus-ca-file, or caFile of the server in the rules file";
+/// The names of the settings for a server's TLS, for messages.
+const TLS_SETTINGS: TlsSettingNames<'_> = TlsSettingNames {
+    ca: "--prometheus-ca-file, or caFile of the server in the rules file",
+    client_certificate: "--prometheus-client-tls-cert-file and --prometheus-client-tls-key-file, \
+                         or clientTLSCertFile and clientTLSKeyFile of the server in the rules file",
+};
 
 /// The failure of a query or a discovery.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -29,6 +33,14 @@ pub enum QueryFailure {
         limit.as_secs_f64()
     )]
     Timeout { server: Arc<str>, limit: Duration },
+    /// A response began in time, but was not complete in time.
+    #[error(
+        "the response of {}{server} took longer than {} s",
+        error_texts::PROMETHEUS,
+        limit.as_secs_f64()
+    )]
+    SlowResponse { server: Arc<str>, limit: Duration },
+    /// No request slot became free in time, or the client was still reading another large response.
     #[error("no free request slot within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),
     #[error("the response is longer than {0} bytes")]
@@ -38,10 +50,12 @@ pub enum QueryFailure {
          series in seriesQuery"
     )]
     TooManySeries(u64),
-    /// The status is neither a success nor one that the client reads Prometheus's error from (400,
-    /// 422 or 503, with JSON or without a content type).
-    #[error("unknown response code {status}{hint}")]
+    /// The response is neither a success nor an error of Prometheus, which has the status 400, 422
+    /// or 503 and JSON or no content type.
+    #[error("{}{server}: unknown response code {status}{hint}", error_texts::PROMETHEUS)]
     Status {
+        /// The URL of the server, without credentials.
+        server: Arc<str>,
         status: u16,
         /// Advice for the operator. May be empty.
         hint: String,
@@ -70,27 +84,66 @@ const ERROR_TYPES: [&str; 8] = [
     "unavailable",
 ];
 
+/// The values of `errorType` for a query that Prometheus rejects or can't execute.
+/// `VictoriaMetrics` reports the status instead.
+const QUERY_ERROR_TYPES: [&str; 4] = ["bad_data", "execution", "400", "422"];
+
 impl QueryFailure {
     /// Converts the error of a request. Keeps only the innermost cause, which is the most specific.
     pub(crate) fn from_request_error(
         server: Arc<str>,
         error: &(dyn std::error::Error + 'static),
     ) -> Self {
-        Self::Request { server, cause: connection_cause(error, CA_SETTING) }
+        Self::Request { server, cause: connection_cause(error, TLS_SETTINGS) }
     }
 
-    /// Whether no response arrived, or the server refused the client (401 or 403). The query itself
-    /// may be correct.
+    /// Whether the server could not be reached, didn't respond completely in time, or refused the
+    /// credentials (401 or 403). The query itself may be correct. [`Self::Busy`] doesn't count,
+    /// because it is a limit of this client.
     #[must_use]
-    pub fn is_unanswered(&self) -> bool {
+    pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Request { .. } | Self::Timeout { .. } => true,
+            Self::Connection(_)
+            | Self::Request { .. }
+            | Self::Timeout { .. }
+            | Self::SlowResponse { .. } => true,
             Self::Status { status, .. } => matches!(status, 401 | 403),
             _ => false,
         }
     }
 
-    /// A short reason for unauthorized clients, without text from a URL, a file or a response.
+    /// Whether the query is at fault: Prometheus rejected it or couldn't execute it, or its result
+    /// is too long. After any other failure, the query may be correct.
+    #[must_use]
+    pub fn is_caused_by_query(&self) -> bool {
+        match self {
+            Self::Api { error_type, .. } => QUERY_ERROR_TYPES.contains(&&**error_type),
+            Self::TooLong(_) | Self::TooManySeries(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The failure and its causes, with the server's `url` unless the text has its address.
+    #[must_use]
+    pub fn describe_with_server(&self, url: &str) -> String {
+        let text = describe(self);
+        let server = error_texts::PROMETHEUS;
+        if text.contains(server) { text } else { format!("{server}{url}: {text}") }
+    }
+
+    /// Like [`Self::describe_with_server`], but without text from a response.
+    #[must_use]
+    pub fn reason_with_server(&self, url: &str) -> String {
+        match self {
+            // The hint of a redirection has its destination.
+            Self::Status { status, .. } if !(300..400).contains(status) => self.to_string(),
+            _ if self.is_unreachable() => self.describe_with_server(url),
+            _ => format!("{}{url}: {}", error_texts::PROMETHEUS, self.reason()),
+        }
+    }
+
+    /// A short reason for readers who may not see details: without text from a URL, a file or a
+    /// response.
     pub fn reason(&self) -> String {
         match self {
             Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
@@ -98,6 +151,9 @@ impl QueryFailure {
             }
             Self::Request { .. } => "the request failed".to_owned(),
             Self::Timeout { limit, .. } => format!("no response within {} s", limit.as_secs_f64()),
+            Self::SlowResponse { limit, .. } => {
+                format!("the response took longer than {} s", limit.as_secs_f64())
+            }
             Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
             Self::Status { status, .. } => format!("unknown response code {status}"),
             Self::Decode(_) => "the response isn't a response of Prometheus".to_owned(),

@@ -238,7 +238,7 @@ impl Inner {
         max_bytes: u64,
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
-        let limit = self.settings.series_timeout;
+        let limit = self.settings.series_timeout();
         let since = time::format_seconds(since);
         let parameters = [("match[]", selector), ("start", &since)];
         let request = async |deadline| {
@@ -260,7 +260,7 @@ impl Inner {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // `read` sees the timeout only as an I/O error of the body.
-                Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout_error(limit)),
+                Ok(Err(_)) if Instant::now() >= deadline => Err(self.slow_response_error(limit)),
                 Ok(Err(failure)) => Err(match copied {
                     // The reader closed the pipe after its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
@@ -292,6 +292,10 @@ impl Inner {
         QueryFailure::Timeout { server: self.server.clone(), limit }
     }
 
+    fn slow_response_error(&self, limit: Duration) -> QueryFailure {
+        QueryFailure::SlowResponse { server: self.server.clone(), limit }
+    }
+
     /// Waits until a request may be sent.
     async fn acquire_slot(
         &self,
@@ -320,7 +324,7 @@ impl Inner {
         let response = response.map_err(|_| self.timeout_error(limit))?;
         let response = response
             .map_err(|error| QueryFailure::from_request_error(self.server.clone(), &error))?;
-        check_status(&response)?;
+        check_status(&self.settings, &response)?;
         Ok(response)
     }
 
@@ -350,8 +354,8 @@ impl Inner {
             (Verb::Post, None) => (Method::POST, path.to_owned(), encoded.into_bytes()),
         };
         let mut request = Request::new(Body::from(body));
-        // Parsing can't fail, because the text is short, all characters are encoded, and the URL was
-        // parsed before.
+        // Parsing can't fail, because the text is short, all characters are encoded, and the URL
+        // was parsed before.
         *request.uri_mut() = uri.parse().unwrap_or_default();
         if method == Method::POST {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -374,7 +378,7 @@ impl Inner {
         let (mut body, mut large) = (BytesMut::new(), None);
         loop {
             let chunk = timeout_at(deadline, chunks.try_next()).await;
-            let chunk = chunk.map_err(|_| self.timeout_error(limit))?;
+            let chunk = chunk.map_err(|_| self.slow_response_error(limit))?;
             let chunk =
                 chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
             let Some(chunk) = chunk else {
@@ -402,7 +406,7 @@ fn address(url: &Uri) -> String {
 
 /// Accepts a success, and the errors 400, 422 and 503 of Prometheus: with JSON, or without a
 /// content type. An error with another content type comes from a proxy.
-fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
+fn check_status(settings: &Settings, response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let content_type = text(header::CONTENT_TYPE);
@@ -417,7 +421,11 @@ fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
         return Ok(());
     }
     let location = text(header::LOCATION);
-    Err(QueryFailure::Status { status: status.as_u16(), hint: status_hint(status, location) })
+    Err(QueryFailure::Status {
+        server: settings.url_without_credentials().into(),
+        status: status.as_u16(),
+        hint: status_hint(status, location),
+    })
 }
 
 /// Converts the body to a reader that fails at the deadline or after too many bytes.

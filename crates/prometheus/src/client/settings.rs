@@ -5,6 +5,9 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 use crate::rules::Compat;
 use http::{HeaderName, HeaderValue, Uri};
 
+/// [`Settings::series_timeout`] divided by [`Settings::query_timeout`].
+const SERIES_TIMEOUT_FACTOR: u32 = 6;
+
 /// The settings of a Prometheus server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -12,7 +15,8 @@ pub struct Settings {
     pub name: String,
     /// The URL. The API is below its path.
     pub url: Uri,
-    /// The method of requests, except those for metadata, which are always GET.
+    /// The method of requests. Requests for metadata are always sent with GET, and requests whose
+    /// parameters are too long for a URL always with POST.
     pub verb: Verb,
     /// Headers of all requests. A header can have several values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -20,7 +24,7 @@ pub struct Settings {
     /// there is a `ca_file`.
     pub authentication: Authentication,
     /// The directory with the token and the CA certificate of the pod's service account.
-    pub service_account: PathBuf,
+    pub service_account_directory: PathBuf,
     /// The file with the CA certificates that verify the server. `None` for those of
     /// `authentication`, or else of the system.
     pub ca_file: Option<PathBuf>,
@@ -33,10 +37,8 @@ pub struct Settings {
     pub username: Option<String>,
     /// A file with the password of basic authentication.
     pub password_file: Option<PathBuf>,
-    /// The time limit of a query.
+    /// The time limit of a query. See also [`Self::series_timeout`].
     pub query_timeout: Duration,
-    /// The time limit of reading the series of a selector.
-    pub series_timeout: Duration,
     /// The maximum number of concurrent requests.
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
@@ -60,7 +62,7 @@ pub enum Verb {
 pub enum Authentication {
     #[default]
     None,
-    /// The service account of the pod, in [`Settings::service_account`].
+    /// The service account of the pod, in [`Settings::service_account_directory`].
     InCluster,
     /// A kubeconfig file. Its server is not used.
     Kubeconfig(PathBuf),
@@ -104,7 +106,7 @@ impl Settings {
             verb: Verb::default(),
             headers: Vec::new(),
             authentication: Authentication::default(),
-            service_account: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
+            service_account_directory: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
             ca_file: None,
             client_certificate_file: None,
             client_key_file: None,
@@ -112,11 +114,17 @@ impl Settings {
             username: None,
             password_file: None,
             query_timeout: Duration::from_secs(10),
-            series_timeout: Duration::from_secs(60),
             concurrency: CONCURRENCY,
             max_response_bytes: 4 << 20,
             compat: Compat::default(),
         })
+    }
+
+    /// The time limit of reading the series of a selector: six times that of a query, because the
+    /// server searches and sends much more.
+    #[must_use]
+    pub fn series_timeout(&self) -> Duration {
+        self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR)
     }
 
     /// Checks for incomplete and conflicting credentials.

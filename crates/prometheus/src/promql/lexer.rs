@@ -36,6 +36,7 @@ pub(super) fn tokenize(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxErr
             '"' | '\'' | '`' => lex_string(rest, first).map_err(error)?,
             '0'..='9' | '.' => lex_number(rest),
             'a'..='z' | 'A'..='Z' | '_' => lex_word(rest),
+            // A colon at the end of a query is a slip rather than the metric `:`.
             ':' if !in_brackets && rest.len() > 1 => lex_word(rest),
             _ => {
                 let symbol = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol));
@@ -69,8 +70,8 @@ pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, Sy
 
 /// Skips white space and comments.
 ///
-/// A carriage return in a comment is refused, except at its end: Prometheus ends the comment there
-/// and reads the rest as a part of the query, other servers don't.
+/// Refuses a carriage return inside a comment: Prometheus ends the comment at it and reads the rest
+/// of the line as part of the query; other servers don't. `\r\n` is accepted.
 fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
     let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
     while rest.starts_with('#') {

@@ -33,7 +33,7 @@ mod tests {
             series("container_memory_rss", &["namespace", "pod"]),
         ];
         let others = [series("http_requests_total", &["kube_namespace", "kube_pod"])];
-        let sources: Vec<DiscoveredRule> = rules
+        let discovered: Vec<DiscoveredRule> = rules
             .custom
             .iter()
             .enumerate()
@@ -44,7 +44,7 @@ mod tests {
                 DiscoveredRule { index, rule, series }
             })
             .collect();
-        let registry = CustomRegistry::new(&sources);
+        let registry = CustomRegistry::new(&discovered);
         let metrics: Vec<String> = registry
             .metrics()
             .filter(|metric| metric.resource == GroupResource::pods())

@@ -180,7 +180,7 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
-    /// Counts the expression of the template.
+    /// Counts the expression of the template against the budget.
     pub(crate) fn charge(&self, budget: &mut RegexBudget) -> Result<(), MappingError> {
         let Some(LabelTemplate { regex, text, .. }) = &self.template else { return Ok(()) };
         budget.charge(regex).map_err(|error| MappingError::Format {

@@ -106,6 +106,11 @@ impl NameRule {
         self.regex.expand(&self.template, series)
     }
 
+    /// The name of all metrics, if it doesn't depend on the series.
+    pub fn constant(&self) -> Option<&str> {
+        (!self.template.contains('$')).then_some(&*self.template)
+    }
+
     pub fn regex(&self) -> &GoRegex {
         &self.regex
     }

@@ -64,8 +64,8 @@ pub enum NotPerObject {
 /// Checks that a template uses the names of objects only in label matchers. `label` is the label
 /// with the names.
 pub(crate) fn check_template(template: &Template, label: &str) -> Result<(), NotPerObject> {
-    let action =
-        template.first_action_beyond(&["Series", "LabelMatchers", "GroupBy"], |key| key != label);
+    let fields = ["Series", "LabelMatchers", "GroupBy"];
+    let action = template.first_action_other_than_insertion(&fields, |key| key != label);
     action.map_or(Ok(()), |action| Err(NotPerObject::Template(action)))
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn check_query(query: &str, label: &str) -> Result<(), NotPerObject> 
         return Err(NotPerObject::Label(label.to_owned()));
     }
     let expr = promql::parse(query)?;
-    let mut classifier = Classifier { label, selecting_matchers: 0 };
+    let mut classifier = Classifier { label, selecting_matcher_count: 0 };
     let class = classifier.classify(&expr)?;
-    let markers = query.matches(MARKER).count();
-    if markers != 0 && classifier.selecting_matchers != markers {
+    let marker_count = query.matches(MARKER).count();
+    if marker_count != 0 && classifier.selecting_matcher_count != marker_count {
         return Err(NotPerObject::NameElsewhere);
     }
     match class {
@@ -102,7 +102,7 @@ struct Classifier<'l> {
     /// The label with the objects' names.
     label: &'l str,
     /// The number of matchers that select the object [`MARKER`].
-    selecting_matchers: usize,
+    selecting_matcher_count: usize,
 }
 
 impl Classifier<'_> {
@@ -137,7 +137,7 @@ impl Classifier<'_> {
                 if !selects || matcher.operator != "=" {
                     return Err(NotPerObject::NameElsewhere);
                 }
-                self.selecting_matchers += 1;
+                self.selecting_matcher_count += 1;
                 class = Class::PerObject;
             }
         }

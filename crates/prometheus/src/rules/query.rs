@@ -141,7 +141,7 @@ impl ObjectQuery<'_> {
 
     /// [`Self::render_for_all`], if it returns the same result for each object as a query for that
     /// object alone. Fails if this can't be proven.
-    pub fn render_per_object(&self) -> Result<String, NotPerObject> {
+    pub fn render_for_all_if_per_object(&self) -> Result<String, NotPerObject> {
         let QueryContext { labels, resources, .. } = self.context;
         let label = labels.label(self.objects.resource, resources);
         let label = label.map_err(|_| NotPerObject::NoQuery)?;
@@ -157,12 +157,13 @@ impl ObjectQuery<'_> {
         Ok(for_all)
     }
 
-    /// [`Self::render_per_object`] for the objects of one namespace.
+    /// [`Self::render_for_all_if_per_object`], but also fails without a namespace, because only
+    /// queries of one namespace are shared.
     pub fn render_shared(&self) -> Result<String, NotPerObject> {
         if self.objects.namespace.is_empty() {
             return Err(NotPerObject::NoNamespace);
         }
-        self.render_per_object()
+        self.render_for_all_if_per_object()
     }
 
     /// Renders the template. `add_names` adds a matcher for the label with the objects' names.
@@ -208,7 +209,7 @@ impl Matchers {
         self.add(label, "=", value.to_owned());
     }
 
-    /// Selects objects by name. No names select series without the label.
+    /// Selects objects by name. Without names, selects the series that don't have the label.
     fn add_names(&mut self, label: &str, names: &[String]) {
         match names {
             [name] => self.add_equal(label, name),
@@ -249,7 +250,7 @@ impl Matchers {
     }
 
     /// A regular expression for any of the values. Without compatibility, dots are escaped as
-    /// `[.]`: a template that puts a value into quotes doesn't escape a backslash.
+    /// `[.]`, not as `\.`, because templates may quote values without escaping backslashes.
     fn alternatives<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> String {
         let escaped = |value: &'v str| match self.compat {
             Compat::Off if value.contains('.') => Cow::Owned(value.replace('.', "[.]")),

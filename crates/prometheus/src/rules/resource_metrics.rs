@@ -159,7 +159,7 @@ impl ResourceMetrics {
         resources: &ApiResources,
     ) -> Result<(), NotPerObject> {
         [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
-            rule.query(objects, resources, Compat::Off).render_per_object().map(drop)
+            rule.query(objects, resources, Compat::Off).render_for_all_if_per_object().map(drop)
         })
     }
 

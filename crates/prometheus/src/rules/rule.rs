@@ -167,11 +167,28 @@ impl Rule {
     /// Whether the rule has the metric as soon as the series exists that its `seriesQuery` names.
     /// `false` if `seriesQuery` doesn't name one.
     pub fn describes(&self, metric: &str) -> bool {
+        self.series_name()
+            .is_some_and(|name| self.naming(name) == Naming::Metric(metric.to_owned()))
+    }
+
+    /// Whether the rule may have the metric, whatever series exist. `true` if both the names of the
+    /// series and the metric's name are open, because of a regular expression, for example.
+    pub fn may_have(&self, metric: &str) -> bool {
+        match (self.series_name(), self.name.constant()) {
+            (Some(_), _) => self.describes(metric),
+            (None, Some(constant)) => constant == metric,
+            (None, None) => true,
+        }
+    }
+
+    /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.
+    fn series_name(&self) -> Option<&str> {
         let name = match promql::parse_without_regexes(self.series_query()) {
             Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
             _ => None,
         };
-        name.is_some_and(|name| self.naming(name) == Naming::Metric(metric.to_owned()))
+        // A name with escapes would have to be decoded.
+        name.filter(|name| !name.contains('\\'))
     }
 
     /// The query for a custom metric.
@@ -217,4 +234,43 @@ fn charge(regex: &GoRegex, budget: &mut RegexBudget) -> Result<(), FilterError> 
         let expression = regex.as_str().to_owned();
         FilterError::Regex { expression, source }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_metrics::test_doubles::resources;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::rules::config::NameMapping;
+
+    #[rstest]
+    #[case::same_name("jobs_total", "", "", "jobs_total", true)]
+    #[case::other_name("jobs_total", "", "", "orders", false)]
+    #[case::matcher(r#"{__name__="jobs_total"}"#, "^(.*)_total$", "", "jobs", true)]
+    #[case::replaced_name("jobs_total", "^(.*)_total$", "", "jobs_total", false)]
+    #[case::unmatched_name("jobs_total", "^x", "", "jobs_total", false)]
+    #[case::constant_metric(r#"{pod!=""}"#, "", "busy", "busy", true)]
+    #[case::other_than_the_constant(r#"{pod!=""}"#, "", "busy", "orders", false)]
+    #[case::any_series(r#"{pod!=""}"#, "", "", "orders", true)]
+    #[case::pattern(r#"{__name__=~"jobs_.*"}"#, "", "", "orders", true)]
+    #[case::other_names(r#"{__name__!="jobs"}"#, "", "", "orders", true)]
+    #[case::escaped_name(r#"{__name__="jobs\u005f1"}"#, "", "", "jobs_1", true)]
+    #[case::no_promql(r#"{__name__="a" or __name__="orders"}"#, "", "", "orders", true)]
+    fn rule_may_have_a_metric_unless_its_names_exclude_it(
+        #[case] series_query: &str,
+        #[case] matches: &str,
+        #[case] template: &str,
+        #[case] metric: &str,
+        #[case] expected: bool,
+    ) {
+        let definition = DiscoveryRule {
+            series_query: series_query.to_owned(),
+            name: NameMapping { matches: matches.to_owned(), as_template: template.to_owned() },
+            metrics_query: "<<.Series>>".to_owned(),
+            ..DiscoveryRule::default()
+        };
+        let rule = Rule::new(&definition, &resources()).unwrap();
+        assert_eq!(rule.may_have(metric), expected);
+    }
 }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use hpa_metrics::test_doubles::resources;
 
-    /// Each expression needs more than a quarter of a mebibyte, and counts as one.
+    /// Each expression needs more than a quarter of a mebibyte, and counts as a whole one.
     #[test]
     fn total_size_of_regular_expressions_is_limited() {
         let name = format!("{{matches: '{}', as: x}}", "[a-z]{1000}".repeat(10));

@@ -74,7 +74,7 @@ struct MetricEntry {
     last: u32,
     /// The position in `resource_lists` of the resources for which that series is the last one.
     /// Ignored if the metric is in `series_by_resource`.
-    resources: u32,
+    resource_list: u32,
 }
 
 /// A name of series, to pass to [`RuleSeries::naming_of`].
@@ -140,7 +140,7 @@ impl RuleSeries {
             known_resources: Vec::new(),
             key: String::new(),
             previous: None,
-            distinct_pairs: 0,
+            distinct_pair_count: 0,
         }
     }
 
@@ -235,7 +235,7 @@ impl RuleSeries {
         let series_by_resource = self.series_by_resource.get(&position);
         let resources = match series_by_resource {
             Some(_) => None,
-            None => self.resource_lists.get(entry.resources as usize),
+            None => self.resource_lists.get(entry.resource_list as usize),
         };
         Some(MetricSeries {
             metric: self.metrics.get(position),
@@ -251,7 +251,7 @@ impl RuleSeries {
         let Some(entry) = self.metric_entries.get_mut(position as usize) else {
             return;
         };
-        let old_list = self.resource_lists.get(entry.resources as usize);
+        let old_list = self.resource_lists.get(entry.resource_list as usize);
         let old_list = old_list.map(Vec::as_slice).unwrap_or_default();
         let series_by_resource = self.series_by_resource.remove(&position);
         if series_by_resource.is_none() {
@@ -282,7 +282,7 @@ impl RuleSeries {
             lists.len() - 1
         });
         // Can't overflow: there are far fewer lists than metrics.
-        entry.resources = u32::try_from(index).unwrap_or(u32::MAX);
+        entry.resource_list = u32::try_from(index).unwrap_or(u32::MAX);
     }
 }
 
@@ -302,7 +302,7 @@ pub struct RuleSeriesBuilder<'a> {
     /// The positions of the previous name and label set. Prometheus sorts series, so equal pairs
     /// are mostly adjacent.
     previous: Option<(u32, u32)>,
-    distinct_pairs: usize,
+    distinct_pair_count: usize,
 }
 
 impl RuleSeriesBuilder<'_> {
@@ -324,8 +324,8 @@ impl RuleSeriesBuilder<'_> {
     }
 
     /// The number of different pairs of name and label set. It determines the need for memory.
-    pub fn distinct_pairs(&self) -> usize {
-        self.distinct_pairs
+    pub fn distinct_pair_count(&self) -> usize {
+        self.distinct_pair_count
     }
 
     /// The collected series.
@@ -363,7 +363,7 @@ impl RuleSeriesBuilder<'_> {
         if self.series.resource_lists.is_empty() {
             self.series.resource_lists.push(Vec::new());
         }
-        self.series.metric_entries.push(MetricEntry { last: series, resources: 0 });
+        self.series.metric_entries.push(MetricEntry { last: series, resource_list: 0 });
         self.series.metrics.push(metric)
     }
 
@@ -381,7 +381,7 @@ impl RuleSeriesBuilder<'_> {
         if let Some(entry) = self.series.name_entries.get_mut(name as usize) {
             entry.combination = Some(position);
         }
-        self.distinct_pairs += 1;
+        self.distinct_pair_count += 1;
     }
 
     /// The position of a label set, which is added if it is new.

@@ -23,8 +23,9 @@ pub fn external_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue
 }
 
 /// Converts a sample to CPU usage in cores, or memory usage in bytes. A negative number becomes
-/// zero. Without compatibility, NaN and both infinities are errors. With compatibility, NaN becomes
-/// zero, and positive infinity and too large samples become the smallest number.
+/// zero. Without compatibility, NaN, both infinities and too large samples are errors. With
+/// compatibility, NaN and negative infinity become zero, and positive infinity and too large
+/// samples become the smallest number.
 pub fn usage_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     let is_zero = match compat {
         Compat::Off => sample.is_finite() && sample < 0.0,

@@ -1,11 +1,9 @@
 //! The reason why no rule has a metric.
 
-use std::sync::Arc;
+use hpa_calc::explain::list_first;
+use hpa_metrics::{CustomQuery, Query};
 
-use crate::rules::{Rule, ruleset::InvalidRule};
-use hpa_metrics::{CustomQuery, ExternalQuery, Query};
-
-use super::state::{DiscoveryState, RuleEntry, RuleList};
+use super::state::{CompiledRule, DiscoveryState, RuleEntry, RuleList};
 
 /// The maximum number of rules in a message.
 const MAX_RULES: usize = 3;
@@ -13,15 +11,7 @@ const MAX_RULES: usize = 3;
 impl DiscoveryState {
     /// The reason why no rule has the metric of a query. `None` for the usage of pods and nodes.
     pub(super) fn absence(&self, query: &Query) -> Option<String> {
-        let (list, compiled, metric) = match query {
-            Query::Custom(CustomQuery { metric, .. }) => {
-                (&self.custom, &self.compiled.custom, metric)
-            }
-            Query::External(ExternalQuery { metric, .. }) => {
-                (&self.external, &self.compiled.external, metric)
-            }
-            Query::PodUsage { .. } | Query::NodeUsage { .. } => return None,
-        };
+        let (list, compiled, metric) = self.rules_for(query)?;
         let mut rules = list.entries.iter().zip(compiled).rev();
         let described = rules.find_map(|(entry, rule)| reason_of(entry, rule, query, metric));
         described.or_else(|| Some(no_rule(metric, &list.without_series())))
@@ -40,18 +30,15 @@ fn no_rule(metric: &str, empty: &[&str]) -> String {
 
 /// The first [`MAX_RULES`] of some rules, and the number of the others.
 pub(super) fn list_rules(rules: &[&str]) -> String {
-    let listed = rules.iter().take(MAX_RULES).copied().collect::<Vec<_>>().join(", ");
-    match rules.len().saturating_sub(MAX_RULES) {
-        0 => listed,
-        omitted => format!("{listed} and {omitted} more"),
-    }
+    list_first(rules, MAX_RULES, ", ")
 }
 
 impl RuleList {
     /// The rules whose series were read, but that have none.
     pub(super) fn without_series(&self) -> Vec<&str> {
         let statuses = self.entries.iter().map(|entry| &entry.status);
-        let empty = statuses.filter(|status| status.series == 0 && status.last_success.is_some());
+        let empty =
+            statuses.filter(|status| status.series_count == 0 && status.last_success.is_some());
         empty.map(|status| status.rule.as_str()).collect()
     }
 }
@@ -60,14 +47,14 @@ impl RuleList {
 /// `None` if the rule doesn't describe the metric, as far as that can be derived without series.
 fn reason_of(
     entry: &RuleEntry,
-    rule: &Result<Arc<Rule>, InvalidRule>,
+    rule: &CompiledRule,
     query: &Query,
     metric: &str,
 ) -> Option<String> {
     let reason = |problem: &str| {
         format!("{} of --metrics-config describes {metric}, but {problem}", entry.status.rule)
     };
-    let series = entry.source.as_ref().map(|source| &source.series);
+    let series = entry.discovered.as_ref().map(|discovered| &discovered.series);
     if let Query::Custom(CustomQuery { resource, .. }) = query
         && series.is_some_and(|series| series.metric(metric).is_some())
     {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::client::QueryFailure;
 use crate::rules::{
     Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
-    registry::DiscoveredRule, ruleset::InvalidRule, series::RuleSeriesBuilder,
+    registry::DiscoveredRule, series::RuleSeriesBuilder,
 };
 use futures::{StreamExt, stream};
 use hpa_metrics::resource::ApiResources;
@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     PrometheusSettings, RelistError,
     state::{
-        DiscoveredSeries, DiscoveryState, INVALID_RULE, RuleEntry, RuleKey, RuleList, RuleStatus,
-        Rules,
+        CompiledRule, DiscoveredSeries, DiscoveryState, INVALID_RULE, RuleEntry, RuleKey, RuleList,
+        RuleStatus, Rules, ServerFailure,
     },
 };
 use hpa_metrics::{ResourceMapper, describe};
@@ -55,8 +55,8 @@ pub(super) async fn discover(
     let (custom, external) = tokio::join!(custom, external);
     Ok(DiscoveryState {
         rules: rules.clone(),
-        custom_registry: CustomRegistry::new(custom.sources()),
-        external_registry: ExternalRegistry::new(external.sources()),
+        custom_registry: CustomRegistry::new(custom.discovered_rules()),
+        external_registry: ExternalRegistry::new(external.discovered_rules()),
         compiled,
         resources,
         custom,
@@ -70,8 +70,6 @@ struct Pass<'a> {
     resources: &'a Arc<ApiResources>,
     settings: &'a PrometheusSettings,
 }
-
-type CompiledRule = Result<Arc<Rule>, InvalidRule>;
 
 /// The positions of rules with the same server and `seriesQuery`, and the series of each rule or a
 /// failure.
@@ -90,8 +88,15 @@ enum ReadFailure {
 }
 
 impl ReadFailure {
-    fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Query(failure) if failure.is_unanswered())
+    /// The failure of the server with this `url`, unless the rule is at fault.
+    fn of_server(&self, url: &str) -> Option<ServerFailure> {
+        match self {
+            Self::Query(failure) if !failure.is_caused_by_query() => Some(ServerFailure {
+                error: failure.describe_with_server(url),
+                reason: failure.reason_with_server(url),
+            }),
+            _ => None,
+        }
     }
 
     /// A short reason, without text from the server.
@@ -166,15 +171,16 @@ impl Pass<'_> {
                 status.error = Some(describe(error));
                 status.reason = Some(INVALID_RULE.to_owned());
                 let definition = definition.clone();
-                return RuleEntry { definition, source: None, status, is_unanswered: false };
+                return RuleEntry { definition, discovered: None, status, server_failure: None };
             }
         };
-        let is_unanswered = matches!(&result, Some(Err(error)) if error.is_unanswered());
-        let previous_source = previous.and_then(|entry| entry.source.as_ref());
+        let failure = result.as_ref().and_then(|result| result.as_ref().err());
+        let server_failure = failure.and_then(|failure| failure.of_server(&status.server_url));
+        let previous_rule = previous.and_then(|entry| entry.discovered.as_ref());
         let series = match result {
             Some(Ok(DiscoveredSeries { series, read_at })) => {
-                status.series = series.series_count();
-                status.metrics = series.metric_count();
+                status.series_count = series.series_count();
+                status.metric_count = series.metric_count();
                 status.last_success = Some(read_at);
                 Some(series)
             }
@@ -182,12 +188,13 @@ impl Pass<'_> {
                 status.failures += 1;
                 status.error = Some(describe(&error));
                 status.reason = Some(error.reason());
-                previous_source.map(|source| source.series.clone())
+                previous_rule.map(|rule| rule.series.clone())
             }
-            None => previous_source.map(|source| source.series.clone()),
+            None => previous_rule.map(|rule| rule.series.clone()),
         };
-        let source = series.map(|series| DiscoveredRule { index, rule, series });
-        RuleEntry { definition: definition.clone(), source, status, is_unanswered }
+        let discovered = series.map(|series| DiscoveredRule { index, rule, series });
+        let definition = definition.clone();
+        RuleEntry { definition, discovered, status, server_failure }
     }
 
     /// Reads the series of all valid rules. Rules with the same server and `seriesQuery` share a
@@ -262,7 +269,7 @@ fn add_series(
 ) {
     let Some(active) = builder else { return };
     active.add(name, labels.iter().map(String::as_str));
-    if active.distinct_pairs() > max {
+    if active.distinct_pair_count() > max {
         *builder = None;
     }
 }

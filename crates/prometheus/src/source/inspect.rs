@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::client::{Client, InstantQuery, QueryFailure, TimeoutParameter};
+use crate::client::Client;
 use crate::rules::{
     Config,
     config::{DiscoveryRule, Position},
     explain::{Candidate, Explanation, explain_custom, explain_external},
     registry,
-    results::QueryResult,
     ruleset::InvalidRule,
 };
 use hpa_metrics::{
@@ -28,6 +27,9 @@ pub struct RuleInspection {
     pub position: Option<Position>,
     pub definition: DiscoveryRule,
     pub status: RuleStatus,
+    /// The error of the last read with the name of the server, unless the rule is at fault. The
+    /// rule may be correct.
+    pub server_failure: Option<String>,
     /// The labels of its series, sorted.
     pub labels: Vec<String>,
     pub metrics: Vec<InspectedMetric>,
@@ -51,17 +53,17 @@ impl PrometheusSource {
         let state = self.state();
         let registry = &state.custom_registry;
         inspect_rules("rules", &state.rules.config, &state.custom, |entry| {
-            let Some(source) = &entry.source else {
+            let Some(discovered) = &entry.discovered else {
                 return Vec::new();
             };
-            let metrics = source.series.metrics().flat_map(|metric| {
+            let metrics = discovered.series.metrics().flat_map(|metric| {
                 metric.by_resource().map(move |(resource, series)| {
                     let origin = registry.origin(resource, metric.metric);
                     InspectedMetric {
                         metric: metric.metric.to_string(),
                         resource: Some(GroupResource::clone(resource)),
                         series: series.to_string(),
-                        shadowed_by: shadowing_rule(origin, source.index),
+                        shadowed_by: shadowing_rule(origin, discovered.index),
                     }
                 })
             });
@@ -74,14 +76,14 @@ impl PrometheusSource {
         let state = self.state();
         let registry = &state.external_registry;
         inspect_rules("externalRules", &state.rules.config, &state.external, |entry| {
-            let Some(source) = &entry.source else {
+            let Some(discovered) = &entry.discovered else {
                 return Vec::new();
             };
-            let metrics = source.series.metrics().map(|metric| InspectedMetric {
+            let metrics = discovered.series.metrics().map(|metric| InspectedMetric {
                 metric: metric.metric.to_string(),
                 resource: None,
                 series: metric.last.to_string(),
-                shadowed_by: shadowing_rule(registry.origin(metric.metric), source.index),
+                shadowed_by: shadowing_rule(registry.origin(metric.metric), discovered.index),
             });
             metrics.collect()
         })
@@ -114,8 +116,8 @@ impl PrometheusSource {
     /// The label with the names of a resource's objects in the series of a rule of `rules`.
     pub fn object_label(&self, index: usize, resource: &GroupResource) -> Option<String> {
         let state: Arc<DiscoveryState> = self.state();
-        let source = state.custom.entries.get(index)?.source.as_ref()?;
-        source.rule.labels().label(resource, &state.resources).ok()
+        let discovered = state.custom.entries.get(index)?.discovered.as_ref()?;
+        discovered.rule.labels().label(resource, &state.resources).ok()
     }
 
     /// The name of the server of a rule of `rules`.
@@ -128,17 +130,6 @@ impl PrometheusSource {
     pub fn external_server(&self, index: usize) -> Option<String> {
         let state = self.state();
         Some(state.external.entries.get(index)?.definition.server.clone())
-    }
-
-    /// Sends a query to the server with this name. `None` if there is no such server.
-    pub async fn query_server(
-        &self,
-        server: &str,
-        query: &str,
-    ) -> Option<Result<Arc<QueryResult>, QueryFailure>> {
-        let client = self.client(server)?;
-        let timeout = TimeoutParameter::Limit;
-        Some(client.query(&InstantQuery { query: query.to_owned(), timeout }).await)
     }
 
     /// The client of the server with this name. An empty name stands for the default server.
@@ -157,7 +148,12 @@ fn inspect_rules(
         position: config.positions.get(&config.rule_name(list, index)),
         definition: entry.definition.clone(),
         status: entry.status.clone(),
-        labels: entry.source.as_ref().map(|source| source.series.labels()).unwrap_or_default(),
+        server_failure: entry.server_failure.as_ref().map(|failure| failure.error.clone()),
+        labels: entry
+            .discovered
+            .as_ref()
+            .map(|discovered| discovered.series.labels())
+            .unwrap_or_default(),
         metrics: metrics(entry),
     });
     rules.collect()
@@ -175,7 +171,7 @@ fn candidates<'s>(
     let entries = list.entries.iter().zip(compiled).enumerate();
     let candidates = entries.filter_map(|(index, (entry, compiled))| match compiled {
         Err(error) => Some(Candidate::Refused(index, error)),
-        Ok(_) => entry.source.as_ref().map(Candidate::Compiled),
+        Ok(_) => entry.discovered.as_ref().map(Candidate::Compiled),
     });
     candidates.collect()
 }

@@ -97,13 +97,13 @@ pub enum RelistError {
     /// Some rules are invalid, or their series can't be read. The messages name the rules.
     #[error("unable to discover the series of {}", .0.join("; "))]
     Rules(Vec<String>),
-    /// No server responded, or each refused the client (401 or 403), so no rule's series could be
-    /// read.
+    /// No rule's series could be read, and no valid rule is at fault: the servers didn't respond,
+    /// refused the client (401 or 403), or responded with an error that isn't about a query.
     #[error("unable to discover the series of {}", .failures.join("; "))]
-    Unreachable {
+    ServersFailed {
         /// The invalid and the unread rules, as in [`RelistError::Rules`].
         failures: Vec<String>,
-        /// The different errors of the reads, without the names of the rules.
+        /// The different errors of the reads, with the servers and without the names of the rules.
         causes: Vec<String>,
     },
 }
@@ -114,6 +114,7 @@ pub struct PrometheusSource {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
+    /// The rules for the next discovery. `state` has those of the last one.
     rules: RwLock<Arc<Rules>>,
     state: RwLock<Arc<DiscoveryState>>,
     /// The error of the rules file, if it is invalid and the previous rules stay in use.
@@ -284,10 +285,24 @@ impl PrometheusSource {
 fn log_change(previous: Option<&str>, error: Option<&str>) {
     match (previous, error) {
         (previous, Some(error)) if previous != Some(error) => {
-            tracing::warn!(error, "unable to discover all metrics of Prometheus, retrying");
+            // Printed with `%`: selectors in it are quoted, and the log would escape the quotes.
+            tracing::warn!(%error, "unable to discover all metrics of Prometheus, retrying");
         }
         (Some(_), None) => tracing::info!("discovered all metrics of Prometheus again"),
         _ => {}
+    }
+}
+
+impl PrometheusSource {
+    /// The reasons why the metrics are not discovered yet, at least one. `None` if they are.
+    fn discovery_failures(&self) -> Option<Vec<String>> {
+        let state = self.state();
+        if state.is_discovered() {
+            return None;
+        }
+        let reasons = self.with_refused_file(state.failure_reasons().collect());
+        let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
+        Some(if reasons.is_empty() { none_yet() } else { reasons })
     }
 }
 
@@ -302,18 +317,21 @@ impl Catalog for PrometheusSource {
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        let state = self.state();
-        if state.is_discovered() {
-            return Ok(());
+        let mut reasons = self.discovery_failures().unwrap_or_default();
+        // Custom metrics don't need the caches: without them, objects are listed for each query.
+        if self.groups().resource {
+            reasons.extend(self.objects.unsynced_caches());
         }
-        let reasons = self.with_refused_file(state.failure_reasons().collect());
-        let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
-        Err(if reasons.is_empty() { none_yet() } else { reasons })
+        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
-    fn undiscovered(&self) -> Option<String> {
-        let reasons = self.readiness().err()?;
-        let problems = self.with_refused_file(self.state().discovery_problems());
+    fn undiscovered(&self, query: &Query) -> Option<String> {
+        let reasons = self.discovery_failures()?;
+        let state = self.state();
+        if !state.may_discover(query) {
+            return None;
+        }
+        let problems = self.with_refused_file(state.discovery_problems());
         Some(not_discovered("rules", if problems.is_empty() { &reasons } else { &problems }))
     }
 

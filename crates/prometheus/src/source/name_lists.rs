@@ -6,9 +6,11 @@ const MAX_LEN: usize = 8 << 10;
 /// The maximum number of parts of one list that are read concurrently.
 pub(super) const CONCURRENCY: usize = 4;
 
-/// Splits a list into parts of at most [`MAX_LEN`] bytes, if `is_per_object` returns true: if
-/// queries for the parts return the same samples as a query for the whole list. A longer name is a
-/// part of its own.
+/// Splits a list into parts of at most [`MAX_LEN`] bytes. A longer name is a part of its own.
+///
+/// `is_per_object` must return whether queries for the parts return the same samples as a query for
+/// the whole list. If it returns `false`, the list is not split. It isn't called for a list that
+/// fits into one part.
 pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;

@@ -16,7 +16,7 @@ use hpa_metrics::{
     CustomQuery, CustomValues, ExternalQuery, ExternalValues, ListError, MetricError, NotFound,
     ObjectKind, Objects, Origin,
     resource::ApiResource,
-    values::Omitted,
+    values::OmittedSample,
     wire::{ExternalMetricValue, MetricValue},
 };
 
@@ -31,7 +31,7 @@ struct CustomResult {
     samples: Arc<ObjectSamples>,
     /// The number of samples in the results, including those of other objects. With a shared query,
     /// only those of the requested objects.
-    results: usize,
+    sample_count: usize,
     /// The label with the names of the objects.
     label: String,
     object_kind: ObjectKind,
@@ -65,17 +65,17 @@ impl PrometheusSource {
             query.unwrap_or_else(|_| result.origin.query.clone())
         };
         let no_value = MetricError::NoValueForObject;
-        if result.results == 0 {
+        if result.sample_count == 0 {
             return Err(no_value(NotFound::NoResult { query: query() }));
         }
         match result.samples.items([name], self.settings.compat).into_iter().next() {
             None => Err(no_value(NotFound::OtherObjects {
                 query: query(),
-                results: result.results,
+                results: result.sample_count,
                 label: result.label.clone(),
             })),
             Some(CustomItem { value: Err(reason), .. }) => {
-                Err(no_value(NotFound::NoValue { query: query(), reason }))
+                Err(no_value(NotFound::UnusableSample { query: query(), reason }))
             }
             Some(_) => Ok(self.custom_values(&names, result)),
         }
@@ -124,18 +124,20 @@ impl PrometheusSource {
         let parts = self.split_names(state, request, &found, names);
         let CustomQuery { namespace, metric_selector: selector, .. } = request;
         let shareable =
-            ShareableRequest { namespace, selector, names, requester, queries: parts.len() };
+            ShareableRequest { namespace, selector, names, requester, query_count: parts.len() };
         let shared = self.sharing.read(shareable, &found, client, &state.resources).await;
-        let (samples, results, query) = match shared {
+        let (samples, sample_count, query) = match shared {
             Some(SharedSamples { samples, query }) => {
-                let results = samples.items(names.iter().map(String::as_str), Compat::Off).len();
-                (samples, results, query.to_string())
+                let names = names.iter().map(String::as_str);
+                let sample_count = samples.items(names, Compat::Off).len();
+                (samples, sample_count, query.to_string())
             }
             None => self.read_parts(state, request, &found, client, &parts).await?,
         };
         let FoundMetric { label, resource, index, series, .. } = found;
         let origin = origin("rules", index, client, &series, &query);
-        Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
+        let object_kind = object_kind(resource);
+        Ok(CustomResult { samples, sample_count, label, object_kind, origin })
     }
 
     /// Splits a long list of names, if queries for its parts return the same samples as one query.
@@ -154,7 +156,7 @@ impl PrometheusSource {
         let objects = QueriedObjects { resource, namespace: &request.namespace, names: &[] };
         let (selector, resources) = (&request.metric_selector, &state.resources);
         let query = rule.custom_query(series, objects, selector, resources, Compat::Off);
-        name_lists::split(names, || query.render_per_object().is_ok())
+        name_lists::split(names, || query.render_for_all_if_per_object().is_ok())
     }
 
     /// Sends a query for each list of names. Returns the samples, their number and the first query.
@@ -176,19 +178,19 @@ impl PrometheusSource {
                 QueryResult::Vector(samples) => {
                     let samples = samples.as_deref().unwrap_or_default();
                     let compat = self.settings.compat;
-                    let results = samples.len();
-                    Ok((ObjectSamples::new(samples, &found.label, compat), results))
+                    let count = samples.len();
+                    Ok((ObjectSamples::new(samples, &found.label, compat), count))
                 }
                 _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
             }
         };
-        let add = |(mut all, count): (ObjectSamples, usize), (part, results)| async move {
+        let add = |(mut all, count): (ObjectSamples, usize), (part, part_count)| async move {
             all.extend(part);
-            Ok((all, count + results))
+            Ok((all, count + part_count))
         };
         let parts = stream::iter(queries).map(read).buffered(name_lists::CONCURRENCY);
-        let (samples, results) = parts.try_fold(Default::default(), add).await?;
-        Ok((Arc::new(samples), results, first))
+        let (samples, count) = parts.try_fold(Default::default(), add).await?;
+        Ok((Arc::new(samples), count, first))
     }
 
     fn custom_query(
@@ -217,7 +219,7 @@ impl PrometheusSource {
                     value,
                 }),
                 Err(reason) => {
-                    values.omitted.push(Omitted { subject: item.name.to_owned(), reason });
+                    values.omitted.push(OmittedSample { subject: item.name.to_owned(), reason });
                 }
             }
         }
@@ -259,7 +261,7 @@ impl PrometheusSource {
                 }),
                 Err(reason) => {
                     let subject = format!("{:?}", item.labels.cloned().unwrap_or_default());
-                    values.omitted.push(Omitted { subject, reason });
+                    values.omitted.push(OmittedSample { subject, reason });
                 }
             }
         }

@@ -4,10 +4,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::client::Client;
 use crate::rules::{
-    Config, CustomRegistry, ExternalRegistry, RuleSeries, RuleSet, config::DiscoveryRule,
-    lint::lint, registry::DiscoveredRule,
+    Config, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
+    lint::lint, registry::DiscoveredRule, ruleset::InvalidRule,
 };
-use hpa_metrics::resource::{ApiResources, GroupResource};
+use hpa_metrics::{
+    CustomQuery, ExternalQuery, Query,
+    resource::{ApiResources, GroupResource},
+};
 use jiff::Timestamp;
 
 use super::{RelistError, absence::list_rules, servers::Servers};
@@ -17,6 +20,8 @@ pub(super) const INVALID_RULE: &str = "the rule is invalid";
 
 /// The maximum number of mistakes in a rules file that are logged.
 const MAX_LOGGED_MISTAKES: usize = 20;
+
+pub(super) type CompiledRule = Result<Arc<Rule>, InvalidRule>;
 
 /// A rules file, and clients for its servers.
 pub(super) struct Rules {
@@ -45,11 +50,20 @@ pub(super) struct RuleList {
 #[derive(Clone)]
 pub(super) struct RuleEntry {
     pub(super) definition: DiscoveryRule,
-    /// `None` if the rule is invalid or its series have never been read.
-    pub(super) source: Option<DiscoveredRule>,
+    /// The compiled rule with its series. `None` if the rule is invalid or its series have never
+    /// been read.
+    pub(super) discovered: Option<DiscoveredRule>,
     pub(super) status: RuleStatus,
-    /// Whether the last read got no response, or the server refused the client.
-    pub(super) is_unanswered: bool,
+    /// The failure of the last read, unless the rule is at fault.
+    pub(super) server_failure: Option<ServerFailure>,
+}
+
+/// A failure of a server. Both texts name the server.
+#[derive(Clone)]
+pub(super) struct ServerFailure {
+    pub(super) error: String,
+    /// The error without text from a response.
+    pub(super) reason: String,
 }
 
 /// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
@@ -63,9 +77,9 @@ pub struct RuleStatus {
     /// The URL of that server, without credentials.
     pub server_url: String,
     /// The number of series at the last success.
-    pub series: usize,
+    pub series_count: usize,
     /// The number of metrics from these series.
-    pub metrics: usize,
+    pub metric_count: usize,
     /// The time of the last success.
     pub last_success: Option<Timestamp>,
     /// The number of failed reads since the start, or since a change of the fields that determine
@@ -73,8 +87,15 @@ pub struct RuleStatus {
     pub failures: u64,
     /// The error of an invalid rule, or of the last read if it failed.
     pub error: Option<String>,
-    /// A short reason for unauthorized clients, without text from the server.
+    /// A short reason for readers who may not see details: without text from the server.
     pub reason: Option<String>,
+}
+
+impl RuleStatus {
+    /// The rule with the short reason why it failed. `None` if it didn't.
+    fn describe_reason(&self) -> Option<String> {
+        Some(format!("{}: {}", self.rule, self.reason.as_ref()?))
+    }
 }
 
 impl DiscoveryState {
@@ -104,11 +125,40 @@ impl DiscoveryState {
     pub(super) fn is_discovered(&self) -> bool {
         let config = &self.rules.config;
         let is_known = |list: &RuleList, len: usize| {
-            len == 0 || list.entries.iter().any(|entry| entry.source.is_some())
+            len == 0 || list.entries.iter().any(|entry| entry.discovered.is_some())
         };
         self.is_compiled()
             && is_known(&self.custom, config.rules.len())
             && is_known(&self.external, config.external_rules.len())
+    }
+
+    /// Whether a metric that no rule has may be one of a rule whose series were never read. `false`
+    /// as soon as those of another rule of its list were read: a rule that always fails must not
+    /// block the metrics of others. Usage waits for all rules.
+    pub(super) fn may_discover(&self, query: &Query) -> bool {
+        let Some((list, compiled, metric)) = self.rules_for(query) else { return true };
+        // An invalid rule may be meant for any metric.
+        let may_have =
+            |rule: &CompiledRule| rule.as_ref().ok().is_none_or(|rule| rule.may_have(metric));
+        !self.is_compiled()
+            || list.discovered_rules().next().is_none() && compiled.iter().any(may_have)
+    }
+
+    /// The rules that can have the metric of a query, with their compiled form, and its name.
+    /// `None` for the usage of pods and nodes.
+    pub(super) fn rules_for<'a>(
+        &'a self,
+        query: &'a Query,
+    ) -> Option<(&'a RuleList, &'a [CompiledRule], &'a str)> {
+        match query {
+            Query::Custom(CustomQuery { metric, .. }) => {
+                Some((&self.custom, self.compiled.custom.as_slice(), metric.as_str()))
+            }
+            Query::External(ExternalQuery { metric, .. }) => {
+                Some((&self.external, self.compiled.external.as_slice(), metric.as_str()))
+            }
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => None,
+        }
     }
 
     /// The rules of both lists.
@@ -119,34 +169,21 @@ impl DiscoveryState {
     /// The rules of both lists that are invalid or whose series can't be read, with the error.
     /// Rules with the same error are one item.
     fn failures(&self) -> Vec<String> {
-        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-        for RuleEntry { status, .. } in self.entries() {
-            let Some(error) = status.error.as_deref() else { continue };
-            match groups.iter_mut().find(|(of_group, _)| *of_group == error) {
-                Some((_, rules)) => rules.push(&status.rule),
-                None => groups.push((error, vec![&status.rule])),
-            }
-        }
-        let lines = groups.iter().map(|(error, rules)| format!("{}: {error}", list_rules(rules)));
-        lines.collect()
+        let statuses = self.entries().map(|entry| &entry.status);
+        let failed = statuses.filter_map(|status| Some((status.error.as_deref()?, status)));
+        join_rules(failed.map(|(error, status)| (error, Some(&*status.rule))))
     }
 
-    /// Why series are unknown, for errors of queries: each cause for which servers didn't respond,
-    /// and a short reason for every other rule without series.
+    /// The problems of the last discovery, for errors of queries: the failures of servers, and a
+    /// short reason for each other rule that is invalid or whose read failed. Includes invalid
+    /// `resourceRules`. Each problem is listed once.
     pub(super) fn discovery_problems(&self) -> Vec<String> {
-        let mut problems: Vec<String> = Vec::new();
-        for RuleEntry { status, is_unanswered, .. } in self.entries() {
-            let reason = status.reason.as_ref();
-            let problem = match &status.error {
-                Some(error) if *is_unanswered => Some(error.clone()),
-                _ => reason.map(|reason| format!("{}: {reason}", status.rule)),
-            };
-            if let Some(problem) = problem
-                && !problems.contains(&problem)
-            {
-                problems.push(problem);
-            }
-        }
+        let failed = self.entries().filter_map(|entry| match &entry.server_failure {
+            Some(failure) => Some((&*failure.reason, None)),
+            None => Some((entry.status.reason.as_deref()?, Some(&*entry.status.rule))),
+        });
+        let mut problems = join_rules(failed);
+        problems.extend(self.resource_status().and_then(|status| status.describe_reason()));
         problems
     }
 
@@ -157,46 +194,50 @@ impl DiscoveryState {
             return Ok(());
         }
         let mut causes: Vec<String> = Vec::new();
-        for RuleEntry { status, is_unanswered, .. } in self.entries() {
+        for RuleEntry { status, server_failure, .. } in self.entries() {
             if status.reason.as_deref() == Some(INVALID_RULE) {
                 continue;
             }
-            if !is_unanswered {
+            let Some(cause) = server_failure else {
                 return Err(RelistError::Rules(failures));
-            }
-            if let Some(cause) = status.error.as_ref().filter(|cause| !causes.contains(*cause)) {
-                causes.push(cause.clone());
+            };
+            if !causes.contains(&cause.error) {
+                causes.push(cause.error.clone());
             }
         }
         if causes.is_empty() {
             return Err(RelistError::Rules(failures));
         }
-        Err(RelistError::Unreachable { failures, causes })
+        Err(RelistError::ServersFailed { failures, causes })
     }
 
-    /// The first mistakes in the rules, as `hpa rules check` reports them, except for those of rules
-    /// that don't compile, which are in [`Self::failures`].
+    /// The first mistakes in the rules, as `hpa rules check` reports them. Leaves out the mistakes
+    /// that prevent rules from being compiled: [`RuleStatus::error`] has them.
     pub(super) fn mistakes(&self) -> Vec<String> {
         let findings = lint(&self.rules.config, &self.compiled, &self.resources);
         let errors = findings.iter().filter(|finding| !finding.is_warning);
         errors.take(MAX_LOGGED_MISTAKES).map(ToString::to_string).collect()
     }
 
-    /// The rules that are invalid or whose series can't be read, with a reason for unauthorized
-    /// clients.
+    /// The rules that are invalid or whose series can't be read, with their short reasons.
     pub(super) fn failure_reasons(&self) -> impl Iterator<Item = String> {
-        let failed = self.rule_status().into_iter();
-        failed.filter_map(|status| Some(format!("{}: {}", status.rule, status.reason?)))
+        self.rule_status().into_iter().filter_map(|status| status.describe_reason())
     }
 
     pub(super) fn rule_status(&self) -> Vec<RuleStatus> {
-        let resource = self.compiled.resource.iter().map(|compiled| RuleStatus {
+        let of_lists = self.entries().map(|entry| entry.status.clone());
+        of_lists.chain(self.resource_status()).collect()
+    }
+
+    /// The state of `resourceRules`. `None` if the file has none.
+    fn resource_status(&self) -> Option<RuleStatus> {
+        let error = self.compiled.resource.as_ref()?.as_ref().err();
+        Some(RuleStatus {
             rule: "resourceRules".to_owned(),
-            error: compiled.as_ref().err().map(|error| hpa_metrics::describe(error)),
-            reason: compiled.as_ref().err().map(|_| INVALID_RULE.to_owned()),
+            error: error.map(|error| hpa_metrics::describe(error)),
+            reason: error.map(|_| INVALID_RULE.to_owned()),
             ..RuleStatus::default()
-        });
-        self.entries().map(|entry| entry.status.clone()).chain(resource).collect()
+        })
     }
 
     pub(super) fn has_custom(
@@ -224,9 +265,26 @@ impl DiscoveryState {
     }
 }
 
+/// Joins the rules with the same problem: each different problem in its first position, after the
+/// rules that it is about.
+fn join_rules<'a>(problems: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (problem, rule) in problems {
+        match groups.iter_mut().find(|(of_group, _)| *of_group == problem) {
+            Some((_, rules)) => rules.extend(rule),
+            None => groups.push((problem, rule.into_iter().collect())),
+        }
+    }
+    let lines = groups.iter().map(|(problem, rules)| match rules.as_slice() {
+        [] => (*problem).to_owned(),
+        rules => format!("{}: {problem}", list_rules(rules)),
+    });
+    lines.collect()
+}
+
 impl RuleList {
-    pub(super) fn sources(&self) -> impl Iterator<Item = &DiscoveredRule> {
-        self.entries.iter().filter_map(|entry| entry.source.as_ref())
+    pub(super) fn discovered_rules(&self) -> impl Iterator<Item = &DiscoveredRule> {
+        self.entries.iter().filter_map(|entry| entry.discovered.as_ref())
     }
 
     /// The entries by definition, because rules may have moved in the file.

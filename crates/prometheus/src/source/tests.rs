@@ -10,6 +10,7 @@ use hpa_calc::{Quantity, Selector, api::ResourceName};
 use hpa_metrics::{
     Catalog, ExternalQuery, FieldRequirement, FixedMapper, MetricError, MetricSource, NotFound,
     ObjectKey, Objects, Query, query::MetadataField, resource::GroupResource,
+    test_doubles::FixedObjects,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +51,10 @@ async fn discovery_lists_the_metrics_of_all_rules() {
     let has_external = |metric| source.has(&external(metric).into());
     assert!(has_external("queue_length") && !has_external("inflight"));
     let status = source.rule_status();
-    assert_eq!((&*status[1].rule, status[1].series, status[1].metrics), ("rules[1]", 1, 1));
+    assert_eq!(
+        (&*status[1].rule, status[1].series_count, status[1].metric_count),
+        ("rules[1]", 1, 1)
+    );
     assert!(status[1].last_success.is_some());
 }
 
@@ -102,6 +106,24 @@ async fn unknown_metric_needs_no_list_without_compatibility() {
 }
 
 #[tokio::test]
+async fn unsynced_cache_fails_the_readiness_of_resource_rules_only() {
+    let server = prometheus();
+    let unsynced = vec!["the cache of pods has not synced yet".to_owned()];
+    let (without_resource_rules, _) = RULES.split_once("resourceRules").unwrap();
+    for (rules, expected) in [(RULES, Err(unsynced.clone())), (without_resource_rules, Ok(()))] {
+        let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
+        let objects = FixedObjects { unsynced: unsynced.clone(), ..objects() };
+        let (config, mapper) = (Config::parse(rules).unwrap(), Arc::new(FixedMapper(resources())));
+        let settings = PrometheusSettings::default();
+        let source = PrometheusSource::new(config, servers, settings, mapper, Arc::new(objects));
+        let source = source.unwrap();
+        source.relist().await.unwrap();
+        assert_eq!(source.readiness(), expected);
+        assert_eq!(source.undiscovered(&request("none").into()), None);
+    }
+}
+
+#[tokio::test]
 async fn named_object_without_a_value_has_a_reason() {
     let server = prometheus();
     let source = source(&server, Compat::Off).await;
@@ -120,7 +142,7 @@ async fn named_object_without_a_value_has_a_reason() {
     let others = read(json!([sample("web-1", "1")])).await;
     assert!(matches!(reason(others), NotFound::OtherObjects { results: 1, .. }));
     let nan = read(json!([sample("web-0", "NaN")])).await;
-    assert!(matches!(reason(nan), NotFound::NoValue { .. }));
+    assert!(matches!(reason(nan), NotFound::UnusableSample { .. }));
 }
 
 #[tokio::test]
@@ -191,15 +213,15 @@ async fn invalid_rule_disables_all_rules_only_with_compatibility() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_is_unreachable_if_no_valid_rule_gets_a_response() {
+async fn server_failed_if_no_valid_rule_gets_a_response() {
     let rules = RULES.replacen("seriesQuery: http", "name: {matches: '('}\n  seriesQuery: http", 1);
     let server = prometheus();
     let source = source_with(&server, &rules, Compat::Off);
     server.hang("inflight");
     assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "another rule is read");
     server.hang("queue_length");
-    let Err(RelistError::Unreachable { failures, causes }) = source.relist().await else {
-        panic!("reachable");
+    let Err(RelistError::ServersFailed { failures, causes }) = source.relist().await else {
+        panic!("no failure of the server");
     };
     assert_eq!(failures.len(), 2, "with the invalid rule: {failures:?}");
     assert!(failures[1].starts_with("rules[1], externalRules[0]: no response"), "{failures:?}");
@@ -209,7 +231,53 @@ async fn server_is_unreachable_if_no_valid_rule_gets_a_response() {
         "the metrics of rules are not discovered yet: rules[0]: the rule is invalid; {}",
         causes[0]
     );
-    assert_eq!(source.undiscovered(), Some(expected));
+    assert_eq!(source.undiscovered(&request("inflight").into()), Some(expected));
+}
+
+#[tokio::test]
+async fn server_failed_unless_an_error_is_about_a_rule() {
+    let server = prometheus();
+    let answer = |key: &str, status| {
+        let body = json!({ "status": "error", "errorType": "bad_data", "error": "boom" });
+        server.answers.lock().insert(key.to_owned(), (status, body));
+    };
+    for (key, status) in [("http_requests_total", 500), ("inflight", 429), ("queue_length", 404)] {
+        answer(key, status);
+    }
+    let source = source_with(&server, RULES, Compat::Off);
+    let Err(RelistError::ServersFailed { causes, .. }) = source.relist().await else {
+        panic!("no failure of the server");
+    };
+    let expected = [
+        "Prometheus at http://main: unknown response code 500",
+        "Prometheus at http://main: unknown response code 429",
+        "Prometheus at http://main: unknown response code 404: check the path of the URL",
+    ];
+    assert_eq!(causes, expected);
+    let failures = source.inspect_custom().into_iter().map(|rule| rule.server_failure);
+    let named = [expected[0], expected[1]].map(|failure| Some(failure.to_owned()));
+    assert_eq!(failures.collect::<Vec<_>>(), named);
+
+    answer("inflight", 400);
+    assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "the query is rejected");
+    assert_eq!(source.inspect_custom()[1].server_failure, None);
+}
+
+#[tokio::test]
+async fn invalid_resource_rules_are_named_beside_unread_series() {
+    let server = prometheus();
+    for selector in ["http_requests_total", "inflight", "queue_length"] {
+        server.fail(selector);
+    }
+    let query = "containerQuery: cpu{<<.LabelMatchers>>}";
+    let rules = RULES.replace(query, "containerQuery: cpu{<<.LabelMatchers}");
+    let source = source_with(&server, &rules, Compat::Off);
+    source.relist().await.unwrap_err();
+    let text = source.undiscovered(&request("inflight").into()).unwrap();
+    let expected = "the metrics of rules are not discovered yet: rules[0], rules[1], \
+                    externalRules[0]: Prometheus reported execution; resourceRules: the rule is \
+                    invalid";
+    assert_eq!(text, expected);
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ impl PrometheusSource {
                     tracing::debug!(
                         namespace,
                         error = hpa_metrics::describe(&error),
-                        "unable to read pods"
+                        "unable to read the usage of pods"
                     );
                     usage.failures.push(error);
                 }

@@ -270,7 +270,8 @@ fn missing_autoscaler(document: &Value) -> FieldError {
 }
 
 /// Sets the defaults that depend on the autoscaler. By default, the workload is the autoscaler's
-/// target, drains the queues, and is affected by the incidents.
+/// target, drains the queues, and is affected by the incidents, and the objects of metrics are in
+/// the autoscaler's namespace.
 fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
     let target = &hpa.spec.scale_target_ref;
     let Some(document) = document.as_object_mut() else { return };

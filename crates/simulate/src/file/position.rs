@@ -29,7 +29,7 @@ struct OpenNode {
     path: String,
     /// The index of the next item, or `None` for a mapping.
     item: Option<usize>,
-    /// The path of the member whose key was read last.
+    /// The path of the member whose key was read last. `None` once its value was read.
     member: Option<String>,
 }
 

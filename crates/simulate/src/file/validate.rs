@@ -65,7 +65,7 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
 /// Checks the numbers of pods that [`Scenario::validate`](crate::workload::scenario::Scenario)
 /// doesn't check.
 fn check_pods_of_variant(variant: &Variant) -> Result<(), FieldError> {
-    // `workload.replicas` defaults to `minReplicas`.
+    // `workload.replicas` defaults to `minReplicas`, so the error names that field.
     let min_replicas = variant.autoscaler.spec.effective_min_replicas();
     check_pods("autoscaler.spec.minReplicas", min_replicas.try_into().unwrap_or_default())?;
     let mut total: u32 = 0;

@@ -73,6 +73,12 @@ pub(super) struct Trial {
     pub(super) score: Score,
 }
 
+impl Trial {
+    fn new(candidate: Candidate, outcomes: Vec<Outcome>) -> Self {
+        Self { candidate, score: Score::new(&outcomes), outcomes }
+    }
+}
+
 /// Runs settings with the first, the remaining or all pairs of seed and load.
 pub(super) struct Evaluator<'a> {
     /// Seed and factor of the load of each run.
@@ -99,20 +105,17 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Runs a candidate with all seeds and loads.
-    pub(super) fn run_all(&self, candidate: &Candidate) -> Score {
-        let run = |run: &(u64, f64)| self.run(candidate, *run);
-        Score::new(&map_parallel(&self.runs, run))
+    pub(super) fn run_all(&self, candidate: Candidate) -> Trial {
+        let outcomes = map_parallel(&self.runs, |run| self.run(&candidate, *run));
+        Trial::new(candidate, outcomes)
     }
 
     /// Runs each candidate with the first seed and load.
     pub(super) fn run_first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
         let first = self.runs.first().copied().unwrap_or_default();
         let outcomes = map_parallel(&candidates, |one| self.run(one, first));
-        let trial = |(candidate, outcome): (Candidate, Outcome)| {
-            let outcomes = vec![outcome];
-            Trial { candidate, score: Score::new(&outcomes), outcomes }
-        };
-        candidates.into_iter().zip(outcomes).map(trial).collect()
+        let trials = candidates.into_iter().zip(outcomes);
+        trials.map(|(candidate, outcome)| Trial::new(candidate, vec![outcome])).collect()
     }
 
     /// Runs each trial with the remaining seeds and loads.

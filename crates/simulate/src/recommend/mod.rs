@@ -23,11 +23,11 @@ use crate::{file::Variant, report::percent};
 /// A 99th percentile of the latency up to this is accepted even if the default behavior is faster.
 /// It is a multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
 const ACCEPTED_LATENCY: f64 = 10.0;
-/// Settings with more than this multiple of the accepted risk, or of the default behavior's risk if
-/// that is higher, rank after all others.
+/// Settings with more than this multiple of [`SearchOptions::max_risk`], or of the default
+/// behavior's risk if that is higher, rank after all others.
 const MAX_RISK_RATIO: f64 = 5.0;
-/// If no settings reach the accepted risk, a setting is suggested only if it reduces the risk by
-/// more than this share of the load.
+/// If the risk of the best settings is above [`SearchOptions::max_risk`], a changed setting is kept
+/// only if it reduces the risk by more than this share of the load.
 const UNREACHED_RISK_STEP: f64 = 1e-3;
 
 /// Settings with their cost and risk.
@@ -71,8 +71,8 @@ pub fn recommend(
     on_run: &(dyn Fn() + Sync),
 ) -> Recommendation {
     let evaluator = Evaluator::new(base, options, on_run);
-    let current = evaluator.run_all(&Candidate::current(base));
-    let default_behavior = evaluator.run_all(&Candidate::default_behavior(base));
+    let current = evaluator.run_all(Candidate::current(base)).score;
+    let default_behavior = evaluator.run_all(Candidate::default_behavior(base)).score;
     let mut sampler = Sampler::new(base, accepts);
     let refined = options.refined();
     let mut trials =
@@ -117,9 +117,9 @@ fn choice(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the trial with the lowest risk, and the cheapest among equals. Resets its settings that
-/// have no effect, also in `trials`. If no trial is better than the current settings and the
-/// default behavior, returns the reason.
+/// Chooses the best trial in the order of [`Goal::compare`]. Resets its settings that have no
+/// effect, also in `trials`. The error is the reason to suggest none: no trial is fast enough, or
+/// none is better than the current settings and the default behavior.
 fn suggest(
     base: &Variant,
     trials: &mut [Trial],
@@ -134,7 +134,7 @@ fn suggest(
     Ok(best.clone())
 }
 
-/// The reason for a suggestion, with its limits.
+/// The reason for a suggestion. States if the search didn't try higher `maxReplicas`.
 fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
     let (max_risk, default) = (goal.max_risk, &goal.default);
     let mut reason = match suggested.score.risk {
@@ -167,10 +167,12 @@ struct Goal {
 }
 
 impl Goal {
+    /// Compares settings. The best are the least.
     fn compare(&self, one: &Score, other: &Score) -> Ordering {
         let accepted_risk = self.default.risk.min(self.max_risk);
         let key = |score: &Score| {
-            let excess = ((score.risk - accepted_risk) / RISK_STEP).round().max(0.0);
+            // A sum with 0.0 is never -0.0, which `total_cmp` orders before 0.0.
+            let excess = ((score.risk - accepted_risk) / RISK_STEP).round().max(0.0) + 0.0;
             [excess, score.cost(), score.risk, score.rescales]
         };
         let (one, other) = (key(one), key(other));
@@ -184,8 +186,9 @@ impl Goal {
         self.compare(one, &cheaper).is_lt()
     }
 
-    /// Returns the reason not to suggest settings that are not better than the current ones or the
-    /// default behavior, provided that those are fast enough.
+    /// Checks that settings are better than the current ones, and than the default behavior. Either
+    /// of these counts only if it is as fast as the settings or has at most [`ACCEPTED_LATENCY`].
+    /// The error is the reason not to suggest the settings.
     fn check_improvement(&self, score: &Score) -> Result<(), &'static str> {
         let accepts_latency =
             |other: &Score| other.latency_p99 <= score.latency_p99.max(ACCEPTED_LATENCY);
@@ -200,8 +203,9 @@ impl Goal {
         Ok(())
     }
 
-    /// The difference in risk that makes a setting worth suggesting. Settings that can't reach the
-    /// accepted risk must reduce it by more.
+    /// A setting is kept if the risk is higher by more than this share of the load without it.
+    /// `score` is that of the settings with it: if their risk is above `max_risk`, the share is
+    /// larger.
     fn worthwhile_risk(&self, score: &Score) -> f64 {
         if score.risk > self.max_risk + RISK_STEP { UNREACHED_RISK_STEP } else { RISK_STEP / 2.0 }
     }
@@ -262,7 +266,7 @@ impl Default for SearchOptions {
 impl SearchOptions {
     /// An estimate of the number of runs of a search, for a progress bar. Leaves out the runs that
     /// reset settings of the suggestion.
-    pub fn runs(&self) -> usize {
+    pub fn estimated_runs(&self) -> usize {
         let runs_per_candidate = self.runs_per_candidate();
         self.candidates + 2 + (self.finalists() + 2) * runs_per_candidate.saturating_sub(1)
     }
@@ -299,7 +303,8 @@ pub struct Effect {
     pub without: Score,
 }
 
-/// Resets every setting without which the score is as good.
+/// Resets each setting that hardly improves the score. If cost and risk are within those of the
+/// default behavior, they stay so.
 fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_>) -> Trial {
     let (original, default) = (trial.score, &goal.default);
     for dimension in Dimension::ALL {
@@ -308,12 +313,12 @@ fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_
         }
         let tuning = trial.candidate.tuning.without(dimension);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
-        let score = evaluator.run_all(&candidate);
-        if is_as_good(&score, &original, goal.worthwhile_risk(&original))
-            && (is_within_default(&score, default) || !is_within_default(&original, default))
+        let simpler = evaluator.run_all(candidate);
+        if is_as_good(&simpler.score, &original, goal.worthwhile_risk(&original))
+            && (is_within_default(&simpler.score, default)
+                || !is_within_default(&original, default))
         {
-            trial.candidate = candidate;
-            trial.score = score;
+            trial = simpler;
         }
     }
     trial
@@ -341,7 +346,7 @@ fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effe
         .filter_map(|dimension| {
             let candidate = Candidate::new(base, tuning.without(dimension))?;
             let setting = with_only(tuning, dimension).describe(base).join(", ");
-            Some(Effect { setting, without: evaluator.run_all(&candidate) })
+            Some(Effect { setting, without: evaluator.run_all(candidate).score })
         })
         .collect()
 }

@@ -19,7 +19,7 @@ pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
 /// After this many draws in a row without new settings, the sampler stops.
 const MAX_ATTEMPTS: usize = 50;
-/// The probability that a setting is not changed.
+/// The probability that a drawn setting keeps the scenario's value.
 const KEEP_PROBABILITY: f64 = 0.5;
 /// `minReplicas` is not lowered below this number.
 const LEAST_MIN_REPLICAS: i32 = 2;

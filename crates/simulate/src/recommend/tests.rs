@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::{Recommendation, Score, SearchOptions, recommend};
+use super::{Goal, Recommendation, Score, SearchOptions, recommend};
 use crate::{
     file::{ScenarioFile, Variant},
     report::percent,
@@ -91,10 +91,19 @@ fn number_of_runs_is_slightly_above_the_estimate() {
         runs.fetch_add(1, Ordering::Relaxed);
     };
     recommend(&wasteful(), &options(), &|_| true, &count);
-    let (runs, estimate) = (runs.load(Ordering::Relaxed), options().runs());
+    let (runs, estimate) = (runs.load(Ordering::Relaxed), options().estimated_runs());
     // The estimate leaves out the runs that reset each setting of the suggestion: at most 40, for
     // ten settings that are reset twice, with two seeds each.
     assert!((estimate..estimate + 60).contains(&runs), "{runs} of {estimate}");
+}
+
+#[test]
+fn cheaper_settings_are_better_at_a_risk_that_rounds_to_the_accepted_one() {
+    let score = |risk, pod_hours| Score { pod_hours, risk, ..Score::default() };
+    let goal = Goal { current: Score::default(), default: score(0.01, 9.0), max_risk: 0.001 };
+    let (below, above) = (score(0.000_97, 9.0), score(0.001_03, 5.0));
+    assert!(goal.compare(&above, &below).is_lt());
+    assert!(goal.compare(&below, &above).is_gt());
 }
 
 /// The load triples in five minutes at a target of 90 %, so the default behavior is overloaded. A

@@ -51,7 +51,8 @@ pub fn svg(results: &[VariantRun]) -> String {
 /// The heading of a chart: the name and the description of the variant, shortened. The best one has
 /// a star.
 fn heading(variant: &Variant, is_best: bool) -> String {
-    let description = variant.description.trim();
+    let description = variant.description.lines().collect::<Vec<_>>().join(" ");
+    let description = description.trim();
     let star = if is_best { "★ " } else { "" };
     let separator = if description.is_empty() { "" } else { ": " };
     let title = format!("{star}{}{separator}{description}", variant.name);
@@ -120,8 +121,8 @@ fn chart(
     svg
 }
 
-/// The value axis is extended to `maxReplicas` up to this multiple of the largest replicas, plus
-/// [`BOUND_DISTANCE`]. A larger bound would flatten the lines.
+/// The value axis is extended to `maxReplicas` if that is at most this multiple of the largest
+/// replicas, plus [`BOUND_DISTANCE`]. A longer axis would flatten the lines.
 const BOUND_FACTOR: f64 = 1.8;
 const BOUND_DISTANCE: f64 = 2.0;
 /// Recommendations up to this multiple of the largest replicas or bound are drawn in full.

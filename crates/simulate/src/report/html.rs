@@ -7,8 +7,8 @@ use hpa_calc::explain::counted;
 use super::{
     VariantRun, chart,
     chart::{MAX_MARKS, RecordedReplicas, Scales},
-    style::{CHART, PAGE, escape},
-    table::{best_index, comparison_cells, scalings_and_problems},
+    style::{CHART, PAGE, escape, paragraphs},
+    table::{best_index, comparison_cells, cost_order, scalings_and_problems},
     times::{Times, format_duration},
 };
 use crate::{file::ScenarioFile, run::Run};
@@ -31,7 +31,7 @@ const COLUMN_EXPLANATIONS: [(&str, &str); 7] = [
          from the utilization",
     ),
     ("WAIT P99", "99 % of the queued work waits at most this long"),
-    ("REVERSALS", "scalings against the previous one within 10 minutes"),
+    ("REVERSALS", "scalings in the opposite direction of the previous one, within 10 minutes"),
     ("REACTION", "the longest time with too few ready pods"),
 ];
 
@@ -44,15 +44,13 @@ pub fn html(
 ) -> String {
     let name = if scenario_file.name.is_empty() { "Simulation" } else { &scenario_file.name };
     let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
-    for line in scenario_file.description.lines() {
-        let _ = writeln!(page, "<p>{}</p>", escape(line));
-    }
+    page += &paragraphs(&scenario_file.description);
     if let Some((variant, _)) = results.first() {
         let _ = writeln!(
             page,
             "<p>Simulated: {}, sync period {}, seed {}.</p>",
             format_duration(variant.cluster.duration.get()),
-            format_duration(variant.controller.sync_period.get()),
+            format_duration(variant.sync_period(&variant.settings())),
             variant.cluster.seed
         );
     }
@@ -63,9 +61,7 @@ pub fn html(
         let (variant, run) = result;
         let star = if best == Some(index) { "★ " } else { "" };
         let _ = writeln!(page, "<section>\n<h2>{star}{}</h2>", escape(&variant.name));
-        if !variant.description.is_empty() {
-            let _ = writeln!(page, "<p>{}</p>", escape(&variant.description));
-        }
+        page += &paragraphs(&variant.description);
         let chart = chart::element(result, recorded, scales);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
         page += &scalings_table(run, RecordedReplicas::times(recorded));
@@ -117,8 +113,11 @@ fn comparison_table(results: &[VariantRun]) -> String {
     if best.is_some() {
         legend.insert(
             0,
-            "★: the least overload, to 0.01 % of the load; among equals, the least cost."
-                .to_owned(),
+            format!(
+                "★: the least overload, to 0.01 % of the load; among equals, no overload before a \
+                 little, then the {}.",
+                cost_order(results)
+            ),
         );
     }
     let _ = writeln!(table, "</table></div>\n<p>{}</p>", legend.join(" "));
@@ -152,9 +151,10 @@ fn scalings_table(run: &Run, times: Times<'_>) -> String {
 fn summary(run: &Run) -> String {
     let scalings = counted(run.steps.len(), "scaling");
     match run.problems.len() {
-        0 => format!("{scalings} and why"),
+        0 => format!("{scalings}, with reasons"),
         problems => {
-            format!("{scalings} and {} without a decision, and why", counted(problems, "time"))
+            let periods = counted(problems, "period");
+            format!("{scalings} and {periods} without a decision, with reasons")
         }
     }
 }

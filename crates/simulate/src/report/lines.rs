@@ -10,7 +10,7 @@ use super::{
         AXIS_HEIGHT, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE_HEIGHT, begin_image,
         draw_labels, round_end, round_values, time_axis, value_axis,
     },
-    style::{PAGE, escape},
+    style::{PAGE, escape, paragraphs},
     times::Times,
 };
 
@@ -106,9 +106,7 @@ pub fn page(title: &str, parts: &[PagePart]) -> String {
             PagePart::Heading(text) => {
                 let _ = writeln!(page, "<h2>{}</h2>", escape(text));
             }
-            PagePart::Text(text) => {
-                let _ = writeln!(page, "<p>{}</p>", escape(text));
-            }
+            PagePart::Text(text) => page += &paragraphs(text),
             PagePart::Image(svg) => {
                 let _ = writeln!(page, "<div class=\"wide\">{svg}</div>");
             }
@@ -122,6 +120,7 @@ pub fn page(title: &str, parts: &[PagePart]) -> String {
 #[derive(Clone, Debug)]
 pub enum PagePart {
     Heading(String),
+    /// A text with a paragraph for each line.
     Text(String),
     /// Rows of cells. The first row is the header.
     Table(Vec<Vec<String>>),
@@ -154,8 +153,12 @@ mod tests {
             svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")
         );
         assert!(svg.contains("class=\"over\"") && svg.contains(">10</text>"), "{svg}");
-        let parts = [PagePart::Table(vec![vec!["<h>".to_owned()], vec!["1".to_owned()]])];
+        let parts = [
+            PagePart::Table(vec![vec!["<h>".to_owned()], vec!["1".to_owned()]]),
+            PagePart::Text("two\n<lines>".to_owned()),
+        ];
         let page = page("<t>", &parts);
+        assert!(page.contains("<p>two</p>\n<p>&lt;lines&gt;</p>\n"), "{page}");
         assert!(page.contains("<th>&lt;h&gt;</th>") && page.contains("<title>&lt;t&gt;</title>"));
     }
 }

@@ -1,5 +1,7 @@
 //! The styles of charts and pages, and the escaping of texts in them.
 
+use hpa_calc::explain::one_line;
+
 /// The style of a chart. It is part of the SVG, which is therefore self-contained.
 pub(super) const CHART: &str = "
 .chart{--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--grid:#e3e3e3;--load:#0072b2;--cap:#b35c00;\
@@ -35,6 +37,7 @@ body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;ma
 max-width:1100px;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.15rem;margin:2rem 0 .3rem}
 p{margin:.3rem 0;color:var(--soft)}
+h1,h2,p,details td{overflow-wrap:anywhere}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.85rem;margin:.6rem 0;width:100%}
 th,td{border-bottom:1px solid var(--line);padding:.3rem .6rem;text-align:left;vertical-align:top}
@@ -51,9 +54,18 @@ h2,h2+p,summary{break-after:avoid}\
 details:not(.long)::details-content{content-visibility:visible;height:auto;display:block}}
 ";
 
-/// Escapes text for HTML and SVG.
+/// Escapes text for HTML and SVG, and with [`one_line`]. XML, and therefore SVG, permits hardly any
+/// control character.
 pub(super) fn escape(text: &str) -> String {
+    let text = one_line(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A paragraph for each line of the text.
+pub(super) fn paragraphs(text: &str) -> String {
+    let mut paragraphs = String::new();
+    paragraphs.extend(text.lines().map(|line| format!("<p>{}</p>\n", escape(line))));
+    paragraphs
 }
 
 #[cfg(test)]

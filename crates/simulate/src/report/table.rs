@@ -99,8 +99,9 @@ fn reaction(run: &Run) -> Option<String> {
 /// Overloads are compared in steps of this share of the load.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload and, among equals, the lowest cost. A variant
-/// without any overload is better than one with a little. `None` for a single variant.
+/// The index of the variant with the least overload and, among equals, the lowest cost or the
+/// fewest pod-hours, see [`cost_order`]. A variant without any overload is better than one with a
+/// little. `None` for a single variant.
 pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
     let has_prices = has_prices(results);
     let key = |(_, run): &VariantRun| {
@@ -119,6 +120,11 @@ pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
 /// Whether all variants have a price. If so, they are compared by money, otherwise by pod-hours.
 fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
+}
+
+/// What decides between variants with the same overload.
+pub(super) fn cost_order(results: &[VariantRun]) -> &'static str {
+    if has_prices(results) { "lowest cost" } else { "fewest pod-hours" }
 }
 
 /// The result in a sentence, which names the best variant if there are several. If the autoscaler
@@ -155,7 +161,8 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         return format!("{notes}The pods were {}.", outcome(base, base_run));
     };
     format!(
-        "{notes}Best variant (least overload, then least cost): {}, {}.",
+        "{notes}Best variant (least overload, then {}): {}, {}.",
+        cost_order(results),
         variant.name,
         outcome(variant, run)
     )
@@ -180,12 +187,12 @@ fn absence_sentence(results: &[VariantRun]) -> Option<String> {
     ))
 }
 
-/// A smaller share of failed reconciles is not part of the answer: pods without metrics at the
-/// start, or a short outage. The list of scalings has all failures.
+/// The answer leaves out a smaller share of failed reconciles: it is caused by pods without metrics
+/// at the start, or by a short outage. The list of scalings has all failures.
 const REPORTED_FAILURES: f64 = 0.1;
 
-/// States that no metric ever determined the replicas, and why. `None` if that is the case in no
-/// variant, apart from those with metrics that the scenario lacks.
+/// States in which variants no metric ever determined the replicas, and why. `None` if there are
+/// none. Leaves out variants with metrics that the scenario lacks: [`absence_sentence`] has them.
 fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
     let undecided = |run: &Run| run.absent_metrics.is_empty() && run.reconciles.never_decided();
     let (affected, problem) = failing_variants(results, undecided)?;
@@ -193,7 +200,8 @@ fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
 }
 
 /// States in which share of the reconciles the autoscaler could not decide, and why. `None` if the
-/// share is small in all variants that decided at all.
+/// share is small in all variants. Leaves out the variants of [`absence_sentence`] and of
+/// [`never_decided_sentence`].
 fn failures_sentence(results: &[VariantRun]) -> Option<String> {
     let often_fails = |run: &Run| {
         let reconciles = run.reconciles;

@@ -1,5 +1,6 @@
 //! The charts and HTML pages of runs.
 
+use hpa_calc::explain::is_format;
 use rstest::rstest;
 
 use super::{RecordedReplicas, html, svg};
@@ -48,6 +49,29 @@ fn axis_has_the_unit_of_the_load() {
     let scenario_file = scenario("");
     let chart = svg(&run(&scenario_file));
     assert!(texts(&chart).contains(&"load and capacity (units per second)"), "{chart}");
+}
+
+#[rstest]
+#[case::of_the_controller("", "30s")]
+#[case::of_the_autoscaler("annotations: {autoscaling.hpa-rs.dev/sync-period: 5s}, ", "5s")]
+fn page_has_the_sync_period_of_the_simulation(#[case] annotations: &str, #[case] expected: &str) {
+    let text = format!(
+        "
+duration: 5m
+controller: {{syncPeriod: 30s}}
+autoscaler:
+  metadata: {{{annotations}name: web}}
+  spec:
+    scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+    maxReplicas: 10
+workload:
+  profile: {{cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100}}
+  load: {{constant: 1}}
+"
+    );
+    let scenario_file = ScenarioFile::parse(&text, &|_| Err("no files".to_owned())).unwrap();
+    let page = html(&scenario_file, &run(&scenario_file), None);
+    assert!(page.contains(&format!("sync period {expected}, seed")), "{page}");
 }
 
 #[test]
@@ -182,6 +206,30 @@ fn each_line_of_a_description_is_a_paragraph() {
 }
 
 #[test]
+fn control_and_format_characters_are_escaped_in_pages_and_charts() {
+    let mut scenario_file = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
+    let hostile = "a\u{1b}[31m\u{202e}b\nc";
+    scenario_file.description = hostile.to_owned();
+    for variant in &mut scenario_file.variants {
+        (variant.description, variant.load_unit) = (hostile.to_owned(), hostile.to_owned());
+    }
+    let results = run(&scenario_file);
+    let (page, charts) = (html(&scenario_file, &results, None), svg(&results));
+    let is_raw = |c: char| (c.is_control() && c != '\n') || is_format(c);
+    assert!(!page.contains(is_raw) && !charts.contains(is_raw), "{page}\n{charts}");
+    let paragraphs = "<p>a\\u{1b}[31m\\u{202e}b</p>\n<p>c</p>\n";
+    assert_eq!(page.matches(paragraphs).count(), 3, "{page}");
+    assert!(charts.contains("other: a\\u{1b}[31m\\u{202e}b c</text>"), "{charts}");
+}
+
+#[test]
+fn long_word_breaks_in_pages() {
+    let scenario_file = scenario("");
+    let page = html(&scenario_file, &run(&scenario_file), None);
+    assert!(page.contains("\nh1,h2,p,details td{overflow-wrap:anywhere}\n"), "{page}");
+}
+
+#[test]
 fn variant_without_overload_is_better_than_a_cheaper_one_with_some() {
     let scenario_file = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
     let mut results = run(&scenario_file);
@@ -207,10 +255,15 @@ fn answer_has_the_cost_if_there_are_prices() {
         (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
     }
-    let best = "Best variant (least overload, then least cost):";
+    let legend = "among equals, no overload before a little, then the lowest cost.";
+    assert!(html(&scenario_file, &results, None).contains(legend));
+    let best = "Best variant (least overload, then lowest cost):";
     let expected = format!("{best} other, overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
     assert_eq!(super::answer_sentence(&results), expected);
     results[1].0.cost.per_pod_hour = 0.0;
+    let legend = "among equals, no overload before a little, then the fewest pod-hours.";
+    assert!(html(&scenario_file, &results, None).contains(legend));
+    let best = "Best variant (least overload, then fewest pod-hours):";
     let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours.");
     assert_eq!(super::answer_sentence(&results), expected);
 }

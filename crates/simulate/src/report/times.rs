@@ -83,7 +83,8 @@ impl<'a> Times<'a> {
         };
         let offset = calendar.offset(0.0);
         let first = (-(calendar.start.as_second() as f64 + offset)).rem_euclid(step);
-        // Summer time shifts local times by an hour, which keeps multiples of up to an hour.
+        // Summer time shifts local times by an hour, so ticks need a shift only if their step is
+        // longer.
         let shift = |tick: f64| if step > HOUR { offset - calendar.offset(tick) } else { 0.0 };
         let ticks = multiples(step, end - first).into_iter().map(|tick| first + tick);
         let ticks = ticks.map(|tick| tick + shift(tick)).filter(|tick| (0.0..=end).contains(tick));

@@ -272,9 +272,6 @@ impl Diurnal {
     }
 }
 
-/// The maximum size of a CSV file with samples, in bytes.
-pub const MAX_FILE_SIZE: u64 = 4 << 20;
-
 /// Samples of a load over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -5,7 +5,7 @@
 //! and by `hpa-simulate`, which runs it in virtual time without an API. A
 //! [`Scenario`](scenario::Scenario) describes a simulation.
 //!
-//! A random value is a hash of the seed, of its subject and of the time or of a counter. A subject
+//! A random value depends only on the seed, on its subject, and on the time or a counter. A subject
 //! is, for example, a metric or the n-th pod of a workload. The same scenario therefore has the
 //! same values in both crates.
 

@@ -52,8 +52,9 @@ pub struct PodProfile {
     pub memory_per_unit: Quantity,
     /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
-    /// The load per pod that the workload is sized for, by default its capacity. It determines how
-    /// many pods the load needs in results, and whether `hpa recommend` tries forecasts.
+    /// The load per pod that the workload is sized for, by default the capacity of a pod. Results
+    /// compute the needed pods from it, and `hpa recommend` uses it to decide whether to try
+    /// forecasts.
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,
@@ -87,7 +88,8 @@ pub struct Sidecar {
 /// Resource usage by load, as numbers: CPU in cores, memory in bytes. A missing limit is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceUsage {
-    pub capacity: f64,
+    /// See [`PodProfile::effective_capacity`].
+    pub effective_capacity: f64,
     pub startup_cpu: f64,
     idle_cpu: f64,
     cpu_per_unit: f64,
@@ -152,7 +154,7 @@ fn mebi(memory: i64) -> Quantity {
 impl PodProfile {
     /// The maximum load served by a pod, in units per second. The CPU limit may lower it.
     pub fn effective_capacity(&self) -> f64 {
-        self.resource_usage().capacity
+        self.resource_usage().effective_capacity
     }
 
     pub fn resource_usage(&self) -> ResourceUsage {
@@ -164,7 +166,7 @@ impl PodProfile {
             f64::INFINITY
         };
         ResourceUsage {
-            capacity: self.capacity.min(cpu_capacity),
+            effective_capacity: self.capacity.min(cpu_capacity),
             startup_cpu: self.startup_cpu.as_f64(),
             idle_cpu,
             cpu_per_unit,
@@ -177,7 +179,7 @@ impl PodProfile {
 
     /// The load per pod that the workload is sized for, in units per second: `target_load`, or else
     /// the effective capacity.
-    pub fn target(&self) -> f64 {
+    pub fn effective_target_load(&self) -> f64 {
         self.target_load.unwrap_or_else(|| self.effective_capacity())
     }
 
@@ -209,8 +211,10 @@ impl PodProfile {
         check_not_negative("evictionsPerHour", self.evictions_per_hour)?;
         check_fraction("jitter", self.jitter)?;
         check_fraction("imbalance", self.imbalance)?;
-        let message = "must be more than 0 (cpuLimit lowers it), and so must targetLoad";
-        ensure(self.target() > 0.0, "capacity", message)?;
+        ensure(self.capacity > 0.0, "capacity", "must be more than 0")?;
+        // A pod that uses all of its limit without load serves nothing.
+        ensure(self.effective_capacity() > 0.0, "cpuLimit", "must be more than idleCpu")?;
+        ensure(self.effective_target_load() > 0.0, "targetLoad", "must be more than 0")?;
         let mut names = BTreeSet::from([&self.container]);
         for Sidecar { name, .. } in &self.sidecars {
             ensure(names.insert(name), "sidecars", format!("duplicate container \"{name}\""))?;

@@ -10,7 +10,7 @@ use super::{Edit, Sample};
 
 /// The number of random combinations of edits.
 const CASES: u32 = 1000;
-/// The minimum share of single edits that a check must decode, and of those that it must reject.
+/// A check must decode at least this share of the single edits, and reject at least this share.
 const MIN_SHARE: f64 = 0.05;
 
 /// Calls `check` with the samples, with the edits of [`Sample::single_edits`], and with

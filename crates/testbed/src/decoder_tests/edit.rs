@@ -72,7 +72,8 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// Three of four edits change the tree: edits of the text mostly break the syntax.
+    /// An edit for any three numbers. Three of four `kind`s change the tree, because edits of the
+    /// text mostly break the syntax.
     pub fn new(kind: u8, at: u16, choice: u16) -> Self {
         let (group, kind) = (kind % 4, usize::from(kind / 4));
         let kind = match group {
@@ -143,9 +144,9 @@ impl Edit {
             _ if members.is_empty() => {}
             RepeatMember => {
                 let member = self.choice / values % (2 * members.len());
-                let (at, is_after) = (member / 2, member % 2);
+                let (at, offset) = (member / 2, member % 2);
                 let name = members[at].0.clone();
-                members.insert(at + is_after, (name, leaf(self.choice)));
+                members.insert(at + offset, (name, leaf(self.choice)));
             }
             Rename => {
                 let (at, to) = (self.choice % members.len(), self.choice / members.len());
@@ -203,14 +204,14 @@ fn capitalize(text: &str) -> String {
 pub struct Sample {
     tree: Tree,
     names: Vec<String>,
-    bytes: usize,
+    byte_count: usize,
 }
 
 impl Sample {
     pub fn new(json: &str) -> Self {
         let tree = Tree::parse(json);
         let names = tree.names();
-        Self { tree, names, bytes: json.len() }
+        Self { tree, names, byte_count: json.len() }
     }
 
     /// Edits the sample, first its tree and then its text.
@@ -247,7 +248,7 @@ impl Sample {
             }
         }
         for kind in TEXT_KINDS {
-            edits.extend((0..self.bytes).map(|at| Edit { kind, at, choice: at }));
+            edits.extend((0..self.byte_count).map(|at| Edit { kind, at, choice: at }));
         }
         edits
     }

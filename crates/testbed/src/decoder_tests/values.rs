@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// Valid and invalid JSON values, one per line. `␁` stands for the control character.
+/// Valid and invalid JSON values, one per line. `␁` stands for the control character U+0001.
 const VALUES: &str = include_str!("values.txt");
 
 /// [`VALUES`], the empty text, and nesting below and above the limit of 128 levels of `serde_json`.

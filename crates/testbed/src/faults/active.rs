@@ -39,7 +39,8 @@ struct Shared {
     clock: FaultClock,
     from: Duration,
     until: Option<Duration>,
-    ended: watch::Sender<bool>,
+    /// Whether [`FaultWindow::end`] was called. `until` may have passed without that.
+    ended_early: watch::Sender<bool>,
     /// Lets stalled requests continue one by one. Its only permit is added when the window ends.
     line: Arc<Semaphore>,
     /// Whether the permit was added to `line`.
@@ -61,7 +62,7 @@ impl FaultWindow {
             clock,
             from,
             until,
-            ended: watch::Sender::new(false),
+            ended_early: watch::Sender::new(false),
             line: Arc::new(Semaphore::new(0)),
             is_open: AtomicBool::new(false),
             slots: Arc::new(Semaphore::new(MAX_STALLED)),
@@ -75,13 +76,13 @@ impl FaultWindow {
 
     pub(crate) fn is_over(&self) -> bool {
         let until = self.shared.until;
-        *self.shared.ended.borrow()
+        *self.shared.ended_early.borrow()
             || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
     }
 
     /// Ends the window early.
     pub(crate) fn end(&self) {
-        self.shared.ended.send_replace(true);
+        self.shared.ended_early.send_replace(true);
         self.open();
     }
 
@@ -96,9 +97,9 @@ impl FaultWindow {
     }
 
     pub(crate) async fn wait_for_end(&self) {
-        let mut ended = self.shared.ended.subscribe();
+        let mut ended_early = self.shared.ended_early.subscribe();
         tokio::select! {
-            _ = ended.wait_for(|ended| *ended) => {}
+            _ = ended_early.wait_for(|ended_early| *ended_early) => {}
             () = self.wait_for_deadline() => {}
         }
     }

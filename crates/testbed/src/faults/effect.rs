@@ -62,11 +62,12 @@ pub enum Effect {
     LostResponse,
     /// The request is handled after a delay.
     Slow {
+        /// In tokio's time, even if the [`Faults`](super::Faults) have another clock.
         #[serde(with = "duration")]
         by: Duration,
     },
     /// The request is handled when the fault ends. Stalled requests are handled in the order in
-    /// which they arrived.
+    /// which they arrived. If 10,000 requests are stalled, further ones get 429.
     Stall,
     /// A watch ends after `after` events.
     DropWatch {

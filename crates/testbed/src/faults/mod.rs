@@ -64,10 +64,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Entries {
-    next: u64,
-    active: BTreeMap<FaultId, Entry>,
-    /// The hits of removed faults.
-    removed: BTreeMap<FaultId, u64>,
+    next_id: u64,
+    /// The faults that were not removed, also those before and after their time.
+    present: BTreeMap<FaultId, Entry>,
+    removed_hits: BTreeMap<FaultId, u64>,
 }
 
 struct Entry {
@@ -81,12 +81,12 @@ struct Entry {
 }
 
 impl Faults {
-    /// An empty set of faults. Their times are relative to now, on tokio's clock.
+    /// An empty set of faults. Their `from` and `until` are relative to now, on tokio's clock.
     pub fn new(seed: u64) -> Self {
         Self::with_fault_clock(seed, FaultClock::tokio())
     }
 
-    /// An empty set of faults. Their times are relative to now, on `clock`.
+    /// An empty set of faults. Their `from` and `until` are relative to now, on `clock`.
     pub fn with_clock(seed: u64, clock: Clock) -> Self {
         Self::with_fault_clock(seed, FaultClock::from_fn(clock))
     }
@@ -100,52 +100,57 @@ impl Faults {
         self.shared.clock.elapsed()
     }
 
+    /// Adds a fault. It affects only requests that arrive after this call. In particular, it
+    /// neither ends nor silences watches that are already running.
     pub fn add(&self, fault: Fault) -> FaultId {
         let mut entries = self.shared.entries.lock();
-        let id = FaultId(entries.next);
-        entries.next += 1;
+        let id = FaultId(entries.next_id);
+        entries.next_id += 1;
         let trigger = &fault.trigger;
         let window = FaultWindow::new(self.shared.clock.clone(), trigger.from, trigger.until);
         let entry = Entry { window, matched: 0, hits: watch::Sender::new(0), fault };
-        entries.active.insert(id, entry);
+        entries.present.insert(id, entry);
         id
     }
 
-    /// Removes a fault and releases the requests that it stalls. Returns whether it existed.
+    /// Removes a fault, releases the requests that it stalls, and ends the watches that it silences.
+    /// Returns whether it existed.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut entries = self.shared.entries.lock();
-        let Some(entry) = entries.active.remove(&id) else { return false };
+        let Some(entry) = entries.present.remove(&id) else { return false };
         entry.window.end();
         let hits = *entry.hits.borrow();
-        entries.removed.insert(id, hits);
+        entries.removed_hits.insert(id, hits);
         true
     }
 
+    /// Removes all faults, like [`remove`](Self::remove).
     pub fn clear(&self) {
-        let ids: Vec<FaultId> = self.shared.entries.lock().active.keys().copied().collect();
+        let ids: Vec<FaultId> = self.shared.entries.lock().present.keys().copied().collect();
         for id in ids {
             self.remove(id);
         }
     }
 
-    /// The number of requests that a fault affected, even if it was removed since.
+    /// The number of requests that a fault affected, even if it was removed since. A request counts
+    /// when it arrives, even if the effect comes later.
     pub fn hits(&self, id: FaultId) -> u64 {
         let entries = self.shared.entries.lock();
-        let active = entries.active.get(&id).map(|entry| *entry.hits.borrow());
-        active.or_else(|| entries.removed.get(&id).copied()).unwrap_or_default()
+        let present = entries.present.get(&id).map(|entry| *entry.hits.borrow());
+        present.or_else(|| entries.removed_hits.get(&id).copied()).unwrap_or_default()
     }
 
     /// The sum of the hits of all faults.
     pub fn total_hits(&self) -> u64 {
         let entries = self.shared.entries.lock();
-        let active: u64 = entries.active.values().map(|entry| *entry.hits.borrow()).sum();
-        active + entries.removed.values().sum::<u64>()
+        let present: u64 = entries.present.values().map(|entry| *entry.hits.borrow()).sum();
+        present + entries.removed_hits.values().sum::<u64>()
     }
 
     /// Waits until a fault has affected `count` requests, or is removed. Returns its hits.
     pub async fn wait_for_hits(&self, id: FaultId, count: u64) -> u64 {
         let receiver =
-            self.shared.entries.lock().active.get(&id).map(|entry| entry.hits.subscribe());
+            self.shared.entries.lock().present.get(&id).map(|entry| entry.hits.subscribe());
         if let Some(mut receiver) = receiver {
             // An error means that the fault was removed.
             let _ = receiver.wait_for(|hits| *hits >= count).await;
@@ -157,11 +162,11 @@ impl Faults {
 impl Interceptor for Faults {
     fn intercept(&self, request: &RequestInfo) -> Action {
         let mut entries = self.shared.entries.lock();
-        if entries.active.is_empty() {
+        if entries.present.is_empty() {
             return Action::Pass;
         }
         let mut faults = Vec::new();
-        for (id, entry) in &mut entries.active {
+        for (id, entry) in &mut entries.present {
             let Some(fault) = entry.evaluate(request, self.shared.seed, *id) else { continue };
             let is_final = fault.effect.is_final(request);
             faults.push(fault);
@@ -179,7 +184,7 @@ impl Entry {
         if !trigger.matching.matches(request) || !effect.applies_to(request) {
             return None;
         }
-        // A watch that starts before the fault is affected once the fault starts.
+        // If a watch starts before the fault's time, the effect comes at that time.
         let is_active = if effect.affects_watch_events() {
             !self.window.is_over()
         } else {

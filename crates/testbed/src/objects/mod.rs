@@ -99,7 +99,9 @@ fn check_namespace_exists(state: &State, target: &RequestTarget) -> Result<(), A
     Err(ApiError::not_found(&namespaces.reference(&target.namespace)))
 }
 
-/// Updates an object. `change` computes the new object from the stored one.
+/// Updates an object. `change` computes the new object from the stored one. Then removes the object
+/// if it is marked as deleted and has no finalizers left. With `dry_run`, returns the new object
+/// without storing it.
 pub(crate) fn update(
     state: &mut State,
     config: &Config,

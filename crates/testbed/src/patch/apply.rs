@@ -9,7 +9,7 @@ use super::{
         FieldManager, FieldPath, FieldSet, display_path, field_at, fields_of, fields_to_json,
         is_associative, managed_fields_entries, owned_fields, remove_field, set_entries,
     },
-    strategic::{is_set, merge_key},
+    strategic::{is_set_list, merge_key},
 };
 use crate::{error::ApiError, json};
 
@@ -158,7 +158,7 @@ fn merge(live: &mut Value, name: &str, applied: &Value) {
 fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
     let is_same = |item: &&mut Value| match merge_key(list, element) {
         Some(key) => item.get(key) == element.get(key),
-        None => is_set(list) && **item == *element,
+        None => is_set_list(list) && **item == *element,
     };
     match items.iter_mut().find(is_same) {
         Some(item) => merge(item, "", element),

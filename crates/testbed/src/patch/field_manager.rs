@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::strategic::{is_set, merge_key};
+use super::strategic::{is_set_list, merge_key};
 use crate::{json, registry::api_version, request::ApiRequest, request_target::Subresource};
 
 /// A client that updates or applies an object, for `managedFields`.
@@ -190,7 +190,7 @@ fn collect_fields(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value
 /// Whether a list is associative: its elements are identified by a key or their value.
 pub(super) fn is_associative(name: &str, items: &[Value]) -> bool {
     !items.is_empty()
-        && (is_set(name)
+        && (is_set_list(name)
             || items
                 .iter()
                 .all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))

@@ -31,7 +31,7 @@ pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
 }
 
 /// Whether lists with this name are sets of primitive values.
-pub(super) fn is_set(list: &str) -> bool {
+pub(super) fn is_set_list(list: &str) -> bool {
     list == "finalizers"
 }
 
@@ -86,7 +86,7 @@ fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
             && element.as_object().is_some_and(|element| element.len() == 1)
     });
     let is_mergeable =
-        is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
+        is_set_list(name) || patch.iter().any(|element| merge_key(name, element).is_some());
     if replaces || !is_mergeable {
         let remaining = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
         *target = remaining.cloned().collect();

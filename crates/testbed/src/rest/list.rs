@@ -125,8 +125,8 @@ fn list_metadata(
             && request.parameter("fieldSelector").is_empty()
         {
             let namespace = &request.info.namespace;
-            // Across all namespaces, nothing is counted: to count the remaining objects on each
-            // page would make a paginated list quadratic.
+            // Across all namespaces, the total is known. Counting the objects for each page would
+            // make a paginated list quadratic.
             let all = if namespace.is_empty() {
                 objects.len()
             } else {

@@ -226,7 +226,7 @@ fn apply(
         return Ok(PatchResult { object, code: StatusCode::CREATED, warnings: Vec::new() });
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
-        manager.apply(live, &applied, request.is_set("force"))
+        manager.apply(live, &applied, request.is_true("force"))
     })?;
     drop(state);
     Ok(PatchResult { object, code: StatusCode::OK, warnings: Vec::new() })

@@ -23,8 +23,8 @@ pub(super) fn stored_object(context: &RequestContext<'_>) -> Result<Object, ApiE
     object.ok_or_else(|| ApiError::not_found(&target.reference()))
 }
 
-/// The objects at an earlier resource version, for a fault. Limited by the watch cache and by the
-/// resource version in the request.
+/// The objects at an earlier resource version, for a fault. Their age is limited by the watch cache
+/// and by the resource version in the request.
 pub(super) fn stale_list(
     state: &mut State,
     request: &ApiRequest,

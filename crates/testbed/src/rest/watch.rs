@@ -63,7 +63,7 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     let bookmark_interval =
-        request.is_set("allowWatchBookmarks").then_some(server.config.bookmark_interval);
+        request.is_true("allowWatchBookmarks").then_some(server.config.bookmark_interval);
     let now = Instant::now();
     let requested = request.number("resourceVersion").unwrap_or_default();
     let mut state = server.state.lock();
@@ -71,7 +71,7 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
     let current = state.store.revision();
     // A watch may start at a future resource version, but its initial events would need the objects
     // at that version.
-    if requested > current && request.is_set("sendInitialEvents") {
+    if requested > current && request.is_true("sendInitialEvents") {
         return Err(resource_version_too_large(requested, current));
     }
     Ok(Watch {
@@ -91,10 +91,11 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
 }
 
 impl Watch {
-    /// Queues the existing objects if the watch requests initial events, or if it has no resource
-    /// version (or 0) and doesn't refuse them.
+    /// If the watch requests initial events or has no resource version (or 0), starts it at the
+    /// current resource version, and queues the existing objects unless it refuses them. Initial
+    /// events that are requested end with a bookmark, if the watch allows bookmarks.
     fn queue_initial_events(&mut self, request: &ApiRequest) {
-        let sends_initial = request.is_set("sendInitialEvents");
+        let sends_initial = request.is_true("sendInitialEvents");
         if !sends_initial && self.revision != 0 {
             return;
         }

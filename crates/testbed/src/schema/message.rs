@@ -168,7 +168,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 /// A CRD's schema with this key allows `apiVersion`, `kind` and `metadata`.
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// The only message with `apiVersion` and `kind` inside another one.
+/// The only message that has `apiVersion` and `kind` even as a field of another one.
 const CLAIM: &str = "core.PersistentVolumeClaim";
 
 /// The fields of a value, from a built-in message or the schema of a CRD.

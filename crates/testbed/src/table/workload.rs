@@ -94,7 +94,8 @@ pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The `STATUS` column: `Terminating`, a container's reason, the pod's reason, or the phase.
+/// The `STATUS` column: the first that exists of `Terminating`, a container's reason, the pod's
+/// reason, and the phase.
 fn pod_status(object: &Value) -> String {
     let mut status = json::str_at(object, "/status/phase");
     let reason = json::str_at(object, "/status/reason");

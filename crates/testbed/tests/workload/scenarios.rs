@@ -49,6 +49,18 @@ fn error_chain(error: &(dyn Error + 'static)) -> String {
     "workloads: [{name: web, profile: {capacity: 0}}]",
     "workloads[0].profile: capacity: must be more than 0"
 )]
+#[case::capacity_with_target_load(
+    "workloads: [{name: web, profile: {capacity: 0, targetLoad: 5}}]",
+    "workloads[0].profile: capacity: must be more than 0"
+)]
+#[case::cpu_limit(
+    "workloads: [{name: web, profile: {cpuLimit: 5m, idleCpu: 5m, targetLoad: 5}}]",
+    "workloads[0].profile: cpuLimit: must be more than idleCpu"
+)]
+#[case::target_load(
+    "workloads: [{name: web, profile: {targetLoad: 0}}]",
+    "workloads[0].profile: targetLoad: must be more than 0"
+)]
 #[case::jitter("defaultProfile: {jitter: 2}", "defaultProfile: jitter: must be between 0 and 1: 2")]
 #[case::steps(
     "workloads: [{name: web, load: {steps: [{at: 5, value: 1}, {at: 1, value: 1}]}}]",

@@ -120,15 +120,11 @@ pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
 
 async fn explain_all(env: &TestEnv, unmanaged_kind: Kind, controller: &'static str) -> Result<()> {
     define_kind(env, unmanaged_kind, &["v1"]).await?;
-    // Before 1.36, kube-controller-manager has no condition for a target that it scaled to zero.
-    let has_condition = controller != REFERENCE || env.plane.minor_version()? >= 36;
-    let situations = SITUATIONS.iter().copied();
     let mut explained = Vec::new();
-    for (name, set_up) in situations.filter(|(name, _)| has_condition || *name != "scaled_to_zero")
-    {
+    for (name, set_up) in SITUATIONS {
         let site =
             Site { env: env.clone(), name: name.replace('_', "-"), unmanaged_kind, controller };
-        explained.push(try_situation(site, set_up));
+        explained.push(try_situation(site, *set_up));
     }
     let results: Vec<Result<()>> =
         stream::iter(explained).buffer_unordered(CONCURRENCY).collect().await;

@@ -2,7 +2,8 @@ use tokio::time::sleep;
 
 use super::*;
 
-const LIMITS: ConnectionLimits = ConnectionLimits { connections: 6, authenticated: 2, unread: 4 };
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections: 6, unknown: 6, authenticated: 2, unread: 4 };
 const OK: Bytes = Bytes::from_static(b"ok");
 
 fn address(last: u8) -> IpAddr {
@@ -64,6 +65,20 @@ fn unknown_clients_and_users_have_separate_shares() {
 }
 
 #[test]
+fn unknown_client_above_its_limit_replaces_another_unknown_client() {
+    let connections = Connections::new(ConnectionLimits { unknown: 2, ..LIMITS });
+    let first = open(&connections, &[1, 2]);
+    first[0].set_class(ClientClass::Authenticated);
+    let second = open(&connections, &[3, 4]);
+    assert_eq!(closed_indices(&first), [1]);
+    assert!(closed_indices(&second).is_empty());
+    let _running: Vec<_> = second.iter().map(Connection::count_request).collect();
+    assert!(connections.admit(address(5)).is_none(), "both have a request in progress");
+    second[0].set_class(ClientClass::Protected);
+    assert!(connections.admit(address(5)).is_some());
+}
+
+#[test]
 fn connection_with_most_unread_responses_is_closed() {
     let connections = Connections::new(LIMITS);
     let open = open(&connections, &[1, 1, 1]);
@@ -76,7 +91,7 @@ fn connection_with_most_unread_responses_is_closed() {
     let third = open[2].count_request().track_body(OK);
     assert_eq!(closed_indices(&open), [2]);
     drop((third, first));
-    assert_eq!(connections.open.lock().unread, 0);
+    assert_eq!(connections.open.lock().unread_count, 0);
 }
 
 fn connection() -> Arc<Connection> {

@@ -235,8 +235,8 @@ impl Resources {
 type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
-/// there is one, else the sum over the containers, or the maximum that init containers need if that
-/// is more (KEP-753, KEP-2837). The pod's overhead doesn't count (kubernetes#142154).
+/// there is one, else that of [`container_sum`] (KEP-753, KEP-2837). The pod's overhead doesn't
+/// count (kubernetes#142154).
 fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
     let pod_level = &spec.resources.as_ref()?.requests;
     let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
@@ -257,14 +257,14 @@ fn is_pod_level_resource(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// The sum of the requests of containers and sidecars, or the requests of the init containers that
-/// run at the same time, if these are more.
+/// The requests of the containers and sidecars, which run at the same time. For each resource, the
+/// requests at an earlier time count if they are more: those of an init container and the sidecars
+/// before it.
 fn container_sum(spec: &PodSpec) -> Amounts<'_> {
     let mut sum = Amounts::new();
     for container in &spec.containers {
         add_requests(&mut sum, container);
     }
-    // While an init container runs, the sidecars before it also run.
     let mut sidecars = Amounts::new();
     let mut at_init = Amounts::new();
     for container in &spec.init_containers {

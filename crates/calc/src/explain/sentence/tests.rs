@@ -163,7 +163,7 @@ fn sentence_names_the_pause() {
     let explanation = Explanation { summary, ..explanation(8, 8, 8) };
     assert_eq!(
         explain(&hpa_by_cpu(), &explanation),
-        "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
+        "cpu is at 120% of requests, target 60%; without the pause, it would scale to 8"
     );
     let limited = Explanation {
         summary: Summary::Paused("above".to_owned()),
@@ -171,7 +171,7 @@ fn sentence_names_the_pause() {
         ..self::explanation(12, 12, 9)
     };
     let sentence = explain(&hpa_by_cpu(), &limited);
-    assert!(sentence.ends_with("scaled to 9, limited by maxReplicas 9"), "{sentence}");
+    assert!(sentence.ends_with("would scale to 9, limited by maxReplicas 9"), "{sentence}");
 }
 
 #[test]

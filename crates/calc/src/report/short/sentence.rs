@@ -5,7 +5,10 @@ use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
     explain::{counted, metric_name, policy_text},
     pause::Pause,
-    report::reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
+    report::{
+        phrases::SettingOrigin,
+        reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
+    },
 };
 
 pub(super) fn sentence(
@@ -19,7 +22,9 @@ pub(super) fn sentence(
     let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
-        State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
+        State::DryRun => {
+            return format!("dry run by {}; nothing is written", SettingOrigin::of_dry_run(hpa));
+        }
         State::Failing => {
             let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
             let cause = cause.unwrap_or_default();
@@ -46,7 +51,8 @@ pub(super) fn sentence(
         State::RateLimited => policy_text(spec, limited_by, status.desired_replicas),
         State::Stabilizing if limited_by == Some(&ConditionReason::TooManyReplicas) => {
             format!(
-                "stabilization holds more, {}",
+                "stabilization holds more than {}, {}",
+                status.desired_replicas,
                 bound_text(hpa, "maxReplicas", spec.max_replicas)
             )
         }
@@ -67,25 +73,29 @@ pub(super) fn sentence(
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
 
-pub(super) fn pause_text(state: State, pause: Pause) -> Option<&'static str> {
-    match (state, pause) {
-        (State::Failing, Pause::NONE) => None,
-        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => Some("paused by annotation"),
-        (State::Failing | State::Paused, Pause { up: true, .. }) => {
-            Some("paused for scaling up by annotation")
-        }
-        (State::Failing | State::Paused, _) => Some("paused for scaling down by annotation"),
-        _ => None,
-    }
+/// The text about a pause. `None` if the sentence of this state doesn't mention it.
+pub(super) fn pause_text(
+    hpa: &HorizontalPodAutoscaler,
+    state: State,
+    pause: Pause,
+) -> Option<String> {
+    let paused = match (state, pause) {
+        (State::Failing, Pause::NONE) => return None,
+        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => "paused",
+        (State::Failing | State::Paused, Pause { up: true, .. }) => "paused for scaling up",
+        (State::Failing | State::Paused, _) => "paused for scaling down",
+        _ => return None,
+    };
+    Some(format!("{paused} by {}", SettingOrigin::of_pause(hpa)))
 }
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of
-/// the spec.
+/// the spec, which may also have changed since the status was stored.
 fn bound_text(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
     let desired = hpa.status.desired_replicas;
     let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
-    let bound = if has_settings { desired } else { of_spec };
-    format!("{name} is {bound}")
+    let is_current = has_settings || desired == of_spec;
+    format!("{name} {} {desired}", if is_current { "is" } else { "was" })
 }
 
 /// The cause in the message of a condition that prevents scaling, without the texts that the

@@ -8,11 +8,11 @@ use super::*;
 #[rstest]
 #[case::query(
     "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
-    "Check that Prometheus runs"
+    "The request to Prometheus fails here, as the message says. Check --prometheus-url URL, or"
 )]
 #[case::discovery(
-    "the metrics of rules are not discovered yet: rules[0]: unknown response code 500",
-    "The series of the rules (--metrics-config) could not be read. Check that Prometheus runs"
+    "the metrics of rules are not discovered yet: rules[0]: Prometheus reported execution",
+    "The series of the rules (--metrics-config) could not be read here. The details: hpa rules"
 )]
 #[case::collectors(
     "the metrics of collectors are not discovered yet: the autoscalers are not synced yet",
@@ -20,7 +20,7 @@ use super::*;
 )]
 #[case::timeout(
     "unable to fetch metrics: no response from Prometheus at http://p:9090 within 10 s",
-    "Check that Prometheus runs"
+    "If only the cluster reaches that server: kubectl port-forward"
 )]
 #[case::no_value(
     "no value: the query up has no result",
@@ -31,17 +31,25 @@ use super::*;
     "A rule or a collector has queue, but returned no value. Check the names"
 )]
 #[case::nan(
-    "no value: the query a / b has none: the sample is not a number (NaN)",
+    "no value: the query a / b has no usable value: the sample is not a number (NaN)",
     "The query in the message returns NaN for queue: it divides 0 by 0, or takes a quantile of a \
      histogram that counted nothing in its window. Use a longer window. Or, if queue is 0 then: \
      (QUERY) >= 0 or vector(0)."
 )]
 #[case::infinite(
-    "no value: the query a / b has none: the sample is infinite",
+    "no value: the query a / b has no usable value: the sample is infinite",
     "The query in the message returns an infinite queue: it divides by 0"
 )]
 #[case::bad_query(
     "unable to fetch metrics: bad_data: parse error",
+    "The server answers, but refuses the query of queue, as the message says. Correct the query in"
+)]
+#[case::status(
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 500",
+    "The request to Prometheus fails here"
+)]
+#[case::bad_response(
+    "unable to fetch metrics: the response is longer than 4194304 bytes",
     "The error is that of a rule or a collector, which reads queue without external.metrics.k8s.io"
 )]
 #[case::absent(
@@ -55,6 +63,39 @@ fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] adv
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
     assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
+}
+
+#[rstest]
+#[case::no_connection(
+    "unable to fetch metrics: the request to Prometheus at p:9090 failed: Connection refused",
+    "The request to Prometheus fails here"
+)]
+#[case::no_series(
+    "the metrics of rules are not discovered yet: the request to Prometheus at p:9090 failed: x",
+    "The request to Prometheus fails here"
+)]
+#[case::refused_series(
+    "the metrics of rules are not discovered yet: rules[0]: Prometheus reported bad_data",
+    "The series of the rules (--metrics-config) could not be read here"
+)]
+#[case::refused_query("unable to fetch metrics: bad_data: parse error", "The server answers")]
+fn failure_of_a_rule_here_has_advice_although_the_controller_had_a_value(
+    #[case] error: &str,
+    #[case] advice: &str,
+) {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    let report = inputs.report();
+    let start = "The controller had a value of queue in its last status.";
+    assert_contains(&report, &format!("{start} {advice}"));
+    let text = report.to_string();
+    assert!(!text.contains("apiservices") && !text.contains("source of its own"), "{text}");
+    // The Prometheus of an adapter is not that of the flags.
+    let error = format!("an error on the server (\"{error}\") has prevented the request");
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::External, &error)))].into_iter().collect();
+    assert!(!inputs.report().to_string().contains(advice), "{error}");
 }
 
 #[rstest]

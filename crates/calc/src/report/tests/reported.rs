@@ -32,6 +32,12 @@ fn failing_inputs(error: &str, message: &str) -> Inputs {
     "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
     "Check that Prometheus runs"
 )]
+#[case::refused_query(
+    "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
+     unable to fetch metrics: bad_data: parse error",
+    "unable to fetch metrics: bad_data: parse error",
+    "The server answers, but refuses the query of cpu"
+)]
 #[case::container(
     "container web not found in Pod web-0",
     "container web not found in Pod web-0",
@@ -68,6 +74,10 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
         "annotations metric-config.*, check the server in the message and these",
     );
     assert_contains(&report, "reason=CreateNewMetricsCollector,involvedObject.name=web");
+    let not_found = message.replace("unable to resolve queues", "unsuccessful response: 404 Not");
+    let mut inputs = failing_inputs(NOT_FOUND, &not_found);
+    inputs.hpa.metadata.annotations.insert(key.into(), "http://queues".into());
+    assert_contains(&inputs.report(), "these annotations: the server answers that it doesn't have");
 }
 
 #[rstest]
@@ -164,17 +174,18 @@ fn failure_of_one_metric_by_its_api_does_not_blame_the_api_for_another() {
 fn rule_without_series_is_named_before_the_api() {
     let names = ["web-0", "web-1", "web-2", "web-3"];
     let cpu = Ok(samples(&names.map(|name| (name, 431))));
-    let cause = format!(
-        "rules[0] of --metrics-config describes rps, but found no series now{}: {}",
-        error_texts::ALSO_NOT_BY_API,
-        error_texts::NO_CUSTOM_API
-    );
-    let report = inputs_with_rule(cpu, rps_failure(&cause), &json!({})).report();
-    let expected = format!(
-        "rps cannot be read: {cause}, as the controller last reported; this can't be read here: {}",
-        error_texts::NO_CUSTOM_API
-    );
-    assert!(report.sentence.contains(&expected), "{}", report.sentence);
+    let cause = |name: &str| {
+        format!(
+            "no collector reads {name}, and rules[0] of --metrics-config describes {name}, but \
+             found no series now{}: {}",
+            error_texts::ALSO_NOT_BY_API,
+            error_texts::NO_CUSTOM_API
+        )
+    };
+    let report = inputs_with_rule(cpu, rps_failure(&cause("rps")), &json!({})).report();
+    let end = "as the controller last reported; this can't be read here";
+    let expected = format!("rps cannot be read: {}, {end}", cause("it"));
+    assert!(report.sentence.ends_with(&expected), "{}", report.sentence);
     assert_contains(&report, "hpa rules explain custom pods/rps --namespace shop --config FILE");
     assert_contains(&report, "use its flags: --metrics-config");
     assert!(!report.to_string().contains("install"), "{report}");
@@ -228,10 +239,24 @@ fn metric_that_the_user_may_not_read_makes_the_report_doubtful() {
     let mut inputs = failing_inputs(forbidden, NOT_FOUND);
     inputs.hpa.status.conditions.clear();
     let report = inputs.report();
-    assert!(report.sentence.starts_with("would stay at 4: cpu cannot be read: "), "{report}");
+    assert!(report.sentence.starts_with("would stay at 4: cpu cannot be read here: "), "{report}");
     assert!(report.sentence.ends_with("may read the metrics that you may not read"), "{report}");
     assert_contains(&report, "You may not read cpu from metrics.k8s.io");
     assert!(!report.to_string().contains("apiservices"), "{report}");
+}
+
+#[test]
+fn failure_before_the_first_status_is_one_here() {
+    let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
+    inputs.hpa.status.conditions.clear();
+    let expected = format!("stays at 4: cpu cannot be read here: {NOT_FOUND}");
+    assert_eq!(inputs.report().sentence, expected);
+    // Any controller lacks the request.
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, 431)))))].into_iter().collect();
+    inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", None)));
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("stays at 4: cpu cannot be read: missing request"), "{sentence}");
 }
 
 #[test]
@@ -250,7 +275,71 @@ fn metric_that_can_be_read_here_is_decided_on() {
     let names = ["web-0", "web-1", "web-2", "web-3"];
     inputs.readings = [(0, Ok(samples(&names.map(|name| (name, 431)))))].into_iter().collect();
     let sentence = inputs.report().sentence;
-    assert!(sentence.starts_with("stays at 4: cpu is at 71% of requests"), "{sentence}");
+    assert!(sentence.starts_with("would stay at 4: cpu is at 71% of requests"), "{sentence}");
+}
+
+/// The CPU of four pods, which can be read here, and the controller's `ScalingActive=False` with
+/// `cause`.
+fn inputs_that_only_fail_there(milli: i64, cause: &str) -> Inputs {
+    let mut inputs = failing_inputs(NOT_FOUND, cause);
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, milli)))))].into_iter().collect();
+    inputs
+}
+
+const FORBIDDEN_THERE: &str = "unable to get metrics for resource cpu: unable to fetch metrics from \
+                               resource metrics API: pods.metrics.k8s.io is forbidden: User \
+                               \"hparun\" cannot list resource \"pods\"";
+const PROMETHEUS_THERE: &str = "unable to get metrics for resource cpu: unable to fetch metrics \
+                                from resource metrics API: unable to fetch metrics: the request to \
+                                Prometheus at http://p:9090 failed: refused";
+
+#[rstest]
+#[case::steady(431, FORBIDDEN_THERE, "would stay at 4: cpu is at 71%")]
+#[case::scaling(900, FORBIDDEN_THERE, "would scale from 4 to 8: cpu is at 150%")]
+#[case::prometheus(431, PROMETHEUS_THERE, "would stay at 4: cpu is at 71%")]
+fn failure_of_the_controller_alone_is_in_the_first_line_and_the_first_advice(
+    #[case] milli: i64,
+    #[case] cause: &str,
+    #[case] start: &str,
+) {
+    let report = inputs_that_only_fail_there(milli, cause).report();
+    let end = "; the controller last reported FailedGetResourceMetric";
+    let sentence = &report.sentence;
+    assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
+    assert_eq!(report.state(State::Failing), State::Failing);
+    let root = crate::report::reported::root_cause(cause);
+    let first = format!("The controller last reported FailedGetResourceMetric: {root}. ");
+    assert!(report.advice[0].starts_with(&first), "{report}");
+    let about = if cause == PROMETHEUS_THERE {
+        "Check that Prometheus runs, and that the controller's URL of it is right"
+    } else {
+        "Give the user in the message, as which the controller runs, the right that it lacks"
+    };
+    assert!(report.advice[0].contains(about), "{report}");
+}
+
+#[test]
+fn failure_of_the_controller_is_no_doubt_in_a_dry_run_or_without_a_controller() {
+    let mut inputs = inputs_that_only_fail_there(431, FORBIDDEN_THERE);
+    let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
+    let end = "; within tolerance; no controller runs";
+    let sentence = &idle.sentence;
+    assert!(sentence.starts_with("stays at 4: ") && sentence.ends_with(end), "{sentence}");
+    inputs.settings.dry_run = true;
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; within tolerance"), "{}", report.sentence);
+    assert!(report.advice.iter().all(|one| !one.contains("last reported")), "{report}");
+}
+
+#[test]
+fn status_of_zero_replicas_is_no_doubt_after_a_scale_up_by_hand() {
+    let mut inputs = inputs_that_only_fail_there(431, "");
+    let disabled = scaling_inactive("ScalingDisabled", "scaling is disabled");
+    inputs.hpa.status.conditions = vec![serde_json::from_value(disabled).unwrap()];
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);
+    assert_eq!(report.doubt, None);
 }
 
 #[test]

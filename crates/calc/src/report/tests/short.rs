@@ -51,6 +51,8 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 #[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
 #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
     State::AtMaximum, "MEASURED; maxReplicas is 9")]
+#[case::at_former_maximum(7, 7, &[condition("ScalingLimited", "True", "TooManyReplicas")],
+    State::AtMaximum, "MEASURED; maxReplicas was 7")]
 #[case::at_minimum(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
     State::AtMinimum, "MEASURED; minReplicas is 2")]
 #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
@@ -89,7 +91,7 @@ fn disabled_direction_is_not_limited_for_now() {
 }
 
 #[rstest]
-#[case::low_load(20, State::Stabilizing, "stabilization holds more, maxReplicas is 9")]
+#[case::low_load(20, State::Stabilizing, "stabilization holds more than 9, maxReplicas is 9")]
 #[case::high_load(90, State::AtMaximum, "maxReplicas is 9")]
 fn maximum_is_a_problem_only_if_the_metrics_ask_for_more(
     #[case] utilization: i32,
@@ -214,6 +216,27 @@ fn dry_run_is_the_state_even_without_a_status() {
     assert_eq!((report.state, &*report.sentence), expected);
 }
 
+/// An autoscaler of the custom API. The field has precedence over the annotation.
+#[test]
+fn field_of_a_pause_and_of_a_dry_run_is_named() {
+    let mut inputs = inputs(json!({ "pause": "down", "dryRun": true }));
+    inputs.hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "up".into());
+    inputs.settings =
+        inputs.settings.for_autoscaler(&inputs.hpa, &SettingPolicy::default()).settings;
+    let report = inputs.report();
+    let start = "is paused for scaling down by spec.pause and is in dry run by spec.dryRun and ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    for field in ["spec.pause", "spec.dryRun"] {
+        assert_contains(&report, &format!("Remove {field} to let the "));
+    }
+    let dry_run = ShortReport::new(&inputs.hpa, &inputs.settings);
+    assert_eq!(dry_run.sentence, "dry run by spec.dryRun; nothing is written");
+    let mut hpa = hpa(4, 3, &[condition("Paused", "True", "PausedByAnnotation")]);
+    hpa.spec.unknown = inputs.hpa.spec.unknown.clone();
+    let paused = ShortReport::new(&hpa, &Settings::default().with_pause(inputs.settings.pause));
+    assert_eq!(paused.pause.as_deref(), Some("paused for scaling down by spec.pause"));
+}
+
 #[test]
 fn pause_has_no_effect_with_the_built_in_controller() {
     let mut hpa = hpa(9, 9, &[condition("Paused", "True", "PausedByAnnotation")]);
@@ -230,7 +253,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
     assert_eq!(report.warnings, [Warning::PauseIgnored, Warning::DryRunIgnored]);
-    assert!(settings.has_ignored());
+    assert!(settings.has_ignored_settings());
     let settings = settings.with_built_in_state("no controller has renewed its lease".to_owned());
     let sentence = ShortReport::new(&hpa, &settings).sentence;
     assert!(
@@ -262,6 +285,23 @@ fn settings_of_an_unknown_controller_say_what_each_controller_does() {
 }
 
 #[test]
+fn built_in_controller_that_has_replaced_hpa_rs_is_not_named_as_the_writer() {
+    let mut hpa = hpa(4, 4, &[condition("Paused", "True", "PausedByAnnotation")]);
+    hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "true".into());
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    let settings = settings.with_status_of_hpa_rs();
+    let report = ShortReport::new(&hpa, &settings);
+    let expected = "; kube-controller-manager, which acts now, ignores the pause";
+    assert!(report.sentence.ends_with(expected), "{}", report.sentence);
+    assert_eq!(report.state, State::WaitingForPods);
+    assert_eq!(report.warnings, [Warning::PauseIgnored]);
+    let report = ShortReport::new(&hpa, &settings.with_unknown_controller());
+    let expected = "; hpa-rs would obey the pause; kube-controller-manager, which may act now, \
+                    ignores the pause";
+    assert!(report.sentence.ends_with(expected), "{}", report.sentence);
+}
+
+#[test]
 fn settings_have_no_effect_with_the_built_in_controller() {
     let mut hpa = hpa(4, 4, &[]);
     let mut report = |name: &str, value: &str| {
@@ -269,7 +309,7 @@ fn settings_have_no_effect_with_the_built_in_controller() {
         hpa.metadata.annotations.insert(annotation, value.to_owned());
         let settings =
             Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
-        assert!(settings.has_ignored());
+        assert!(settings.has_ignored_settings());
         ShortReport::new(&hpa, &settings)
     };
     let one = report("sync-period", "30s");
@@ -316,8 +356,9 @@ fn metric_without_value_is_named() {
     let limited = condition("ScalingLimited", "True", "TooManyReplicas");
     hpa.status.conditions.retain(|one| one.condition_type != ConditionType::ScalingLimited);
     hpa.status.conditions.push(serde_json::from_value(limited).unwrap());
+    hpa.spec.max_replicas = 4;
     let report = ShortReport::new(&hpa, &Settings::default());
-    let expected = format!("{MEASURED}; maxReplicas is 9; no value of memory");
+    let expected = format!("{MEASURED}; maxReplicas is 4; no value of memory");
     assert_eq!((report.state, report.sentence), (State::AtMaximum, expected));
     assert!(report.has_missing_metric);
 }

@@ -185,7 +185,7 @@ impl ScheduledBounds {
         self.time_zone.to_timestamp(time).ok()
     }
 
-    /// The reason why an entry is invalid.
+    /// The reason why the entry is invalid, if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         match (self.min_replicas, self.max_replicas) {
             (None, None) => Some("minReplicas or maxReplicas must be set".to_owned()),

@@ -152,15 +152,14 @@ impl Settings {
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
         let within = |days| self.bounds_and_change_within(days, spec, entries, now);
-        // `bounds_and_change_within` searches one day less than it is given.
         // Most schedules change within a day. A weekly entry changes within a week, or within two
         // if the clocks skip one occurrence.
-        let (bounds, change) = within(2);
-        (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
+        let (bounds, change) = within(1);
+        (bounds, change.or_else(|| within(7).1).or_else(|| within(14).1))
     }
 
-    /// The changes of the bounds after `from`, up to and including `to`. The list
-    /// ends early if two weeks pass without a change.
+    /// The changes of the bounds after `from`, up to and including `to`. The list ends early if two
+    /// weeks pass without a change.
     pub fn bounds_changes(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -189,6 +188,7 @@ impl Settings {
         self.scale_to_zero && spec.has_object_or_external_metric()
     }
 
+    /// The bounds at `now`, and their next change within `days` times 24 hours.
     fn bounds_and_change_within(
         &self,
         days: i32,
@@ -202,7 +202,9 @@ impl Settings {
         // The starts (`true`) and ends of the occurrences, with the index of the entry.
         let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            for (start, end) in entry.occurrences(now, days).filter(|(_, end)| *end > now) {
+            // If the clocks change, `days` times 24 hours can end one calendar day later.
+            let occurrences = entry.occurrences(now, days + 1).filter(|(_, end)| *end > now);
+            for (start, end) in occurrences {
                 if start > now {
                     edges.push((start, index, true));
                 } else if let Some(count) = active.get_mut(index) {
@@ -217,8 +219,7 @@ impl Settings {
             self.combine_entries(spec, entries.map(|(entry, _)| entry))
         };
         let current = bounds_of(&active);
-        // Later occurrences may be missing, because `occurrences` ends after these days.
-        let limit = after(now, SignedDuration::from_hours(i64::from(days - 1) * 24));
+        let limit = after(now, SignedDuration::from_hours(i64::from(days) * 24));
         for edges in edges.chunk_by(|one, other| one.0 == other.0) {
             for (_, index, starts) in edges {
                 if let Some(count) = active.get_mut(*index) {

@@ -1,4 +1,4 @@
-//! A collection in a fake cluster, whose collectors read the value 5.
+//! The collected metrics of a fake cluster, whose collectors read the value 5.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,9 @@ use crate::{
     Clients, Cluster, ConfigError, Context, Environment, FetchError, Ingress, LookupError,
     MetricConfig, Pod, RouteGroup, Sample, Settings, Values,
     annotations::MetricType,
-    collection::{Collection, CollectionObserver, CollectionSettings, CollectionSource, Targets},
+    collection::{
+        CollectedMetrics, CollectionObserver, CollectionSettings, CollectionSource, Targets,
+    },
     collectors::{http::HttpDocument, pods::PodDocuments},
     registry::{Collector, MetricSelector, Registration, Server},
 };
@@ -44,7 +46,7 @@ pub(super) struct FakeCluster {
     pub(super) selector_error: Mutex<Option<LookupError>>,
     pub(super) is_failing: Mutex<bool>,
     pub(super) is_panicking: Mutex<bool>,
-    /// The time for which the machine was suspended: the monotonic clock doesn't have it.
+    /// The time for which the machine was suspended. The monotonic clock stood still meanwhile.
     pub(super) suspended: Mutex<Duration>,
     /// The number of lookups of pods. Each collection makes one.
     collections: AtomicUsize,
@@ -214,7 +216,7 @@ impl CollectionObserver for Failures {
 pub(super) struct Fixture {
     pub(super) cluster: Arc<FakeCluster>,
     pub(super) failures: Arc<Failures>,
-    pub(super) collection: Arc<Collection>,
+    pub(super) collection: Arc<CollectedMetrics>,
     pub(super) source: CollectionSource,
     start: Instant,
 }
@@ -241,7 +243,7 @@ impl Fixture {
         };
         let clients = Clients::new(Settings::default(), cluster.clone()).unwrap();
         let failures = Arc::<Failures>::default();
-        let collection = Arc::new(Collection::new(
+        let collection = Arc::new(CollectedMetrics::new(
             settings,
             Arc::new(clients),
             cluster.clone(),

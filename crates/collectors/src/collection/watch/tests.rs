@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use hpa_metrics::KubeObjects;
+use hpa_calc::Selector;
+use hpa_metrics::{Catalog, ExternalQuery, KubeObjects};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     Clients, Settings,
-    collection::{CollectionObserver, CollectionSettings, KubeCluster},
+    collection::{CollectionObserver, CollectionSettings, CollectionSource, KubeCluster},
     tests::recorded_logs,
 };
 
@@ -35,23 +36,30 @@ impl CollectionObserver for WatchFailures {
     }
 }
 
-/// Watches the autoscalers of these API groups of a testbed.
-fn watch(
-    testbed: &Testbed,
-    groups: &'static [AutoscalerGroup],
-) -> (Arc<Collection>, Arc<WatchFailures>) {
+/// The metrics of the autoscalers of a testbed, with the cache of pods that they read. Nothing is
+/// watched.
+fn unwatched(testbed: &Testbed) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
     let client = testbed.client();
     let objects = Arc::new(KubeObjects::new(client.clone()));
-    let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
+    let cluster = Arc::new(KubeCluster::new(client, objects.clone()));
     let failures = Arc::<WatchFailures>::default();
-    let collection = Arc::new(Collection::new(
+    let collection = Arc::new(CollectedMetrics::new(
         CollectionSettings::default(),
         Arc::new(Clients::new(Settings::default(), cluster.clone()).unwrap()),
-        objects,
+        objects.clone(),
         cluster,
         Arc::new(|| Timestamp::UNIX_EPOCH),
         failures.clone(),
     ));
+    (collection, objects, failures)
+}
+
+/// Watches the autoscalers of these API groups of a testbed.
+fn watch(
+    testbed: &Testbed,
+    groups: &'static [AutoscalerGroup],
+) -> (Arc<CollectedMetrics>, Arc<WatchFailures>) {
+    let (client, (collection, _, failures)) = (testbed.client(), unwatched(testbed));
     tokio::spawn({
         let collection = collection.clone();
         async move { collection.watch(client, groups, None).await }
@@ -121,6 +129,24 @@ async fn each_outage_of_a_watch_is_logged() {
     assert_eq!(*logs.lock(), [failed, "autoscalers for collectors are watched again", failed]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn first_list_after_a_failure_is_not_logged_as_a_return() {
+    let (logs, _guard) = recorded_logs();
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let lists = Match::verb("list").resource("horizontalpodautoscalers");
+    let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
+    let (collection, _) = watch(&testbed, &[AutoscalerGroup::Core]);
+    sleep(Duration::from_secs(30)).await;
+    faults.remove(outage);
+    // Longer than the backoff.
+    sleep(Duration::from_mins(2)).await;
+    collection.wait_for_first_list().await;
+    let failed = "unable to watch autoscalers for collectors, retrying";
+    assert_eq!(*logs.lock(), [failed, "autoscalers for collectors are watched now"]);
+}
+
 /// As after the deletion of the definition, and its return.
 #[tokio::test(start_paused = true)]
 async fn autoscalers_are_removed_while_their_api_is_not_served() {
@@ -130,7 +156,7 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     testbed.apply(namespace()).unwrap();
     testbed.apply(autoscaler()).unwrap();
     let (collection, failures) = watch(&testbed, &[AutoscalerGroup::Core]);
-    let metrics = || collection.status()["pods"].metrics;
+    let metrics = || collection.status()["pods"].metric_count;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(metrics(), 1);
     let not_found = Effect::Status {
@@ -147,4 +173,33 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     faults.remove(outage);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(metrics(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_names_the_unsynced_cache_of_pods() {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let lists = Match::verb("list").resource("pods");
+    let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
+    let (collection, objects, _) = unwatched(&testbed);
+    tokio::spawn({
+        let (collection, client) = (collection.clone(), testbed.client());
+        async move { collection.watch(client, &[AutoscalerGroup::Core], None).await }
+    });
+    tokio::spawn(async move { objects.watch_pods().await });
+    collection.wait_for_first_list().await;
+    sleep(Duration::from_secs(1)).await;
+    let source = CollectionSource::new(collection);
+    let unsynced = "the cache of pods has not synced yet";
+    assert_eq!(source.readiness(), Err(vec![unsynced.to_owned()]));
+    let query = ExternalQuery {
+        namespace: "shop".to_owned(),
+        metric: "queue".to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    assert_eq!(source.undiscovered(&query.into()), None);
+    faults.remove(outage);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(source.readiness(), Ok(()));
 }

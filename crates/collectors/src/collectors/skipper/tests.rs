@@ -56,6 +56,20 @@ fn share_of_a_route_group_backend_is_that_of_skipper(
 }
 
 #[rstest]
+#[case::of_the_backend([-99, 100])]
+#[case::of_another_backend([100, -99])]
+fn negative_weight_of_a_route_group_is_refused(#[case] weights: [i64; 2]) {
+    let names = ["blue", "green"];
+    let negative = names[usize::from(weights[1] < 0)];
+    let default_backends: Vec<_> = names.map(str::to_owned).into_iter().zip(weights).collect();
+    let group = RouteGroup { hosts: hosts(&["a.b"]), default_backends };
+    let query = |compat| factor(route_group_query(("n", "g"), &group, "blue", compat));
+    let expected = format!("the backend \"{negative}\" has a negative weight in RouteGroup n/g");
+    assert_eq!(query(Compat::Off), expected);
+    assert!(query(Compat::Reference).ends_with("00)"));
+}
+
+#[rstest]
 #[case::percent(r#"{"x": 20, "y": 80}"#, "0.2000)")]
 #[case::of_two_paths(r#"{"x": 20, "y": 80, "z": 100}"#, "0.2000)")]
 #[case::parts(r#"{"x": 1, "y": 3}"#, "0.2500)")]

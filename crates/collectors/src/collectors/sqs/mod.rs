@@ -32,6 +32,9 @@ const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
 /// The maximum number of cached queue URLs. Tenants can choose any number of names.
 const MAX_QUEUE_URLS: usize = 1000;
 
+/// The maximum length of a queue's URL in bytes. URLs of AWS are shorter than 200 bytes.
+const MAX_QUEUE_URL_LEN: usize = 1024;
+
 /// A queue, and the messages to count in addition to the visible ones.
 #[derive(Clone, Debug)]
 pub(crate) struct SqsQueue {
@@ -97,14 +100,11 @@ impl Collector for SqsQueue {
             clients.queue_urls.lock().remove(&self.cache_key());
         }
         let Attributes { attributes } = result?;
-        let count = |name: &str| {
-            let value = attributes.get(name).and_then(|value| value.parse::<i64>().ok());
-            value.ok_or_else(|| unexpected_response("the length of the queue is missing"))
-        };
-        let total = names.into_iter().try_fold(0_i64, |total, name| {
-            Ok::<_, FetchError>(total.saturating_add(count(name)?))
+        let total = names.into_iter().try_fold(0_u64, |total, name| {
+            Ok::<_, FetchError>(total.saturating_add(message_count(&attributes, name)?))
         })?;
-        let milli = total.checked_mul(1000).ok_or(QueryError::OutOfRange(total as f64))?;
+        let milli = i64::try_from(total).ok().and_then(|total| total.checked_mul(1000));
+        let milli = milli.ok_or(QueryError::OutOfRange(total as f64))?;
         Ok(context.single(MilliValue::from_milli(milli)))
     }
 }
@@ -123,6 +123,10 @@ impl SqsQueue {
         let body = json!({"QueueName": self.queue});
         let QueueUrl { queue_url } =
             call_action(context, "GetQueueUrl", &self.region, body).await?;
+        // The key of the cache has the name, which the URL contains.
+        if queue_url.len().max(self.queue.len()) > MAX_QUEUE_URL_LEN {
+            return Err(unexpected_response("the URL of the queue is longer than 1 KiB"));
+        }
         let mut queues = clients.queue_urls.lock();
         if queues.len() >= MAX_QUEUE_URLS {
             queues.clear();
@@ -130,6 +134,16 @@ impl SqsQueue {
         queues.insert(self.cache_key(), queue_url.clone());
         Ok(queue_url)
     }
+}
+
+/// The number of messages in an attribute. A negative number is an error, because the calculation,
+/// which equals that of kube-controller-manager, would propose `maxReplicas` for it.
+fn message_count(attributes: &HashMap<String, String>, name: &str) -> Result<u64, FetchError> {
+    let text = attributes
+        .get(name)
+        .ok_or_else(|| unexpected_response("the length of the queue is missing"))?;
+    text.parse()
+        .map_err(|_| unexpected_response("the length of the queue is negative or no whole number"))
 }
 
 async fn call_action<T: DeserializeOwned>(

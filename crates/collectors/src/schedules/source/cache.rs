@@ -6,17 +6,16 @@ use std::{
     sync::Arc,
 };
 
+use hpa_metrics::StoredObject;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use crate::{
-    schedules::{
-        Evaluation, ScalingScheduleSpec, ScalingScheduleStatus, ScheduledMetric, Settings,
-    },
-    stored_object::{StoredObject, decode},
+use crate::schedules::{
+    Evaluation, ScalingScheduleSpec, ScalingScheduleStatus, ScheduledMetric, Settings,
 };
 
 use super::kind::{ScheduleKey, ScheduleKind};
@@ -31,7 +30,7 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<ScheduleKey, Arc<CachedSchedule>>,
-    /// The sizes of the schedules of a kind and namespace, in bytes.
+    /// The total size of the schedules by kind and namespace, in bytes.
     used: BTreeMap<(ScheduleKind, String), usize>,
     /// By kind and namespace of a watch. An empty namespace means all.
     health: BTreeMap<(ScheduleKind, String), Health>,
@@ -82,13 +81,14 @@ impl CachedSchedule {
         settings: &Settings,
         hasher: &RandomState,
     ) -> Self {
-        let spec = object.spec.as_deref().map_or("null", RawValue::get);
+        let Fields { metadata, spec, status } = object.decode().unwrap_or_default();
+        let spec = text(spec);
         let spec_hash = hasher.hash_one(spec);
         let unchanged = previous.filter(|previous| previous.spec_hash == spec_hash);
         let unchanged_metric = unchanged.and_then(|previous| previous.metric.as_ref().ok());
         let status: Option<ScalingScheduleStatus> =
-            decode(object.status.as_deref()).unwrap_or_default();
-        let decoded = decode_labels(object.labels.as_deref()).and_then(|labels| {
+            serde_json::from_str(text(status)).unwrap_or_default();
+        let decoded = decode_labels(text(metadata.labels)).and_then(|labels| {
             let metric = match unchanged_metric {
                 Some(metric) => metric.clone(),
                 None => Arc::new(compile(spec, settings)?),
@@ -130,13 +130,15 @@ impl CachedSchedule {
         *self.evaluation.lock() = Some(evaluation);
     }
 
-    /// The time of the next change of the value. `None` if no autoscaler has read the value, or if
-    /// the schedule can't be compiled.
+    /// The time of the next change of the value. If the value changed in the last second and was
+    /// not read since, the time to read it again. `None` if the last read is older, or if the
+    /// schedule can't be compiled.
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let evaluation = self.evaluation.lock();
         let evaluation = evaluation.as_ref()?;
-        // The value changed since the autoscaler read it. The delay limits the reconciles of
-        // autoscalers that don't read it.
+        // The value changed after it was read, so it must be read again. This time is returned only
+        // in the first second after the change: an autoscaler that doesn't read the value would be
+        // reconciled each second.
         let expired =
             evaluation.expired_at(now).filter(|at| now.duration_since(*at) < REREAD_DELAY);
         let reread = expired.and_then(|_| now.checked_add(REREAD_DELAY).ok());
@@ -147,12 +149,36 @@ impl CachedSchedule {
 /// A value that changed while it was read is read again after this delay.
 const REREAD_DELAY: SignedDuration = SignedDuration::from_secs(1);
 
-fn decode_labels(labels: Option<&RawValue>) -> Result<BTreeMap<String, String>, String> {
-    let len = labels.map_or(0, |labels| labels.get().len());
+/// The fields of a schedule that are read. Each stays text, because each has its own errors.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    metadata: FieldsOfMetadata<'a>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FieldsOfMetadata<'a> {
+    #[serde(borrow)]
+    labels: Option<&'a RawValue>,
+}
+
+/// The text of a field. A missing field is null.
+fn text(field: Option<&RawValue>) -> &str {
+    field.map_or("null", RawValue::get)
+}
+
+fn decode_labels(labels: &str) -> Result<BTreeMap<String, String>, String> {
+    let len = labels.len();
     if len > MAX_LABELS_BYTES {
         return Err(format!("metadata.labels: {len} bytes, at most {MAX_LABELS_BYTES} are read"));
     }
-    let labels: serde_json::Result<Option<_>> = decode(labels);
+    let labels: serde_json::Result<Option<_>> = serde_json::from_str(labels);
     labels.map(Option::unwrap_or_default).map_err(|error| format!("metadata.labels: {error}"))
 }
 
@@ -228,7 +254,7 @@ impl Cache {
             .unwrap_or(Health::NotSynced(None))
     }
 
-    /// Whether a first list is neither complete nor failed, or no watch has started.
+    /// Whether a first list is in progress, or no watch has started.
     pub(super) fn is_listing(&self) -> bool {
         let state = self.state.read();
         state.health.is_empty()
@@ -255,7 +281,7 @@ impl Cache {
 
     /// Sets the health of a watch. If the resource is not installed, its schedules are removed and
     /// returned. A failure after the first list changes nothing.
-    pub(super) fn set_health(
+    pub(super) fn update_health(
         &self,
         kind: ScheduleKind,
         namespace: &str,
@@ -299,7 +325,7 @@ impl Cache {
         for key in &deleted {
             self.remove(key);
         }
-        self.set_health(kind, namespace, Health::Synced);
+        self.update_health(kind, namespace, Health::Synced);
         deleted
     }
 

@@ -105,7 +105,7 @@ impl Catalog for ScheduleSource {
         self.0.readiness()
     }
 
-    fn undiscovered(&self) -> Option<String> {
+    fn undiscovered(&self, _: &Query) -> Option<String> {
         Some(not_discovered("schedules", &self.readiness().err()?))
     }
 

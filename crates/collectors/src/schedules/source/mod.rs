@@ -129,8 +129,9 @@ impl Schedules {
         Ok((evaluation, now))
     }
 
-    /// The first time after `now` at which the value of a schedule of the autoscaler may differ from
-    /// the last one that was read, at most an hour later. `None` if none was read.
+    /// The first time after `now` at which a schedule of the autoscaler may have another value than
+    /// the one that was read last. It is at most an hour after that read, or a second after `now`
+    /// if the value has just changed. `None` if no current value was read.
     pub fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         let entries = schedules_of(hpa).filter_map(|key| self.cache.get(&key));
         entries.filter_map(|entry| entry.next_change(now)).min()

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hpa_metrics::StoredObject;
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -35,8 +36,8 @@ impl Schedules {
         }
     }
 
-    /// Writes outdated statuses. Returns whether a write failed, unless the schedule was changed or
-    /// deleted. Logs only the first of consecutive failures.
+    /// Writes outdated statuses. Returns whether a write failed. It is no failure if the schedule
+    /// was changed or deleted meanwhile. Logs only the first of consecutive failures.
     async fn write_outdated_statuses(&self, client: &Client, has_failed: bool) -> bool {
         let mut fails_now = false;
         for (key, entry) in self.cache.all() {
@@ -68,7 +69,7 @@ async fn write_status(
     is_active: bool,
 ) -> kube::Result<()> {
     let resource = key.kind.api_resource();
-    let api: Api<DynamicObject> = if key.namespace.is_empty() {
+    let api: Api<StoredObject> = if key.namespace.is_empty() {
         Api::all_with(client.clone(), &resource)
     } else {
         Api::namespaced_with(client.clone(), &key.namespace, &resource)

@@ -353,7 +353,7 @@ async fn each_outage_of_a_watch_and_its_end_are_logged() {
     assert_eq!(*logs.lock(), [failed, "scaling schedules are watched again", failed]);
 }
 
-/// A refused schedule doesn't affect those of other namespaces, and fits after others are deleted.
+/// A refused schedule doesn't affect those of the other kind, and fits after others are deleted.
 #[tokio::test(start_paused = true)]
 async fn large_schedules_are_refused_with_the_limit() {
     let cluster = Cluster::start(&testbed_with_definitions());

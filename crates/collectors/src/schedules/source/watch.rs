@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
+use hpa_metrics::StoredObject;
 use kube::{Client, ResourceExt, runtime::watcher};
 use tokio::task::spawn_blocking;
 use tracing::info;
@@ -12,10 +13,7 @@ use super::{
     cache::{CachedSchedule, Health},
     kind::{ScheduleKey, ScheduleKind},
 };
-use crate::{
-    object_watch::{ObjectWatch, WatchFailure},
-    stored_object::StoredObject,
-};
+use crate::object_watch::{ObjectWatch, WatchFailure};
 
 impl Schedules {
     /// Watches the schedules of these namespaces, and all cluster-scoped ones. An empty list means
@@ -44,7 +42,7 @@ impl Schedules {
         namespace: &str,
         on_change: &(impl Fn(&[ScheduleKey]) + Sync),
     ) {
-        self.cache.set_health(kind, namespace, Health::NotSynced(None));
+        self.cache.update_health(kind, namespace, Health::NotSynced(None));
         let description = "scaling schedules";
         let mut watch = ObjectWatch::new(client, &kind.api_resource(), namespace, description);
         let (mut listed, mut changed_in_list) = (BTreeSet::new(), BTreeSet::new());
@@ -70,9 +68,7 @@ impl Schedules {
                     changed_in_list.extend(self.cache.finish_list(kind, namespace, &listed));
                     std::mem::take(&mut changed_in_list).into_iter().collect()
                 }
-                // The watch works again: it may resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
-                    self.cache.set_health(kind, namespace, Health::Synced);
                     let key = key(&object);
                     if !self.compile_and_cache(key.clone(), object).await {
                         continue;
@@ -89,11 +85,12 @@ impl Schedules {
                         let resource = kind.resource();
                         info!(%resource, "resource not installed, its schedules are unavailable");
                     }
-                    self.cache.set_health(kind, namespace, Health::NotInstalled)
+                    // Returns the schedules that it removes.
+                    self.cache.update_health(kind, namespace, Health::NotInstalled)
                 }
                 Err(WatchFailure::Other(error)) => {
                     let reason = hpa_metrics::describe(&error);
-                    self.cache.set_health(kind, namespace, Health::NotSynced(Some(reason)))
+                    self.cache.update_health(kind, namespace, Health::NotSynced(Some(reason)))
                 }
             };
             if !changed.is_empty() {

@@ -12,9 +12,9 @@ const FIXED_NUMBERS: usize = 4;
 /// The estimated overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run. A run
-/// stores only its last decision, but the numbers of each decision are stored as a sample. The
-/// oldest runs and samples are dropped first.
+/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run, of
+/// which only the last decision is stored in full. The numbers of every decision are stored as a
+/// sample. The oldest runs and samples are dropped first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,
@@ -68,7 +68,8 @@ pub struct DecisionSample {
 
 impl Decisions {
     /// Adds a decision and its sample, and drops the oldest ones until all take at most `limit`
-    /// bytes. Samples take at most half of that.
+    /// bytes. Samples take at most half of that. If one decision takes more than `limit`, nothing
+    /// stays recorded.
     pub(crate) fn record(
         &mut self,
         decision: RecordedDecision,

@@ -53,7 +53,8 @@ impl Autoscalers {
     }
 
     /// Stores the response to our own status write. Returns `false` if no object with this UID is
-    /// cached, or if the response has another spec: the watch will deliver that change.
+    /// cached, or if the response has another spec or other annotations. The watch will deliver
+    /// that change.
     pub(crate) fn apply_own_write(
         &self,
         key: &HpaKey,
@@ -62,15 +63,15 @@ impl Autoscalers {
         let cached = self.get(key).filter(|cached| cached.has_uid(&object.metadata.uid));
         cached.is_some_and(|cached| {
             desired_state_eq(&cached.object(), &object)
-                && cached.update(object, Origin::Watch, Some(spec_hash)) != Change::SpecChanged
+                && cached.update(object, Origin::WatchOrResponse, Some(spec_hash))
+                    != Change::SpecChanged
         })
     }
 
-    /// Suspends an autoscaler whose new version can't be decoded. It keeps its state, see
-    /// [`Autoscaler::is_suspended`].
-    pub fn suspend(&self, key: &HpaKey) {
+    /// Sets [`Autoscaler::is_undecodable`]. The autoscaler keeps its state.
+    pub fn mark_undecodable(&self, key: &HpaKey) {
         if let Some(cached) = self.get(key) {
-            cached.suspend();
+            cached.mark_undecodable();
         }
     }
 

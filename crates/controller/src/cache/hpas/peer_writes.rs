@@ -11,14 +11,14 @@ pub(crate) struct PeerWrites(Mutex<Option<Box<LastWrite>>>);
 #[derive(Debug)]
 struct LastWrite {
     write: StatusWrite,
-    /// Whether no reconcile has taken this write yet.
+    /// Whether the next reconcile reports this write.
     is_new: bool,
     /// Whether a reconcile has taken a write of this manager, and no other manager has written
     /// since.
     is_known_manager: bool,
 }
 
-/// A status write of a peer, at the first reconcile after it.
+/// A peer's status write that no reconcile has reported yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PeerWrite {
     pub(crate) write: StatusWrite,

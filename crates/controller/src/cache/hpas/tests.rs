@@ -25,10 +25,13 @@ fn object(uid: &str, version: &str, max_replicas: i32) -> HorizontalPodAutoscale
 #[test]
 fn changed_status_is_a_status_change() {
     let autoscalers = Autoscalers::default();
-    assert_eq!(autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch), Change::Created);
+    assert_eq!(
+        autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse),
+        Change::Created
+    );
     let mut next = object("a", "2", 5);
     next.status.desired_replicas = 3;
-    assert_eq!(autoscalers.apply(&key(), next, Origin::Watch), Change::StatusChanged);
+    assert_eq!(autoscalers.apply(&key(), next, Origin::WatchOrResponse), Change::StatusChanged);
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.object().status.desired_replicas, 3);
 }
@@ -36,24 +39,30 @@ fn changed_status_is_a_status_change() {
 #[test]
 fn changed_spec_is_a_spec_change() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
-    assert_eq!(autoscalers.apply(&key(), object("a", "2", 6), Origin::Watch), Change::SpecChanged);
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
+    assert_eq!(
+        autoscalers.apply(&key(), object("a", "2", 6), Origin::WatchOrResponse),
+        Change::SpecChanged
+    );
 }
 
 #[test]
 fn changed_annotation_is_a_spec_change() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let mut next = object("a", "2", 5);
     next.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "true".into());
-    assert_eq!(autoscalers.apply(&key(), next, Origin::Watch), Change::SpecChanged);
+    assert_eq!(autoscalers.apply(&key(), next, Origin::WatchOrResponse), Change::SpecChanged);
 }
 
 #[test]
 fn older_version_from_a_watch_is_ignored() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
-    assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::Watch), Change::Unchanged);
+    autoscalers.apply(&key(), object("a", "10", 6), Origin::WatchOrResponse);
+    assert_eq!(
+        autoscalers.apply(&key(), object("a", "9", 5), Origin::WatchOrResponse),
+        Change::Unchanged
+    );
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.object().spec.max_replicas, 6);
 }
@@ -61,55 +70,58 @@ fn older_version_from_a_watch_is_ignored() {
 #[test]
 fn recreated_autoscaler_inherits_no_history() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let mut history = History::default();
     history.scale_ups.push(ScaleEvent { change: 1, at: Timestamp::UNIX_EPOCH, outdated: false });
     autoscalers.get(&key()).expect("cached").set_history(history, instants());
-    assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Origin::Watch), Change::Created);
+    assert_eq!(
+        autoscalers.apply(&key(), object("b", "2", 5), Origin::WatchOrResponse),
+        Change::Created
+    );
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.history(instants()), History::default());
 }
 
 #[test]
-fn suspended_autoscaler_keeps_its_state() {
+fn undecodable_autoscaler_keeps_its_state() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let cached = autoscalers.get(&key()).expect("cached");
-    autoscalers.suspend(&key());
-    assert!(cached.is_suspended());
+    autoscalers.mark_undecodable(&key());
+    assert!(cached.is_undecodable());
     assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Origin::List), Change::SpecChanged);
-    assert!(!cached.is_suspended());
+    assert!(!cached.is_undecodable());
     assert!(Arc::ptr_eq(&cached, &autoscalers.get(&key()).expect("cached")));
 }
 
 #[test]
 fn listed_object_replaces_a_cached_one_with_a_newer_version() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "10", 6), Origin::WatchOrResponse);
     assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::List), Change::SpecChanged);
 }
 
 #[test]
 fn spec_hash_is_known_until_the_spec_changes() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.spec_with_hash(7), None);
     assert!(
         autoscalers
             .apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 })
     );
-    autoscalers.apply(&key(), object("a", "3", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "3", 5), Origin::WatchOrResponse);
     assert_eq!(cached.spec_with_hash(7), Some(object("a", "3", 5).spec));
     assert_eq!(cached.spec_with_hash(8), None);
-    autoscalers.apply(&key(), object("a", "4", 6), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "4", 6), Origin::WatchOrResponse);
     assert_eq!(cached.spec_with_hash(7), None);
 }
 
 #[test]
 fn response_with_an_older_version_or_another_spec_is_ignored() {
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), object("a", "5", 5), Origin::Watch);
+    autoscalers.apply(&key(), object("a", "5", 5), Origin::WatchOrResponse);
     let cached = autoscalers.get(&key()).expect("cached");
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "4", 5), spec_hash: 7 });
     assert!(

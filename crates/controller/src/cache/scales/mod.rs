@@ -35,7 +35,8 @@ struct State {
 struct ListInProgress {
     started: Instant,
     scales: HashMap<Name, CompactScale>,
-    /// Scales in responses that arrived since the list started. They may be newer than the list.
+    /// The names of scales that responses have updated since the list started. These scales may be
+    /// newer than the list.
     updated_by_response: HashSet<Name>,
 }
 
@@ -77,8 +78,8 @@ impl From<&CompactScale> for ScaleObject {
 }
 
 impl CompactScale {
-    /// Whether the scales differ although they are of the same version of an object. Then they
-    /// were derived in different ways, for example one with outdated paths.
+    /// Whether the scales differ although they are of the same version of an object. One of them is
+    /// then wrong, for example because it was derived with outdated paths.
     fn contradicts(&self, other: &Self) -> bool {
         !self.resource_version.is_empty()
             && self.resource_version == other.resource_version
@@ -102,14 +103,14 @@ impl ScaleCache {
         &self.watch_age
     }
 
-    /// Waits until the scale in a response differs from the scale that was derived from the same
-    /// version of the object. Returns at once if that happened since the last call.
+    /// Waits until a response and the watch deliver different scales of the same version of an
+    /// object. Returns at once if that happened since the last call.
     pub(crate) async fn contradicted(&self) {
         self.contradicted.notified().await;
     }
 
-    /// The cached scale. `None` also if the last complete list did not start after `listed_after`:
-    /// the list may lack changes from before that time.
+    /// The cached scale. `None` also if the last complete list did not start after `listed_after`,
+    /// because an older list may lack changes from before that time.
     pub(crate) fn get(
         &self,
         namespace: &str,

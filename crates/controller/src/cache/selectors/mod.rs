@@ -24,7 +24,8 @@ pub struct SelectorIndex {
 }
 
 impl SelectorIndex {
-    /// Sets an autoscaler's selector, without a write lock if it is unchanged, or clears it.
+    /// Sets an autoscaler's selector, or clears it if it is `None`. An unchanged selector takes no
+    /// write lock.
     pub fn set(&self, key: &HpaKey, selector: Option<Selector>) {
         let Some(selector) = selector else { return self.remove(key) };
         // Locked until the selector is set, so that `remove` can't remove the namespace as empty.

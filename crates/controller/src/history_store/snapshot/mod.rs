@@ -200,9 +200,9 @@ impl HistorySnapshot {
 }
 
 fn failure(metric: &FailingMetric) -> Failure {
-    let FailingMetric { metric, since, fallback_since, recovering_since } = *metric;
+    let FailingMetric { metric_hash, since, fallback_since, recovering_since } = *metric;
     let optional = |time: Option<Timestamp>| time.map(milliseconds);
-    (metric, milliseconds(since), optional(fallback_since), optional(recovering_since))
+    (metric_hash, milliseconds(since), optional(fallback_since), optional(recovering_since))
 }
 
 /// A stored time, limited to `now`. `None` if it is invalid.
@@ -213,9 +213,9 @@ fn restored_time(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
 /// A stored failure, with times limited to `now`. `None` if it has no valid start.
 fn restored_failure(failure: Failure, now: Timestamp) -> Option<FailingMetric> {
     let time = |at| restored_time(at, now);
-    let (metric, since, fallback_since, recovering_since) = failure;
+    let (metric_hash, since, fallback_since, recovering_since) = failure;
     Some(FailingMetric {
-        metric,
+        metric_hash,
         since: time(since)?,
         fallback_since: fallback_since.and_then(time),
         recovering_since: recovering_since.and_then(time),

@@ -158,9 +158,9 @@ fn snapshot_is_replaced_only_if_the_successor_needs_the_change() {
     assert!(snapshot(&scaled, 8, Some(9_000)).must_replace(&stored), "a scale event");
 }
 
-fn failing_metric(metric: u64) -> FailingMetric {
+fn failing_metric(metric_hash: u64) -> FailingMetric {
     let (fallback_since, recovering_since) = (Some(at(9_960)), None);
-    FailingMetric { metric, since: at(9_900), fallback_since, recovering_since }
+    FailingMetric { metric_hash, since: at(9_900), fallback_since, recovering_since }
 }
 
 fn with_failures(count: u64) -> History {

@@ -89,8 +89,8 @@ pub(super) struct WriteSchedule {
 
 impl WriteSchedule {
     /// A schedule of empty shards.
-    pub(super) fn new(shards: usize, now: Instant) -> Self {
-        Self { shards: (0..shards.max(1)).map(|_| PendingShard::new(now)).collect() }
+    pub(super) fn new(shard_count: usize, now: Instant) -> Self {
+        Self { shards: (0..shard_count.max(1)).map(|_| PendingShard::new(now)).collect() }
     }
 
     pub(super) fn shard_count(&self) -> usize {

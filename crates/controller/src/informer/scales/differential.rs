@@ -48,7 +48,9 @@ fn check_scale<T: ScaleSource + DeserializeOwned + Debug>(
     assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
     let (Ok(decoded), Ok((meta, plain))) = (decoded, plain) else { return false };
 
-    assert_eq!(decoded.namespace_and_name(), Some((&*meta.namespace, &*meta.name)), "{text}");
+    let is_named = !meta.namespace.is_empty() && !meta.name.is_empty();
+    let names = is_named.then_some((&*meta.namespace, &*meta.name));
+    assert_eq!(decoded.namespace_and_name(), names, "{text}");
     assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
     let scale = decoded.scale(paths);
     let identity = scale.as_ref().map(|scale| (scale.uid.clone(), scale.resource_version.clone()));
@@ -87,7 +89,8 @@ fn members<const N: usize>(
                 *value = optional(field)?.unwrap_or_default();
             }
         }
-        // The decoder skips a list at any depth; serde_json has a limit.
+        // Not decoded: the tested decoder skips lists of any depth, but serde_json fails on deep
+        // ones.
         Some(document) if document.is_list() => {}
         Some(document) => _ = document.decode::<Value>()?,
         None => {}

@@ -246,6 +246,13 @@ async fn fill_cache<T: Watchable + ScaleSource>(
                 }
             }
             Ok(Some(Event::InitDone)) => cache.finish_list(),
+            Ok(Some(Event::Apply(object) | Event::Delete(object)))
+                if object.namespace_and_name().is_none() =>
+            {
+                // The event may be about any object.
+                cache.invalidate();
+                stream.schedule_relist_for_undecodable();
+            }
             Ok(Some(Event::Apply(object))) => {
                 let Some((namespace, name)) = object.namespace_and_name() else { continue };
                 match object.scale(paths) {

@@ -1,8 +1,18 @@
-use hpa_calc::api::Scale;
-use serde_json::{Value, json};
+use std::convert::Infallible;
 
-use super::workload::{ScalePaths, ScaleSource, Workload};
-use crate::scale_target::ScaleObject;
+use futures::{StreamExt, stream};
+use hpa_calc::api::Scale;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use kube::client::Body;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::{Duration, timeout};
+use tokio_util::bytes::Bytes;
+
+use super::*;
+use crate::k8s::is_watch;
 
 fn scale(object: Value) -> Option<ScaleObject> {
     let workload: Workload = serde_json::from_value(object).expect("an object");
@@ -63,4 +73,57 @@ fn invalid_workload_has_no_scale_and_does_not_fail_its_list() {
             .collect();
         assert_eq!(scales, [false, true], "{field}");
     }
+}
+
+/// A client of an API server that lists one deployment. Its watches deliver `event` and stay open.
+fn client_with_event(event: &Value) -> Client {
+    let event = format!("{event}\n");
+    let list = json!({
+        "kind": "List",
+        "apiVersion": "v1",
+        "metadata": { "resourceVersion": "5" },
+        "items": [deployment()],
+    });
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_watch = is_watch(&request);
+        let text = if is_watch { event.clone() } else { list.to_string() };
+        async move {
+            let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(text)))]);
+            let end: stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>> =
+                if is_watch { stream::pending().boxed() } else { stream::empty().boxed() };
+            Ok::<_, Infallible>(Response::new(StreamBody::new(first.chain(end))))
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[rstest]
+#[case::bookmark("BOOKMARK", json!({}), true)]
+#[case::other_deleted("DELETED", json!({ "name": "other", "namespace": "shop" }), true)]
+#[case::deleted_without_names("DELETED", json!({}), false)]
+#[case::modified_without_a_namespace("MODIFIED", json!({ "name": "web" }), false)]
+#[tokio::test(start_paused = true)]
+async fn cache_is_not_read_after_an_event_without_names(
+    #[case] kind: &str,
+    #[case] metadata: Value,
+    #[case] is_cached: bool,
+) {
+    let mut metadata = metadata;
+    metadata["resourceVersion"] = json!("6");
+    let object = json!({ "kind": "Deployment", "apiVersion": "apps/v1", "metadata": metadata });
+    let client = client_with_event(&json!({ "type": kind, "object": object }));
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "deployments");
+    let intervals =
+        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
+    let cache = ScaleCache::new(intervals.max_age);
+    let age = cache.watch_age().clone();
+    let api = |client, _: &Scope| Api::<Workload>::all_with(client, &resource);
+    let stream =
+        WatchStream::new("deployments", &client, &None, intervals, age, &Arc::default(), api);
+    let paths = ScalePaths::default();
+    let filling = fill_cache(stream, &cache, &paths);
+    // The relist is due after five seconds.
+    assert!(timeout(Duration::from_secs(4), filling).await.is_err());
+    assert_eq!(cache.get("shop", "web", None).is_some(), is_cached);
 }

@@ -31,8 +31,10 @@ pub(super) trait ScaleSource: Resource {
     /// uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
+    /// `None` if one of them is missing.
     fn namespace_and_name(&self) -> Option<(&str, &str)> {
-        Some((self.meta().namespace.as_deref()?, self.meta().name.as_deref()?))
+        let (namespace, name) = (self.meta().namespace.as_deref()?, self.meta().name.as_deref()?);
+        (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name))
     }
 
     fn resource_version(&self) -> &str {

@@ -6,8 +6,8 @@ mod tests;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use hpa_metrics::connection_cause;
-use http::{HeaderValue, Request, Response, Uri, header, uri::Authority};
+use hpa_metrics::{TlsSettingNames, connection_cause, is_client_certificate_missing};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::Authority};
 use http_body::Body as HttpBody;
 use kube::{
     Client, Config,
@@ -17,7 +17,7 @@ use tokio_util::bytes::Bytes;
 use tower::{
     BoxError, Service,
     limit::ConcurrencyLimitLayer,
-    util::{MapErrLayer, option_layer},
+    util::{MapErrLayer, MapResponseLayer, option_layer},
 };
 
 use super::{
@@ -93,7 +93,7 @@ impl Clients {
     }
 
     /// Like [`Clients::new`], with an observer of all requests. Logs when the API server doesn't
-    /// respond, and when it responds again, at most once a minute.
+    /// respond or rejects the credentials, and when it responds again, at most once a minute.
     pub async fn with_observer(
         config: &ClientConfig,
         observer: Arc<dyn RequestObserver>,
@@ -113,7 +113,7 @@ impl Clients {
         let agent = config.user_agent.clone().unwrap_or(default_agent);
         kube.headers.push((header::USER_AGENT, agent));
         let url = without_credentials(&kube.cluster_url);
-        let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url)));
+        let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url, origin.clone())));
         let server = host_and_port(&kube.cluster_url);
         let client =
             |limits| build_client(kube.clone(), limits, observer.clone(), log.clone(), &origin);
@@ -167,6 +167,12 @@ fn build_client(
     Ok(with_limits(builder, limits, observer, log, host))
 }
 
+/// The settings of the API server's TLS.
+const TLS_SETTINGS: TlsSettingNames<'_> = TlsSettingNames {
+    ca: "certificate-authority in the kubeconfig",
+    client_certificate: "client-certificate and client-key in the kubeconfig",
+};
+
 /// A connection that can't be established. The HTTP client's error doesn't name the server, and has
 /// the cause only at the end of its source chain.
 #[derive(Debug, thiserror::Error)]
@@ -182,11 +188,26 @@ impl ConnectError {
     fn replace(server: &str, error: BoxError) -> BoxError {
         // hyper-util displays the kind of its error: `client error (Connect)`. The error's type is
         // unknown here, and this crate doesn't depend on hyper-util.
-        if !error.to_string().contains("(Connect)") {
+        let is_unconnected = error.to_string().contains("(Connect)");
+        if !is_unconnected && !is_client_certificate_missing(&*error) {
             return error;
         }
-        let cause = connection_cause(&*error, "certificate-authority in the kubeconfig");
+        let cause = connection_cause(&*error, TLS_SETTINGS);
         Box::new(Self { server: server.to_owned(), cause })
+    }
+}
+
+/// Host and port of an API server, in the extensions of its response if that rejects the
+/// credentials (401). Empty for a service in the same process.
+#[derive(Clone, Debug)]
+pub struct RejectingServer(pub Arc<str>);
+
+impl RejectingServer {
+    fn add_to<B>(mut response: Response<B>, server: &Arc<str>) -> Response<B> {
+        if response.status() == StatusCode::UNAUTHORIZED {
+            response.extensions_mut().insert(Self(server.clone()));
+        }
+        response
     }
 }
 
@@ -207,14 +228,18 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let server = host.clone();
+    let server: Arc<str> = host.as_str().into();
+    let (failing, rejecting) = (server.clone(), server.clone());
     builder
         .with_layer(&MapErrLayer::new(move |error: S::Error| {
-            ConnectError::replace(&server, error.into())
+            ConnectError::replace(&failing, error.into())
+        }))
+        .with_layer(&MapResponseLayer::new(move |response: Response<B>| {
+            RejectingServer::add_to(response, &rejecting)
         }))
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&PageSizeLayer)
-        .with_layer(&RequestTimeoutLayer(limits.request_timeout))
+        .with_layer(&RequestTimeoutLayer { limit: limits.request_timeout, server })
         .with_layer(&option_layer(log.map(ConnectionLogLayer)))
         .with_layer(&RequestObserverLayer::new(observer, host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))

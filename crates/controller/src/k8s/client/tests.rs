@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ClientConfig, ClientLimits, ClientSource, Clients, kubeconfig::named_files, with_limits,
+    ClientConfig, ClientLimits, ClientSource, Clients, ConnectError, RejectingServer,
+    kubeconfig::named_files, with_limits,
 };
 use crate::k8s::{ApiRequest, RequestObserver};
 
@@ -102,6 +103,36 @@ async fn missing_kubeconfig_is_named_in_the_error() {
         ),
         "{failure}"
     );
+}
+
+/// With TLS 1.3, the alert arrives after the connection is established.
+#[test]
+fn missing_client_certificate_is_explained_with_its_settings() {
+    let replace = |error: &str| {
+        ConnectError::replace("10.0.0.1:6443", std::io::Error::other(error).into()).to_string()
+    };
+    let expected = "unable to connect to the API server at 10.0.0.1:6443: the server requires a \
+                    client certificate: set it with client-certificate and client-key in the \
+                    kubeconfig";
+    assert_eq!(replace("received fatal alert: CertificateRequired"), expected);
+    assert_eq!(replace("connection reset"), "connection reset");
+}
+
+#[tokio::test]
+async fn response_that_rejects_the_credentials_names_the_server() {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let is_known = request.uri().path() == "/version";
+        let status = if is_known { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+        Ok::<_, Infallible>(Response::builder().status(status).body(Body::empty()).unwrap())
+    });
+    let builder = ClientBuilder::new(service, "default");
+    let (limits, server) = (ClientLimits::default(), "10.0.0.1:6443".to_owned());
+    let client = with_limits(builder, &limits, Arc::new(()), None, server);
+    for (path, expected) in [("/api", Some("10.0.0.1:6443")), ("/version", None)] {
+        let response = client.send(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let server = response.extensions().get::<RejectingServer>();
+        assert_eq!(server.map(|server| &*server.0), expected, "{path}");
+    }
 }
 
 #[rstest]

@@ -101,7 +101,7 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
     assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
     server.take_requests();
     assert_eq!(owned_by_web(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
-    assert_eq!(server.take_requests(), [""; 0], "owners are kept");
+    assert_eq!(server.take_requests(), [""; 0], "owners are cached");
 }
 
 #[tokio::test]

@@ -147,7 +147,7 @@ async fn error_names_the_cause_if_the_server_is_unreachable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn find_returns_the_first_mapping_that_works_or_the_first_error() {
+async fn scale_of_the_first_mapping_that_works_or_the_first_error_is_returned() {
     let server = Server::default();
     server.respond("/apis/apps/v1beta1/namespaces/shop/deployments/web/scale", 200, scale_object());
     let mappings = [deployments("v1"), deployments("v1beta1")];

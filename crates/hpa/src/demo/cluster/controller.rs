@@ -60,7 +60,7 @@ pub(super) struct ControllerSetup {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) telemetry: Arc<Telemetry>,
     /// The loads before the start.
-    pub(super) past: Arc<dyn PastLoads>,
+    pub(super) past_loads: Arc<dyn PastLoads>,
 }
 
 /// A running controller.
@@ -84,7 +84,7 @@ impl ControllerSetup {
     /// Starts a controller. `speed` is simulated seconds per real second.
     pub(super) fn start(&self, speed: f64) -> Controller {
         let options = options(speed);
-        let past = Some(self.past.clone());
+        let past = Some(self.past_loads.clone());
         let dependencies = Dependencies {
             clock: self.clock.clone(),
             forecasts: ForecastSource { past, ..ForecastSource::default() },

@@ -68,7 +68,7 @@ pub(crate) struct DemoCluster {
     /// Simulated seconds per real second.
     speed: f64,
     pending_checks: PendingChecks,
-    past: Arc<DemoRecordSource>,
+    record_source: Arc<DemoRecordSource>,
     setup: ControllerSetup,
     recorder: Arc<DecisionRecorder>,
     _server: ServerHandle,
@@ -80,6 +80,7 @@ pub(crate) struct DemoCluster {
 #[derive(Debug, Default)]
 struct PendingChecks {
     keys: BTreeSet<HpaKey>,
+    /// The time since which there have been keys. `None` without keys.
     since: Option<Instant>,
 }
 
@@ -152,10 +153,10 @@ impl DemoCluster {
         }));
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), DECISION_MEMORY));
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), recorder.clone()];
-        let past = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start()));
-        let setup =
-            ControllerSetup { clients, clock, observer: Arc::new(observers), telemetry, past };
-        let past = Arc::new(DemoRecordSource(setup.debug_view(recorder.clone())));
+        let past_loads = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start()));
+        let observer = Arc::new(observers);
+        let setup = ControllerSetup { clients, clock, observer, telemetry, past_loads };
+        let record_source = Arc::new(DemoRecordSource(setup.debug_view(recorder.clone())));
         let controller = setup.start(speed);
         Ok(Self {
             testbed,
@@ -165,7 +166,7 @@ impl DemoCluster {
             kubeconfig,
             speed,
             pending_checks: PendingChecks::default(),
-            past,
+            record_source,
             setup,
             recorder,
             _server: server,
@@ -208,7 +209,7 @@ impl DemoCluster {
             request_timeout: REQUEST_TIMEOUT,
             settings: Settings::default().with_strict_scale_to_zero(true),
             clock: self.setup.clock.clone(),
-            past: Some(self.past.clone()),
+            records: Some(self.record_source.clone()),
             ..Options::default()
         };
         let started = Dashboard::start(&clients, options).await;
@@ -375,11 +376,11 @@ manifests:
         }
         // The recorder runs after the sender, so it may lack the last decision.
         let key = HpaKey::new("default", "web");
-        let past = cluster.past.past(&key, None, None).await.unwrap();
-        assert!(past.samples.len() >= 2 && past.history.is_some(), "{past:?}");
-        assert!(!past.decisions.is_empty() && past.decisions.len() < past.samples.len());
-        let last = past.samples.last().unwrap().at;
-        let next = cluster.past.past(&key, None, Some(last)).await.unwrap();
+        let records = cluster.record_source.records(&key, None, None).await.unwrap();
+        assert!(records.samples.len() >= 2 && records.history.is_some(), "{records:?}");
+        assert!(!records.decisions.is_empty() && records.decisions.len() < records.samples.len());
+        let last = records.samples.last().unwrap().at;
+        let next = cluster.record_source.records(&key, None, Some(last)).await.unwrap();
         assert!(next.samples.iter().all(|sample| sample.at > last));
         cluster.slow_down().await;
         while cluster.decisions.try_recv().is_ok() {}

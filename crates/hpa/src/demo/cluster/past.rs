@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DebugView};
-use hpa_dashboard::{ControllerRecords, RecordSource, StatusWriter};
-use jiff::{SignedDuration, Timestamp};
+use hpa_dashboard::{ControllerRecords, RecordSource};
+use jiff::Timestamp;
 
 /// Reads the records from the documents of the debug API, without a request.
 pub(super) struct DemoRecordSource(pub(super) DebugView);
 
 #[async_trait]
 impl RecordSource for DemoRecordSource {
-    async fn past(
+    async fn records(
         &self,
         autoscaler: &HpaKey,
         _: Option<&str>,
@@ -22,10 +22,5 @@ impl RecordSource for DemoRecordSource {
         let mut past = ControllerRecords::from(detail);
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
-    }
-
-    /// The controller is part of this process.
-    async fn inactivity_sentence(&self, _: &[StatusWriter], _: SignedDuration) -> Option<String> {
-        None
     }
 }

@@ -24,9 +24,7 @@ pub(crate) struct Decision {
     /// The replicas written, if the controller scaled.
     pub(crate) to: Option<i32>,
     pub(crate) reason: Reason,
-    /// The limit that changed the metrics' proposal, the rule that keeps the replicas although
-    /// usage and target differ, or what a pause prevents. `None` if the measurement explains the
-    /// decision, if scaling is disabled, or if the decision failed.
+    /// See [`Explanation::limit`](hpa_calc::Explanation::limit).
     pub(crate) limit: Option<String>,
     /// The measurement and the limit, or the error, as a sentence.
     pub(crate) sentence: String,

@@ -18,8 +18,8 @@ pub(crate) struct WorkloadSample {
     pub(crate) served: f64,
     /// Units waiting in the queues of the workload.
     pub(crate) backlog: f64,
-    /// Pods that the offered load needs, by the target load per pod or else by the capacity of a
-    /// pod.
+    /// Pods needed for the offered load plus the work arriving in queues. Computed from the target
+    /// load per pod, or without one from a pod's capacity.
     pub(crate) needed: u32,
     /// `spec.replicas`.
     pub(crate) desired: u32,
@@ -36,7 +36,7 @@ pub(crate) struct QueueTotals {
 
 /// An autoscaler, its decisions and its workload.
 #[derive(Clone, Debug)]
-pub(crate) struct AutoscalerHistory {
+pub(crate) struct AutoscalerRecord {
     pub(crate) key: HpaKey,
     pub(crate) target: WorkloadId,
     pub(crate) bounds: Bounds,
@@ -50,7 +50,7 @@ pub(crate) struct AutoscalerHistory {
     /// Whether the scenario sets a target load per pod. If not, `needed` is computed from the
     /// capacity of pods, and more replicas are not a violation.
     pub(crate) has_target_load: bool,
-    pub(crate) decisions: u32,
+    pub(crate) decision_count: u32,
     pub(crate) scale_ups: u32,
     pub(crate) scale_downs: u32,
     /// Simulated second of the last scale-down.
@@ -62,10 +62,10 @@ pub(crate) struct AutoscalerHistory {
     pub(crate) workload: Option<WorkloadObservation>,
 }
 
-impl AutoscalerHistory {
-    /// Counts a decision. Returns the previous one.
+impl AutoscalerRecord {
+    /// Records a decision. Returns the previous one.
     pub(super) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
-        self.decisions += 1;
+        self.decision_count += 1;
         self.bounds = decision.bounds;
         self.downscale_window = decision.downscale_window;
         match decision.to {

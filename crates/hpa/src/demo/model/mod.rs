@@ -11,7 +11,7 @@ pub(crate) use hpa_calc::explain::Reason;
 
 pub(crate) use self::{
     decision::Decision,
-    history::{AutoscalerHistory, WorkloadSample},
+    history::{AutoscalerRecord, WorkloadSample},
     records::DemoRecords,
     summary::Summary,
 };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     decision::{Decision, downscale_window},
-    history::{AutoscalerHistory, QueueTotals, WorkloadSample},
+    history::{AutoscalerRecord, QueueTotals, WorkloadSample},
 };
 
 const API_VERSION: &str = "autoscaling/v2";
@@ -22,7 +22,7 @@ const MAX_RECENT_SCALINGS: usize = 50;
 #[derive(Debug)]
 pub(crate) struct DemoRecords {
     /// The scenario's autoscalers in its order, then others.
-    pub(crate) autoscalers: Vec<AutoscalerHistory>,
+    pub(crate) autoscalers: Vec<AutoscalerRecord>,
     /// The last decisions that scaled, oldest first.
     pub(crate) recent_scalings: Vec<Decision>,
     /// Simulated second of the last observation.
@@ -54,20 +54,20 @@ impl DemoRecords {
             let target = &hpa.spec.scale_target_ref;
             let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
-            let history = records.new_history(key, target, Bounds::of_spec(&hpa.spec));
+            let record = records.new_record(key, target, Bounds::of_spec(&hpa.spec));
             let downscale_window = downscale_window(&hpa, &Settings::default());
-            records.autoscalers.push(AutoscalerHistory {
+            records.autoscalers.push(AutoscalerRecord {
                 is_in_scenario: true,
                 downscale_window,
-                ..history
+                ..record
             });
         }
         records
     }
 
-    /// The history of an autoscaler before its first decision, without a stabilization window.
-    fn new_history(&self, key: HpaKey, target: WorkloadId, bounds: Bounds) -> AutoscalerHistory {
-        AutoscalerHistory {
+    /// The record of an autoscaler before its first decision, without a stabilization window.
+    fn new_record(&self, key: HpaKey, target: WorkloadId, bounds: Bounds) -> AutoscalerRecord {
+        AutoscalerRecord {
             key,
             bounds,
             downscale_window: 0.0,
@@ -75,7 +75,7 @@ impl DemoRecords {
             has_queue: self.queue_workloads.contains(&target),
             has_target_load: self.has_target_load.get(&target).is_some_and(|has| *has),
             target,
-            decisions: 0,
+            decision_count: 0,
             scale_ups: 0,
             scale_downs: 0,
             last_scale_down: None,
@@ -88,22 +88,22 @@ impl DemoRecords {
 
     /// Adds a decision. Returns the previous one of the same autoscaler.
     pub(crate) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
-        if self.autoscalers.iter().all(|history| history.key != decision.key) {
+        if self.autoscalers.iter().all(|record| record.key != decision.key) {
             let Decision { key, target, bounds, .. } = decision.clone();
-            self.autoscalers.push(self.new_history(key, target, bounds));
+            self.autoscalers.push(self.new_record(key, target, bounds));
         }
         if decision.to.is_some() {
             self.recent_scalings.push(decision.clone());
             let excess = self.recent_scalings.len().saturating_sub(MAX_RECENT_SCALINGS);
             self.recent_scalings.drain(..excess);
         }
-        let history = self.autoscalers.iter_mut().find(|history| history.key == decision.key)?;
-        history.record_decision(decision)
+        let record = self.autoscalers.iter_mut().find(|record| record.key == decision.key)?;
+        record.record_decision(decision)
     }
 
     /// Removes the autoscalers that no longer exist.
     pub(crate) fn remove_deleted(&mut self, testbed: &Testbed) {
-        self.autoscalers.retain(|AutoscalerHistory { key, .. }| {
+        self.autoscalers.retain(|AutoscalerRecord { key, .. }| {
             testbed.get(API_VERSION, KIND, &key.namespace, &key.name).is_some()
         });
     }
@@ -111,8 +111,8 @@ impl DemoRecords {
     /// Adds a sample to each autoscaler whose workload was observed.
     pub(crate) fn record_observation(&mut self, observation: &Observation) {
         self.second = observation.second;
-        for history in &mut self.autoscalers {
-            let is_target = |id: &WorkloadId| *id == history.target;
+        for record in &mut self.autoscalers {
+            let is_target = |id: &WorkloadId| *id == record.target;
             let workload = observation.workloads.iter().find(|workload| is_target(&workload.id));
             let Some(workload) = workload else { continue };
             let queues = || {
@@ -128,12 +128,12 @@ impl DemoRecords {
                 desired: workload.desired,
                 ready: workload.ready,
             };
-            history.queue_totals = QueueTotals {
+            record.queue_totals = QueueTotals {
                 arrived: queues().map(|queue| queue.arrived).sum(),
                 drained: queues().map(|queue| queue.drained).sum(),
             };
-            history.workload = Some(workload.clone());
-            history.record_sample(sample);
+            record.workload = Some(workload.clone());
+            record.record_sample(sample);
         }
     }
 }

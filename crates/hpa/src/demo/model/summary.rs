@@ -1,7 +1,7 @@
 //! The summary at the end: a table of all autoscalers, and the violations.
 
 use super::{
-    history::{AutoscalerHistory, QueueTotals, WorkloadSample},
+    history::{AutoscalerRecord, QueueTotals, WorkloadSample},
     records::DemoRecords,
     violations::{self, CRITERIA, violations},
 };
@@ -25,11 +25,11 @@ impl Summary {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
         rows.extend(records.autoscalers.iter().map(table_row));
         let table = terminal::aligned(&rows, "  ");
-        let checked = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
+        let checked = || records.autoscalers.iter().filter(|record| record.is_in_scenario);
         let violations: String = checked()
-            .flat_map(|history| {
-                let name = &history.key.name;
-                violations(history).into_iter().map(move |text| format!("  {name}: {text}\n"))
+            .flat_map(|record| {
+                let name = &record.key.name;
+                violations(record).into_iter().map(move |text| format!("  {name}: {text}\n"))
             })
             .collect();
         let count = checked().count();
@@ -46,29 +46,29 @@ impl Summary {
     }
 }
 
-fn table_row(history: &AutoscalerHistory) -> Vec<String> {
-    let (min, max) = replica_range(&history.samples);
-    let workload = history.workload.as_ref();
-    let seconds = history.samples.last().map_or(0.0, |last| last.second);
+fn table_row(record: &AutoscalerRecord) -> Vec<String> {
+    let (min, max) = replica_range(&record.samples);
+    let workload = record.workload.as_ref();
+    let seconds = record.samples.last().map_or(0.0, |last| last.second);
     let average = workload.map_or(0.0, |workload| workload.pod_seconds) / seconds.max(1.0);
     vec![
-        history.key.name.to_string(),
-        history.decisions.to_string(),
-        history.scale_ups.to_string(),
-        history.scale_downs.to_string(),
+        record.key.name.to_string(),
+        record.decision_count.to_string(),
+        record.scale_ups.to_string(),
+        record.scale_downs.to_string(),
         format!("{min}..{max}"),
         number(average),
-        number(average_needed(&history.samples)),
-        served_share(history),
+        number(average_needed(&record.samples)),
+        served_share(record),
         workload
             .map_or("-".to_owned(), |workload| minutes_and_seconds(workload.underserved_seconds)),
     ]
 }
 
 /// The share of the load that was served, or of the queued units that were drained.
-fn served_share(history: &AutoscalerHistory) -> String {
-    let QueueTotals { arrived, drained } = history.queue_totals;
-    let workload = history.workload.as_ref();
+fn served_share(record: &AutoscalerRecord) -> String {
+    let QueueTotals { arrived, drained } = record.queue_totals;
+    let workload = record.workload.as_ref();
     let (offered, served) =
         workload.map_or((0.0, 0.0), |workload| (workload.offered_total, workload.served_total));
     percent(served + drained, offered + arrived)

@@ -3,7 +3,7 @@
 
 use hpa_calc::explain::{counted, minutes_and_seconds, number};
 
-use super::history::{AutoscalerHistory, WorkloadSample};
+use super::history::{AutoscalerRecord, WorkloadSample};
 
 /// Simulated seconds that an autoscaler may take to react: metrics are sampled, the autoscaler is
 /// reconciled, pods start.
@@ -26,22 +26,22 @@ To follow the load, each workload must
 Times are simulated.";
 
 /// Returns the rules that an autoscaler violates, as sentences.
-pub(super) fn violations(history: &AutoscalerHistory) -> Vec<String> {
-    if history.decisions == 0 {
+pub(super) fn violations(record: &AutoscalerRecord) -> Vec<String> {
+    if record.decision_count == 0 {
         return vec!["no decision was made".to_owned()];
     }
-    let samples = &history.samples;
+    let samples = &record.samples;
     let Some(last) = samples.last() else {
         return vec!["the target does not exist".to_owned()];
     };
     let checks = [
         check_service(samples),
-        check_bounds(history, last),
-        check_too_few(history, last),
-        check_too_many(history, last),
-        check_queue(history, last),
-        check_scale_to_zero(history),
-        check_scale_from_zero(history),
+        check_bounds(record, last),
+        check_too_few(record, last),
+        check_too_many(record, last),
+        check_queue(record, last),
+        check_scale_to_zero(record),
+        check_scale_from_zero(record),
     ];
     checks.into_iter().flatten().collect()
 }
@@ -90,8 +90,8 @@ fn check_service(samples: &[WorkloadSample]) -> Option<String> {
     })
 }
 
-fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
-    let (min, max) = (history.bounds.min_replicas, history.bounds.max_replicas);
+fn check_bounds(record: &AutoscalerRecord, last: &WorkloadSample) -> Option<String> {
+    let (min, max) = (record.bounds.min_replicas, record.bounds.max_replicas);
     let desired = i64::from(last.desired);
     let is_within = i64::from(min) <= desired && desired <= i64::from(max);
     (!is_within)
@@ -99,19 +99,18 @@ fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<St
 }
 
 /// The pods needed at each sample of the last `seconds`, clamped to the bounds.
-fn needed_pods(history: &AutoscalerHistory, seconds: f64) -> impl Iterator<Item = f64> {
-    let since = history.samples.last().map_or(0.0, |last| last.second) - seconds;
-    let (min, max) =
-        (f64::from(history.bounds.min_replicas), f64::from(history.bounds.max_replicas));
-    let samples = history.samples.iter().filter(move |sample| sample.second >= since);
+fn needed_pods(record: &AutoscalerRecord, seconds: f64) -> impl Iterator<Item = f64> {
+    let since = record.samples.last().map_or(0.0, |last| last.second) - seconds;
+    let (min, max) = (f64::from(record.bounds.min_replicas), f64::from(record.bounds.max_replicas));
+    let samples = record.samples.iter().filter(move |sample| sample.second >= since);
     samples.map(move |sample| f64::from(sample.needed).min(max).max(min))
 }
 
-fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
-    if history.has_queue {
+fn check_too_few(record: &AutoscalerRecord, last: &WorkloadSample) -> Option<String> {
+    if record.has_queue {
         return None;
     }
-    let needed = needed_pods(history, REACTION_SECONDS).fold(f64::INFINITY, f64::min);
+    let needed = needed_pods(record, REACTION_SECONDS).fold(f64::INFINITY, f64::min);
     let is_too_few = f64::from(last.desired) < needed * (1.0 - ACCEPTED_DEVIATION) - 1.0;
     is_too_few.then(|| {
         format!("it ended with {}, but {needed} were needed", counted(last.desired, "replica"))
@@ -120,14 +119,14 @@ fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<S
 
 /// Replicas may be as many as were needed within the stabilization window and [`REACTION_SECONDS`]
 /// before it. A recent scale-down passes, because policies may allow further ones only later.
-fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
-    if history.has_queue || !history.has_target_load {
+fn check_too_many(record: &AutoscalerRecord, last: &WorkloadSample) -> Option<String> {
+    if record.has_queue || !record.has_target_load {
         return None;
     }
-    let window = history.downscale_window + REACTION_SECONDS;
+    let window = record.downscale_window + REACTION_SECONDS;
     let is_scaling_down =
-        history.last_scale_down.is_some_and(|second| second >= last.second - window);
-    let most_needed = needed_pods(history, window).fold(0.0, f64::max);
+        record.last_scale_down.is_some_and(|second| second >= last.second - window);
+    let most_needed = needed_pods(record, window).fold(0.0, f64::max);
     let is_too_many = f64::from(last.desired) > most_needed * (1.0 + ACCEPTED_DEVIATION) + 1.0;
     (is_too_many && !is_scaling_down).then(|| {
         format!(
@@ -140,29 +139,29 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
 
 /// If the queue was never empty in the last [`REACTION_SECONDS`], the backlog must not have grown
 /// in that time.
-fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
-    if !history.has_queue || last.backlog < 1.0 {
+fn check_queue(record: &AutoscalerRecord, last: &WorkloadSample) -> Option<String> {
+    if !record.has_queue || last.backlog < 1.0 {
         return None;
     }
     let before =
-        history.samples.iter().rfind(|sample| sample.second <= last.second - REACTION_SECONDS)?;
-    let mut since = history.samples.iter().filter(|sample| sample.second >= before.second);
+        record.samples.iter().rfind(|sample| sample.second <= last.second - REACTION_SECONDS)?;
+    let mut since = record.samples.iter().filter(|sample| sample.second >= before.second);
     let is_old = since.all(|sample| sample.backlog >= 1.0);
     let grows = last.backlog > before.backlog;
     (is_old && grows).then(|| format!("its backlog still grows and is {}", number(last.backlog)))
 }
 
-fn check_scale_to_zero(history: &AutoscalerHistory) -> Option<String> {
+fn check_scale_to_zero(record: &AutoscalerRecord) -> Option<String> {
     let is_idle_above_zero =
         |sample: &WorkloadSample| sample.needed == 0 && sample.backlog < 1.0 && sample.desired > 0;
-    let idle = longest_seconds(&history.samples, is_idle_above_zero);
-    (history.bounds.min_replicas == 0 && idle > history.downscale_window + REACTION_SECONDS)
+    let idle = longest_seconds(&record.samples, is_idle_above_zero);
+    (record.bounds.min_replicas == 0 && idle > record.downscale_window + REACTION_SECONDS)
         .then(|| format!("it was idle for {} but not scaled to zero", minutes_and_seconds(idle)))
 }
 
-fn check_scale_from_zero(history: &AutoscalerHistory) -> Option<String> {
+fn check_scale_from_zero(record: &AutoscalerRecord) -> Option<String> {
     let waited =
-        longest_seconds(&history.samples, |sample| sample.backlog >= 1.0 && sample.desired == 0);
+        longest_seconds(&record.samples, |sample| sample.backlog >= 1.0 && sample.desired == 0);
     (waited > REACTION_SECONDS)
         .then(|| format!("work waited for {} at zero replicas", minutes_and_seconds(waited)))
 }
@@ -177,7 +176,7 @@ mod tests {
     use crate::demo::model::{bounds, history::QueueTotals};
 
     /// Twenty minutes with a load of 10/s, which needs 2 pods and is served by 2.
-    fn history() -> AutoscalerHistory {
+    fn record() -> AutoscalerRecord {
         let sample = |second: u32| WorkloadSample {
             second: f64::from(second),
             offered: 10.0,
@@ -187,7 +186,7 @@ mod tests {
             desired: 2,
             ready: 2,
         };
-        AutoscalerHistory {
+        AutoscalerRecord {
             key: HpaKey::new("default", "web"),
             target: WorkloadId::new("default", "Deployment", "web"),
             bounds: bounds(1, 5),
@@ -195,7 +194,7 @@ mod tests {
             is_in_scenario: true,
             has_queue: false,
             has_target_load: true,
-            decisions: 80,
+            decision_count: 80,
             scale_ups: 0,
             scale_downs: 0,
             last_scale_down: None,
@@ -206,20 +205,20 @@ mod tests {
         }
     }
 
-    /// [`history`] with some of its samples changed.
-    fn history_with(
+    /// [`record`] with some of its samples changed.
+    fn record_with(
         seconds: std::ops::Range<usize>,
         change: impl Fn(&mut WorkloadSample),
-    ) -> AutoscalerHistory {
-        let mut history = history();
-        history.samples[seconds].iter_mut().for_each(change);
-        history
+    ) -> AutoscalerRecord {
+        let mut record = record();
+        record.samples[seconds].iter_mut().for_each(change);
+        record
     }
 
-    fn with_queue(mut history: AutoscalerHistory) -> AutoscalerHistory {
-        history.has_queue = true;
-        history.bounds.min_replicas = 0;
-        history
+    fn with_queue(mut record: AutoscalerRecord) -> AutoscalerRecord {
+        record.has_queue = true;
+        record.bounds.min_replicas = 0;
+        record
     }
 
     fn idle(sample: &mut WorkloadSample) {
@@ -248,70 +247,70 @@ mod tests {
     }
 
     #[rstest]
-    #[case::exact(history())]
-    #[case::shortage_within_reaction_time(history_with(300..480, |one| one.served = 1.0))]
-    #[case::small_shortage(history_with(0..1201, |one| one.served = 9.6))]
-    #[case::one_more_than_needed(history_with(0..1201, |one| one.desired = 3))]
-    #[case::needed_within_window(history_with(0..800, |one| (one.needed, one.desired) = (5, 5)))]
-    #[case::needed_for_a_minute(history_with(1140..1201, |one| one.needed = 5))]
-    #[case::needed_above_bounds(history_with(0..1201, |one| (one.needed, one.desired) = (9, 5)))]
-    #[case::idle_at_zero(with_queue(history_with(0..1201, at_zero)))]
-    #[case::idle_within_window(with_queue(history_with(800..1201, idle)))]
-    #[case::backlog_for_a_minute(with_queue(history_with(1140..1201, backlog_at_zero)))]
-    #[case::constant_backlog(with_queue(history_with(0..1201, |one| one.backlog = 50.0)))]
-    #[case::larger_backlog_after_a_drained_one(with_queue(history_with(0..1201, two_backlogs)))]
-    fn followed_load_has_no_violations(#[case] history: AutoscalerHistory) {
-        assert_eq!(violations(&history), Vec::<String>::new());
+    #[case::exact(record())]
+    #[case::shortage_within_reaction_time(record_with(300..480, |one| one.served = 1.0))]
+    #[case::small_shortage(record_with(0..1201, |one| one.served = 9.6))]
+    #[case::one_more_than_needed(record_with(0..1201, |one| one.desired = 3))]
+    #[case::needed_within_window(record_with(0..800, |one| (one.needed, one.desired) = (5, 5)))]
+    #[case::needed_for_a_minute(record_with(1140..1201, |one| one.needed = 5))]
+    #[case::needed_above_bounds(record_with(0..1201, |one| (one.needed, one.desired) = (9, 5)))]
+    #[case::idle_at_zero(with_queue(record_with(0..1201, at_zero)))]
+    #[case::idle_within_window(with_queue(record_with(800..1201, idle)))]
+    #[case::backlog_for_a_minute(with_queue(record_with(1140..1201, backlog_at_zero)))]
+    #[case::constant_backlog(with_queue(record_with(0..1201, |one| one.backlog = 50.0)))]
+    #[case::larger_backlog_after_a_drained_one(with_queue(record_with(0..1201, two_backlogs)))]
+    fn followed_load_has_no_violations(#[case] record: AutoscalerRecord) {
+        assert_eq!(violations(&record), Vec::<String>::new());
     }
 
     #[rstest]
     #[case::long_shortage(
-        history_with(300..900, |one| one.served = 5.0),
+        record_with(300..900, |one| one.served = 5.0),
         "75% of the load was served, 82.5% not counting the first 3:00 of each shortage"
     )]
     #[case::many_short_shortages(
-        history_with(0..1201, |one| if one.second % 100.0 > 50.0 { one.served = 1.0; }),
+        record_with(0..1201, |one| if one.second % 100.0 > 50.0 { one.served = 1.0; }),
         "of the load was served, 100%"
     )]
     #[case::out_of_bounds(
-        history_with(1200..1201, |one| one.desired = 6),
+        record_with(1200..1201, |one| one.desired = 6),
         "ended with 6 replicas, outside 1..5"
     )]
     #[case::too_few(
-        history_with(900..1201, |one| one.needed = 4),
+        record_with(900..1201, |one| one.needed = 4),
         "ended with 2 replicas, but 4 were needed"
     )]
     #[case::too_many(
-        history_with(0..1201, |one| one.desired = 5),
+        record_with(0..1201, |one| one.desired = 5),
         "ended with 5 replicas, but at most 2 were needed in the last 8:00"
     )]
     #[case::never_at_zero(
-        with_queue(history_with(700..1201, idle)),
+        with_queue(record_with(700..1201, idle)),
         "idle for 8:21 but not scaled to zero"
     )]
     #[case::stuck_at_zero(
-        with_queue(history_with(900..1201, backlog_at_zero)),
+        with_queue(record_with(900..1201, backlog_at_zero)),
         "work waited for 5:01 at zero replicas"
     )]
     #[case::growing_backlog(
-        with_queue(history_with(0..1201, |one| one.backlog = one.second)),
+        with_queue(record_with(0..1201, |one| one.backlog = one.second)),
         "its backlog still grows and is 1200"
     )]
-    fn violation_is_reported(#[case] history: AutoscalerHistory, #[case] expected: &str) {
-        let violations = violations(&history);
+    fn violation_is_reported(#[case] record: AutoscalerRecord, #[case] expected: &str) {
+        let violations = violations(&record);
         assert!(violations.iter().any(|one| one.contains(expected)), "{violations:?}");
     }
 
     #[test]
     fn autoscaler_without_decisions_is_a_violation() {
-        let history = AutoscalerHistory { decisions: 0, ..history() };
-        assert_eq!(violations(&history), ["no decision was made"]);
+        let record = AutoscalerRecord { decision_count: 0, ..record() };
+        assert_eq!(violations(&record), ["no decision was made"]);
     }
 
     #[test]
     fn recent_scale_down_excuses_too_many_replicas() {
-        let mut history = history_with(0..1201, |one| one.desired = 5);
-        history.last_scale_down = Some(1100.0);
-        assert_eq!(violations(&history), Vec::<String>::new());
+        let mut record = record_with(0..1201, |one| one.desired = 5);
+        record.last_scale_down = Some(1100.0);
+        assert_eq!(violations(&record), Vec::<String>::new());
     }
 }

@@ -7,7 +7,7 @@ use super::{
     line::{Line, Style},
     sparkline::{Point, sparkline},
 };
-use crate::demo::model::{AutoscalerHistory, Decision, DemoRecords, Reason, WorkloadSample};
+use crate::demo::model::{AutoscalerRecord, Decision, DemoRecords, Reason, WorkloadSample};
 
 /// The lines above the autoscalers.
 pub(crate) struct Header {
@@ -79,8 +79,8 @@ fn wrapped(text: &str, columns: usize) -> Vec<Line> {
 fn autoscaler_blocks(records: &DemoRecords, span: f64, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let count = records.autoscalers.len();
-    for (index, history) in records.autoscalers.iter().enumerate() {
-        let block = autoscaler_block(history, span, columns);
+    for (index, record) in records.autoscalers.iter().enumerate() {
+        let block = autoscaler_block(record, span, columns);
         // The last block needs no blank line after it. After the others, there must be room for the
         // number of hidden autoscalers.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
@@ -128,15 +128,15 @@ fn title(header: &Header, records: &DemoRecords) -> Line {
 }
 
 /// Title, load, replicas and last decision, then a blank line.
-fn autoscaler_block(history: &AutoscalerHistory, span: f64, columns: usize) -> Vec<Line> {
+fn autoscaler_block(record: &AutoscalerRecord, span: f64, columns: usize) -> Vec<Line> {
     let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
-    let last = history.samples.last().copied().unwrap_or_default();
+    let last = record.samples.last().copied().unwrap_or_default();
     let sparkline_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
         let points: Vec<Point> =
-            history.samples.iter().map(|sample| (sample.second, value(sample))).collect();
+            record.samples.iter().map(|sample| (sample.second, value(sample))).collect();
         sparkline(&points, span, width)
     };
-    let load = if history.has_queue {
+    let load = if record.has_queue {
         Line::default().plain("  backlog  ").plain(sparkline_of(&|sample| sample.backlog))
     } else {
         Line::default().plain("  load     ").plain(sparkline_of(&|sample| sample.offered))
@@ -145,22 +145,22 @@ fn autoscaler_block(history: &AutoscalerHistory, span: f64, columns: usize) -> V
         .plain("  replicas ")
         .with(Style::Green, sparkline_of(&|sample| f64::from(sample.desired)));
     let mut lines = vec![
-        autoscaler_title(history),
-        append_load(load, history.has_queue, last),
+        autoscaler_title(record),
+        append_load(load, record.has_queue, last),
         append_replicas(replicas, last),
     ];
-    lines.extend(last_decision_lines(history, columns));
+    lines.extend(last_decision_lines(record, columns));
     lines.push(Line::default());
     lines
 }
 
-fn autoscaler_title(history: &AutoscalerHistory) -> Line {
-    let target = &history.target;
-    let (min, max) = (history.bounds.min_replicas, history.bounds.max_replicas);
+fn autoscaler_title(record: &AutoscalerRecord) -> Line {
+    let target = &record.target;
+    let (min, max) = (record.bounds.min_replicas, record.bounds.max_replicas);
     let line = Line::default()
-        .with(Style::Bold, format!("{:<9}", history.key.name))
+        .with(Style::Bold, format!("{:<9}", record.key.name))
         .with(Style::Dim, format!(" {} {}, {min}..{max}", target.kind, target.name));
-    let last = history.last_decision.as_ref();
+    let last = record.last_decision.as_ref();
     match last.and_then(|decision| decision.measurement.as_ref()) {
         Some(measurement) => line
             .plain(format!("   {} {}", measurement.metric, measurement.current))
@@ -193,8 +193,8 @@ fn append_replicas(line: Line, last: WorkloadSample) -> Line {
 
 /// The last decision. If it has a limit, only the limit is shown, because the title has the
 /// measurement.
-fn last_decision_lines(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
-    let Some(decision) = &history.last_decision else {
+fn last_decision_lines(record: &AutoscalerRecord, columns: usize) -> Vec<Line> {
+    let Some(decision) = &record.last_decision else {
         return vec![Line::default().with(Style::Dim, "  no decision yet")];
     };
     let style = match decision.reason {

@@ -35,7 +35,7 @@ pub(super) fn introduction(info: &DemoInfo, records: &DemoRecords) -> String {
     let DemoInfo { scenario, duration, speed, kubeconfig, dashboard: page, metrics, .. } = info;
     let (simulated, real) = (minutes_and_seconds(*duration), minutes_and_seconds(duration / speed));
     let first = records.autoscalers.first();
-    let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
+    let first = first.map_or("NAME".to_owned(), |record| record.key.name.to_string());
     let page = page.as_ref().map_or(String::new(), |page| {
         format!("In a browser, the dashboard shows why the replicas change:\n  {page}\n")
     });

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use hpa_calc::explain::is_format;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -33,10 +35,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Appends text. Control characters are replaced by `?`, because names and errors come from
-    /// other clients.
+    /// Appends text. Control and format characters are replaced by `?`, because names and errors
+    /// come from other clients.
     pub(super) fn with(mut self, style: Style, text: impl AsRef<str>) -> Self {
-        let text = text.as_ref().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let is_replaced = |c: char| c.is_control() || is_format(c);
+        let text = text.as_ref().chars().map(|c| if is_replaced(c) { '?' } else { c }).collect();
         self.parts.push((style, text));
         self
     }
@@ -144,6 +147,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_replaced() {
-        assert_eq!(Line::default().plain("a\x1b[2Jb\n").render(80, true), "a?[2Jb?");
+        let text = "a\x1b[2Jb\u{202e}\n";
+        assert_eq!(Line::default().plain(text).render(80, true), "a?[2Jb??");
     }
 }

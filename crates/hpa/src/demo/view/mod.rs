@@ -73,7 +73,7 @@ impl DemoOutput {
                 Ok(())
             }
             Self::Lines { name_width } => {
-                let names = records.autoscalers.iter().map(|history| &history.key.name);
+                let names = records.autoscalers.iter().map(|record| &record.key.name);
                 *name_width = names.map(|name| name.chars().count()).max().unwrap_or(0);
                 print(&introduction(&info, records))
             }

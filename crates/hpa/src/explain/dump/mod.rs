@@ -18,8 +18,9 @@ use hpa_calc::{
 use hpa_controller::debug::{
     ActingController, AutoscalerDetail, effective_settings, settings_of_controller,
 };
-use hpa_metrics::wire::{
-    self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
+use hpa_metrics::{
+    decode_value,
+    wire::{self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -189,7 +190,7 @@ impl Dump {
         let pods = self.of_kind("Pod").filter(|object| is_in_namespace(object, namespace));
         let mut selected = Vec::new();
         for object in pods {
-            let pod: Pod = serde_json::from_value(object.clone())
+            let pod: Pod = decode_value(object.clone())
                 .with_context(|| format!("unable to decode {}", describe(object)))?;
             if selector.matches_by(|key| pod.label(key)) {
                 selected.push(Arc::new(pod));

@@ -32,11 +32,9 @@ fn subject(pods: &str, others: &[Value]) -> Subject {
     dump.subject(None, None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
 }
 
-#[test]
-fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
-    let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
-    assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
-    let past = json!({
+/// The debug API's document about the autoscaler.
+fn record() -> Value {
+    json!({
         "kind": AutoscalerDetail::KIND, "apiVersion": AutoscalerDetail::API_VERSION,
         "now": "2026-01-01T00:00:00Z", "runs": [], "metricNames": [], "samples": [],
         "autoscaler": {
@@ -47,8 +45,26 @@ fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
             "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
             "scaleToZero": true,
         },
-    });
-    assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+    })
+}
+
+#[test]
+fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
+    let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
+    assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
+    assert!((tolerance(&[record()]) - 0.3).abs() < 1e-9);
+}
+
+#[test]
+fn recent_status_of_kube_controller_manager_is_a_doubt_about_the_debug_api() {
+    let mut subject = subject("", &[record()]);
+    for (now, is_doubtful) in [("2026-01-01T00:01:00Z", true), ("2026-01-01T00:01:01Z", false)] {
+        subject.inputs.now = now.parse().expect("a time");
+        let sentence = subject.report().sentence;
+        let doubt = "; kube-controller-manager stored the status last, and may decide otherwise by \
+                     its own history";
+        assert_eq!(sentence.contains(doubt), is_doubtful, "{sentence}");
+    }
 }
 
 #[test]

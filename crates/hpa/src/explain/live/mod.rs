@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
     api::CrossVersionObjectReference,
@@ -31,7 +31,6 @@ use hpa_controller::{
 use hpa_metrics::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use serde_json::Value;
 
 use super::{
     collector_advice::EnabledCollectors,
@@ -40,13 +39,13 @@ use super::{
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, to_std},
-    autoscaler_name::AutoscalerName,
+    autoscaler_name::{self, AutoscalerName},
     collectors::Scope,
     controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
-    kubectl::{self, escape, get},
+    kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers},
-    liveness::{Idle, KubeControllerManager},
+    liveness::{ControllerLease, Idle, KubeControllerManager, NamespaceWriters, status_writers},
     manifests::string_at,
     metric_reader::MetricReader,
     rules_source,
@@ -64,8 +63,9 @@ const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_secs(10);
 struct FoundController {
     /// Its record of the autoscaler.
     past: Result<AutoscalerDetail, Unavailable>,
-    /// The state of kube-controller-manager. `None` if it wasn't needed.
-    built_in: Option<KubeControllerManager>,
+    /// The leases in words, for warnings about settings that kube-controller-manager ignores. Empty
+    /// if they weren't needed.
+    lease_state: String,
     acting: ActingController,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
     idle: Option<Idle>,
@@ -135,19 +135,19 @@ impl Cluster {
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.autoscaler.read(&self.client).await?;
         let controller = StatusController::from_managed_fields(&object);
-        let mut hpa: HorizontalPodAutoscaler =
-            serde_json::from_value(object).context("unable to decode the autoscaler")?;
+        let name = format!("the autoscaler {}", self.full_name());
+        let mut hpa = autoscaler_name::decode_named(&object, &name)?;
         apply_defaults(&mut hpa.spec);
         let namespace = Some(self.autoscaler.namespace.as_str());
         let autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController { past, built_in, acting, idle } =
+        let FoundController { past, lease_state, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
         let past_read_at = Timestamp::now();
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);
-        if let Some(built_in) = built_in.as_ref().filter(|_| settings.has_ignored()) {
-            settings = settings.with_built_in_state(idle::describe_built_in(built_in));
+        if settings.has_ignored_settings() {
+            settings = settings.with_built_in_state(lease_state);
         }
         let target = self.read_target(&hpa).await;
         if let Err(unavailable) = &target {
@@ -195,7 +195,7 @@ impl Cluster {
             rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
-        if acting == ActingController::KubeControllerManager {
+        if matches!(acting, ActingController::KubeControllerManager { .. }) {
             for (index, advice) in inputs.advice_without_own_sources() {
                 metric_advice.entry(index).or_insert(advice);
             }
@@ -240,7 +240,8 @@ impl Cluster {
             .collect()
     }
 
-    /// Fails if the user may not read the target's scale, because the controller may.
+    /// Fails if the user may not read the target's scale: the controller may be permitted to, so
+    /// the failure says nothing about its decision.
     fn require_permission(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -267,22 +268,30 @@ impl Cluster {
     ) -> FoundController {
         let manager = controller.name.as_deref();
         let of_api = autoscalers.iter().filter(|one| one.api == self.autoscaler.api);
-        let others = of_api.filter_map(|one| one.manager.as_deref());
-        let lease = idle::find_lease(&self.client, &self.location, manager, others).await;
+        let others = status_writers(of_api);
+        let lease =
+            ControllerLease::find_in_cluster(&self.client, &self.location, manager, others).await;
         let record = self.read_record(hpa, &lease.name).await;
         if record.is_ok() {
             // The instance may not have stored the status yet.
             let acting = ActingController::HpaRs;
-            return FoundController { past: record, built_in: None, acting, idle: None };
+            return FoundController {
+                past: record,
+                lease_state: String::new(),
+                acting,
+                idle: None,
+            };
         }
-        let (mut built_in, mut idle) = (None, None);
+        let (mut lease_state, mut idle) = (String::new(), None);
         let mut acting = ActingController::of_status(controller.is_reference());
         if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
-            let read = KubeControllerManager::read(&self.client).await.with_statuses(autoscalers);
-            let leases = lease.with(&read);
-            idle = leases.idle(self.autoscaler.api, manager);
-            acting = leases.acting_controller(Some(manager), false);
-            built_in = Some(read);
+            let built_in = KubeControllerManager::read(&self.client).await;
+            let built_in = built_in.with_statuses(autoscalers);
+            let writers = NamespaceWriters::of_autoscalers(autoscalers);
+            let leases = lease.with(&built_in, &writers);
+            idle = leases.idle(self.autoscaler.api, &self.autoscaler.namespace, manager);
+            acting = leases.acting_controller(self.autoscaler.api, Some(manager), false);
+            lease_state = idle::describe_leases(&leases, manager);
         }
         let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
         let has_debug_api = self.location.controller_url.is_some() || is_replaced;
@@ -292,7 +301,7 @@ impl Cluster {
             Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
             None => record,
         };
-        FoundController { past, built_in, acting, idle }
+        FoundController { past, lease_state, acting, idle }
     }
 
     /// Reads the record of the autoscaler from the debug API of the leader or of
@@ -338,8 +347,7 @@ impl Cluster {
         let namespace = escape(&self.autoscaler.namespace);
         let path =
             format!("/apis/apps/v1/namespaces/{namespace}/{resource}?limit={MAX_COMPARED_TARGETS}");
-        let page: Value = get(&self.client, &path).await.ok()?;
-        let items = page.get("items").and_then(Value::as_array)?;
+        let items = kubectl::list_first_page(&self.client, &path).await.ok()?;
         let names: Vec<&str> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
         let name = target.name.as_str();
         let similar = most_similar(name, names.iter().copied());

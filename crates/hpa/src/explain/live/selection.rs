@@ -9,13 +9,14 @@ use hpa_calc::{
     api::{ConditionReason, ConditionType, CrossVersionObjectReference},
 };
 use hpa_controller::{AutoscalerApi, HpaKey, scale_target::ScaleObject};
+use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use super::Cluster;
 use crate::{
     autoscaler_name::list_path,
     explain::subject::{may_name_api, usable_selector},
-    kubectl::{self, escape, get},
+    kubectl::{self, escape},
     manifests::string_at,
 };
 
@@ -78,17 +79,17 @@ impl Cluster {
                 continue;
             }
             let namespace = self.autoscaler.namespace.as_str();
-            let list = match get::<Value>(&self.client, &list_path(api, Some(namespace))).await {
-                Ok(list) => list,
+            let path = list_path(api, Some(namespace));
+            let objects = match kubectl::list(&self.client, &path).await {
+                Ok(objects) => objects,
                 Err(error) if is_same_api => {
                     return Err(error.context("unable to list the autoscalers of the namespace"));
                 }
                 // The other API may not be served.
                 Err(_) => continue,
             };
-            let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            autoscalers.extend(items.filter_map(|item| {
-                let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;
+            autoscalers.extend(objects.into_iter().filter_map(|object| {
+                let hpa: HorizontalPodAutoscaler = serde_json::from_value(object).ok()?;
                 let key = HpaKey::for_api(api, namespace, hpa.metadata.name.as_str());
                 Some((key.to_string(), hpa))
             }));
@@ -103,8 +104,10 @@ impl Cluster {
         let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
         let decode = |item: Value| {
             let name = string_at(&item, "/metadata/name").to_owned();
-            let pod = serde_json::from_value(item);
-            pod.map(Arc::new).with_context(|| format!("unable to decode pod {name}"))
+            let pod = decode_value(item).map(Arc::new);
+            pod.with_context(|| {
+                format!("unable to decode pod {}/{name}", self.autoscaler.namespace)
+            })
         };
         items.into_iter().map(decode).collect()
     }

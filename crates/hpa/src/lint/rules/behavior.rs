@@ -60,7 +60,8 @@ pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
             if policy.period_seconds < SYNC_PERIOD_SECONDS {
                 let message = format!(
                     "a period of {}s is over before the next decision, because controllers decide \
-                     every {SYNC_PERIOD_SECONDS}s by default: the policy allows its change in each",
+                     every {SYNC_PERIOD_SECONDS}s by default: the policy allows its change in each \
+                     decision",
                     policy.period_seconds
                 );
                 report.add(format!("{field}.policies[{index}].periodSeconds"), message);

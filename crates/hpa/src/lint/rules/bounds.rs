@@ -59,7 +59,8 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Each pair of minimum and maximum in a week of the schedule in which the minimum is higher.
+/// The pairs of minimum and maximum that are in effect at the same time of a week of the schedule,
+/// and whose minimum is above the maximum.
 fn raised_maximums(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,

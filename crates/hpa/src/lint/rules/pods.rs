@@ -48,7 +48,7 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
         let Some(source) = &metric.container_resource else { continue };
         if !names.is_empty() && !names.contains(&source.container.as_str()) {
             let message = format!(
-                "{} has no container {}, but {}",
+                "{} has no container {}: its containers are {}",
                 kind_and_name(target),
                 source.container,
                 names.join(", ")
@@ -60,7 +60,8 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
 
 pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
-    // A metric of another resource fails with a request too.
+    // `metrics.k8s.io` serves only these resources. A metric of any other fails even if there is a
+    // request (rule `unknown-resource`).
     let utilizations =
         utilizations(subject).filter(|one| MEASURED_RESOURCES.contains(&one.resource));
     for Utilization { field, resource, container, .. } in utilizations {
@@ -117,7 +118,7 @@ fn containers_without_request(
         .collect()
 }
 
-/// Whether the requests that a utilization is a percentage of are all 0. `container` is as in
+/// Whether all requests that a utilization refers to are 0. `container` is as in
 /// [`request_problem`].
 fn has_only_zero_requests(target: &Manifest, resource: &str, container: Option<&str>) -> bool {
     let of_pod = request(pod_resources(target), resource).filter(|_| container.is_none());
@@ -207,8 +208,8 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
 }
 
 /// Reports other workloads whose pods the target's selector matches. These pods count as the
-/// target's. If such a workload also has an autoscaler, a controller of both autoscalers scales
-/// neither.
+/// target's. If such a workload is the target of another autoscaler, a controller of both
+/// autoscalers scales by neither.
 pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();
@@ -237,11 +238,11 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
                 let is_same_api = api_group(hpa) == api_group(subject.manifest);
                 let hpa = name_with_api(hpa, subject.manifest);
                 let effect = if is_same_api {
-                    "neither acts"
+                    "neither autoscaler scales"
                 } else {
-                    "a controller of both acts on neither"
+                    "a controller of both APIs (--autoscaler-api=both) scales by neither autoscaler"
                 };
-                format!("the autoscaler {hpa} scales it, so {effect}")
+                format!("the autoscaler {hpa} has it as its target, so {effect}")
             }
             None => "they count in its metrics and replicas".to_owned(),
         };

@@ -57,7 +57,8 @@ impl<'a> Subject<'a> {
         Reference::at(&self.manifest.object, TARGET_POINTER)
     }
 
-    /// The different bounds of the autoscaler: those of the spec, or of a week by its schedule.
+    /// The distinct bounds of the autoscaler: those of the spec or, with a schedule, all that are
+    /// in effect during a week.
     pub(super) fn bounds(&self) -> Vec<Bounds> {
         let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
         let to = from + SignedDuration::from_hours(7 * 24);

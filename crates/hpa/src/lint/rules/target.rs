@@ -24,8 +24,8 @@ const TARGET_FIELD: &str = "spec.scaleTargetRef";
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_NAMES: usize = 300;
-/// The effect of autoscalers of one API on one target. The controller detects it with the second
-/// one that it reconciles, so the first one can scale before.
+/// The effect of autoscalers of one API on one target. After its start, the controller notices the
+/// conflict only when it reconciles the second one, so the first one may scale once.
 const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
                                of a controller";
 /// The effect of autoscalers of both APIs on one target.
@@ -160,7 +160,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             let condition = if others.iter().all(is_certain) {
                 ""
             } else {
-                ". One of the manifests has no namespace: if it is for another one, add it"
+                ". One of the manifests has no namespace: add it if they are for different ones"
             };
             let message = format!(
                 "{} {} is also the target of {}: {effect}{condition}",

@@ -14,6 +14,7 @@ use hpa_calc::{
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::{FieldError, UnknownField};
+use hpa_metrics::{DecodeError, decode_value};
 use serde_json::Value;
 
 use crate::{
@@ -95,10 +96,10 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     }
     if decoded.invalid.is_empty() {
         let has_generated_name = object.pointer("/metadata/generateName").is_some();
-        match serde_json::from_value(object) {
+        match decode_value(object) {
             Ok(hpa) => decoded.validate(hpa, has_generated_name),
-            Err(error) => {
-                let (field, message) = ("spec".to_owned(), error.to_string());
+            Err(DecodeError { field, message }) => {
+                let field = if field.is_empty() { "spec".to_owned() } else { field };
                 decoded.invalid.push(FieldError { field, message });
             }
         }

@@ -57,7 +57,8 @@ fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
     let findings = lint(objects);
     assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
     let expected = format!(
-        "the autoscaler shop/other ({}) scales it, so a controller of both acts on neither",
+        "the autoscaler shop/other ({}) has it as its target, so a controller of both APIs \
+         (--autoscaler-api=both) scales by neither autoscaler",
         hpa_crd::API_VERSION
     );
     assert!(findings[0].message.contains(&expected), "{}", findings[0].message);

@@ -15,7 +15,7 @@ fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] h
 }
 
 #[test]
-fn annotations_to_convert_are_not_judged_by_the_controller_of_the_status() {
+fn convert_has_no_warning_of_settings_that_the_writer_of_the_status_ignores() {
     let written = json!([{ "manager": "kube-controller-manager", "operation": "Update",
         "subresource": "status", "time": "2026-01-01T00:00:00Z" }]);
     let changes = [

@@ -34,6 +34,40 @@ fn formats_have_rule_position_and_field() {
     assert_eq!(text, "g.yaml:3: not YAML");
 }
 
+/// The message in SARIF of a problem with this text.
+fn sarif_message(text: &str) -> String {
+    let problem = Problem { place: text.to_owned(), message: "not YAML".to_owned() };
+    let sarif: Value = serde_json::from_str(&output::sarif(&[], &[problem]).unwrap()).unwrap();
+    let invocation = &sarif["runs"][0]["invocations"][0];
+    let message = &invocation["toolExecutionNotifications"][0]["message"]["text"];
+    message.as_str().unwrap().to_owned()
+}
+
+#[rstest]
+#[case::link(r"\[x](javascript:alert(1))", r"\\\[x\](javascript:alert(1))")]
+#[case::brackets(r"a\[0]", r"a\[0]")]
+#[case::placeholder("{0}", "{{0}}")]
+#[case::control("a\n\u{1b}[31m\u{202e}", r"a\n\u{{1b}}[31m\u{{202e}}")]
+fn sarif_message_has_neither_links_nor_placeholders(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(sarif_message(text), format!("{expected}: not YAML"));
+}
+
+#[test]
+fn long_names_are_shortened_in_findings() {
+    let long = "n".repeat(200_000);
+    let findings = lint(manifests_with(&[
+        (0, "/metadata/name", json!(long)),
+        (0, "/metadata/annotations", json!({ (format!("autoscaling.hpa-rs.dev/{long}")): "x" })),
+        (0, "/spec/maxReplicas", json!(2)),
+    ]));
+    assert!(!findings.is_empty());
+    for finding in &findings {
+        assert!(finding.autoscaler.ends_with("nn…"), "{}", finding.rule.id);
+        let size = finding.autoscaler.len() + finding.field.len() + finding.message.len();
+        assert!(size < 3000, "{size}: {}", finding.rule.id);
+    }
+}
+
 #[test]
 fn document_has_a_table_row_and_section_for_each_rule() {
     let document = std::fs::read_to_string(DOCUMENT).expect("docs/lint.md");

@@ -280,7 +280,7 @@ fn target_type_that_does_not_fit_is_reported_with_its_effect(
 }
 
 #[test]
-fn object_metric_with_both_targets_has_the_one_of_its_type() {
+fn object_metric_with_both_target_fields_has_no_finding() {
     let metric = json!([{ "type": "Object", "object": {
         "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "web" },
         "metric": { "name": "rps" },
@@ -298,7 +298,7 @@ fn object_metric_with_both_targets_has_the_one_of_its_type() {
 fn resource_without_a_resource_metric_is_reported(#[case] name: &str, #[case] advice: &str) {
     let changes = [(0, "/spec/metrics/0/resource/name", json!(name))];
     let findings = lint(manifests_with(&changes));
-    // Without a request for the resource, the cause is that it isn't measured.
+    // No missing request is reported: with a request, the metric would fail too.
     assert_eq!(rule_ids(&findings), ["unknown-resource"], "{findings:?}");
     assert_eq!(findings[0].field, "spec.metrics[0].resource.name");
     let message = &findings[0].message;

@@ -67,7 +67,7 @@ fn autoscaler_without_a_namespace_may_share_a_target() {
     let findings = lint(manifests_and(anywhere.clone()));
     assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
     for finding in findings {
-        assert!(finding.message.contains("if it is for another one, add it"), "{finding:?}");
+        assert!(finding.message.contains("add it if they are for different ones"), "{finding:?}");
     }
     // Without the target, both may be in different namespaces.
     let mut objects = manifests_and(anywhere);

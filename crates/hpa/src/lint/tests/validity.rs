@@ -13,6 +13,10 @@ use super::*;
     &[(0, "/metadata/annotations", json!({ "autoscaling.hpa-rs.dev/pause": true }))],
     "metadata.annotations[autoscaling.hpa-rs.dev/pause]"
 )]
+#[case::time_out_of_range(
+    &[(0, "/status", json!({ "lastScaleTime": "9999-12-31T23:59:59Z" }))],
+    "status.lastScaleTime"
+)]
 fn invalid_autoscaler_has_errors_and_no_advice(
     #[case] changes: &[(usize, &str, Value)],
     #[case] field: &str,

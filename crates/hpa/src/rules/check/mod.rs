@@ -1,34 +1,44 @@
 //! `hpa rules check`: mistakes in rules, and a sample of one metric of each rule.
 
 mod report;
+mod samples;
 
 use std::{fmt::Write, iter, mem, process::ExitCode};
 
 use anyhow::Context;
-use hpa_calc::explain::counted;
+use hpa_calc::explain::{counted, list_first};
 use hpa_metrics::{resource::ApiResources, with_causes};
 use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
-        config::{Issues, ManifestRules},
+        config::{Issues, ManifestRules, ResourceRules},
         labels::AmbiguousLabel,
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         query::on_one_line,
     },
-    source::{PrometheusSource, RelistError},
+    source::RelistError,
 };
 
-use self::report::Report;
-use super::{connect_cluster, connect_source, resource::ClusterObjects, resource_mapper};
+use self::report::{Report, UncheckedRules};
+use super::{
+    connect_cluster, connect_source, outcome::QueryProblem, resource::ClusterObjects,
+    resource_mapper, servers::RuleServers,
+};
 use crate::{
+    EXIT_INCONCLUSIVE,
     args::{CheckArguments, RulesConnection},
-    lint::EXIT_NOT_CHECKED,
     manifests::file_name,
     rules_source::{read_configs, server_flags},
 };
 
-/// Part of the first line if no server was read.
+/// Part of the first line if a server could not be read, before the cause.
 const NOT_CHECKED: &str = "; not checked against Prometheus";
+/// Part of the first line if the resources of the API server could not be read, before the cause.
+const NO_RESOURCES: &str = "; not checked against the cluster";
+/// Part of the first line about several places if one of them could not be checked.
+const PARTLY_CHECKED: &str = "; not all checked";
+/// The first line names at most this many unchecked rules for each cause.
+const MAX_UNCHECKED_RULES: usize = 10;
 
 /// The outcome of a check, by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,21 +46,21 @@ pub(super) enum CheckOutcome {
     /// There may be warnings.
     NoProblems,
     Problems,
-    /// Prometheus should have been read, but no server responded or accepted the credentials. There
-    /// may be problems.
+    /// A server that should have been read didn't answer the queries of a rule, or the API server
+    /// didn't answer. There may be problems.
     NotChecked,
 }
 
 impl CheckOutcome {
-    fn from_problems(problems: usize) -> Self {
-        if problems == 0 { Self::NoProblems } else { Self::Problems }
+    fn from_problem_count(problem_count: usize) -> Self {
+        if problem_count == 0 { Self::NoProblems } else { Self::Problems }
     }
 
     pub(super) fn exit_code(self) -> ExitCode {
         match self {
             Self::NoProblems => ExitCode::SUCCESS,
             Self::Problems => ExitCode::FAILURE,
-            Self::NotChecked => ExitCode::from(EXIT_NOT_CHECKED),
+            Self::NotChecked => ExitCode::from(EXIT_INCONCLUSIVE),
         }
     }
 }
@@ -61,11 +71,11 @@ pub(super) async fn check_rules(
 ) -> anyhow::Result<(String, CheckOutcome)> {
     let all = read_configs(&arguments.file)?;
     let count = all.len();
-    let (mut sections, mut failed_places, mut warnings) = (String::new(), Vec::new(), 0);
+    let (mut sections, mut failed_places, mut all_warning_count) = (String::new(), Vec::new(), 0);
     let mut worst = CheckOutcome::NoProblems;
     for ManifestRules { place, config } in all {
         let config = config.with_context(|| file_name(&arguments.file));
-        let CheckedRules { text, problems, warnings: of_place, outcome } = match config {
+        let CheckedRules { text, problem_count, warning_count, outcome } = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
                 let error = with_other_mistakes(error, &arguments.connection).await;
@@ -80,40 +90,43 @@ pub(super) async fn check_rules(
         }
         // Writing to a string can't fail.
         let _ = write!(sections, "\n{place}\n{text}");
-        failed_places.extend((problems > 0).then_some(place));
-        warnings += of_place;
+        failed_places.extend((problem_count > 0).then_some(place));
+        all_warning_count += warning_count;
         worst = worst.max(outcome);
     }
     let result = match failed_places.as_slice() {
-        [] => count_findings(0, warnings),
+        [] => describe_counts(0, all_warning_count),
         places => format!("{} with problems: {}", places.len(), places.join("; ")),
     };
     let is_checked = worst != CheckOutcome::NotChecked;
-    let unchecked = if is_checked { "" } else { NOT_CHECKED };
+    let unchecked = if is_checked { "" } else { PARTLY_CHECKED };
     Ok((format!("rules in {count} places: {result}{unchecked}\n{sections}"), worst))
 }
 
 /// The report about the rules of one place.
 struct CheckedRules {
     text: String,
-    problems: usize,
-    warnings: usize,
+    problem_count: usize,
+    warning_count: usize,
     outcome: CheckOutcome,
 }
 
 impl CheckedRules {
-    fn new(text: String, problems: usize, warnings: usize) -> Self {
-        Self { text, problems, warnings, outcome: CheckOutcome::from_problems(problems) }
+    fn new(text: String, problem_count: usize, warning_count: usize) -> Self {
+        let outcome = CheckOutcome::from_problem_count(problem_count);
+        Self { text, problem_count, warning_count, outcome }
     }
 }
 
 /// The numbers of problems and warnings, such as "no problems, 2 warnings".
-fn count_findings(problems: usize, warnings: usize) -> String {
-    let problems =
-        if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
-    match warnings {
+fn describe_counts(problem_count: usize, warning_count: usize) -> String {
+    let problems = match problem_count {
+        0 => "no problems".to_owned(),
+        _ => counted(problem_count, "problem"),
+    };
+    match warning_count {
         0 => problems,
-        _ => format!("{problems}, {}", counted(warnings, "warning")),
+        _ => format!("{problems}, {}", counted(warning_count, "warning")),
     }
 }
 
@@ -121,22 +134,27 @@ fn count_findings(problems: usize, warnings: usize) -> String {
 async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Result<CheckedRules> {
     let (flags, file) = (&arguments.connection, file_name(&arguments.file));
     let Some(source) = connect_source(config, flags).await? else {
-        let resources = resource_mapper(flags).await?.load().await?;
-        return Ok(check_offline(&file, config, &resources));
-    };
-    let objects = match connect_cluster(flags).await? {
-        Some(client) if config.resource_rules.is_some() => ClusterObjects::list(client).await?,
-        _ => ClusterObjects::default(),
+        return Ok(match resource_mapper(flags).await?.load().await {
+            Ok(resources) => check_offline(&file, config, &resources),
+            Err(error) => check_without_resources(&file, config, &with_causes(&error)),
+        });
     };
     match source.relist().await {
-        Err(error @ RelistError::Mapper(_)) => anyhow::bail!("{}", with_causes(&error)),
-        Err(RelistError::Unreachable { causes, .. }) => {
+        Err(error @ RelistError::Mapper(_)) => {
+            return Ok(check_without_resources(&file, config, &with_causes(&error)));
+        }
+        Err(RelistError::ServersFailed { causes, .. }) => {
             return Ok(check_unreachable(&file, config, &source.resources(), &causes));
         }
         _ => {}
     }
+    let objects = match connect_cluster(flags).await? {
+        Some(client) if config.resource_rules.is_some() => ClusterObjects::list(&client).await?,
+        _ => ClusterObjects::default(),
+    };
+    let servers = RuleServers::new(&source);
     let compiled = RuleSet::compile(config, &source.resources());
-    if let Some(cause) = failure_of_only_server(config, &compiled, &source).await {
+    if let Some(cause) = failure_of_only_server(config, &compiled, &servers).await {
         return Ok(check_unreachable(&file, config, &source.resources(), &[cause]));
     }
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
@@ -144,11 +162,19 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
     let mistakes = findings.iter().filter(|finding| !finding.is_warning);
     let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
     let text = String::new();
-    let mut report = Report { source: &source, refused, mistakes, text, problems: 0, warnings: 0 };
+    let mut report = Report {
+        servers: &servers,
+        refused,
+        mistakes,
+        text,
+        problem_count: 0,
+        warning_count: 0,
+        unchecked: Vec::new(),
+    };
     let mut sections = Vec::new();
     for finding in merge_unknown_fields(findings) {
-        report.problems += usize::from(!finding.is_warning);
-        report.warnings += usize::from(finding.is_warning);
+        report.problem_count += usize::from(!finding.is_warning);
+        report.warning_count += usize::from(finding.is_warning);
         sections.push((finding.position, format!("{finding}\n")));
     }
     for rules in [source.inspect_custom(), source.inspect_external()] {
@@ -158,13 +184,29 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         }
     }
     report.add_resource_rules(config, &objects).await;
-    let Report { text, problems, warnings, .. } = report;
+    let Report { text, problem_count, warning_count, unchecked, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
     sections.sort_by_key(|(position, _)| *position);
-    let counts = count_findings(problems, warnings);
+    let counts = describe_counts(problem_count, warning_count);
     let sections: String = sections.into_iter().map(|(_, text)| text).collect();
-    let text = format!("{file}: {counts}\n{sections}");
-    Ok(CheckedRules::new(text, problems, warnings))
+    let headline = format!("{file}: {counts}{}", describe_unchecked(&unchecked));
+    let text = servers.add_timeout_note(format!("{headline}\n{sections}"));
+    let checked = CheckedRules::new(text, problem_count, warning_count);
+    if unchecked.is_empty() {
+        return Ok(checked);
+    }
+    Ok(CheckedRules { outcome: CheckOutcome::NotChecked, ..checked })
+}
+
+/// The part of the first line about rules whose servers didn't answer. Empty if there are none.
+fn describe_unchecked(unchecked: &[UncheckedRules]) -> String {
+    if unchecked.is_empty() {
+        return String::new();
+    }
+    let causes = unchecked.iter().map(|UncheckedRules { cause, rules }| {
+        format!("{}: {cause}", list_first(rules, MAX_UNCHECKED_RULES, ", "))
+    });
+    format!("{NOT_CHECKED}: {}", causes.collect::<Vec<_>>().join("; "))
 }
 
 /// Adds the mistakes in all other fields to an error about undecodable fields. If there are
@@ -185,7 +227,7 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     let rejected = rules.errors().filter(|error| is_independent(&error.path));
     let findings = lint(rest, &rules, &resources).into_iter();
     let findings: Vec<_> = findings.filter(|finding| is_independent(&finding.path)).collect();
-    let warnings = findings.iter().filter(|finding| finding.is_warning).count();
+    let warning_count = findings.iter().filter(|finding| finding.is_warning).count();
     let undecodable = issues.iter().map(|issue| (Some(issue.position), issue.to_string()));
     let mut lines: Vec<_> = undecodable
         .chain(rejected.map(|error| (error.position, error.describe())))
@@ -196,7 +238,8 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     }
     lines.sort_by_key(|(position, _)| *position);
     // The outermost context is the name of the file.
-    let headline = format!("{error}: {}", count_findings(lines.len() - warnings, warnings));
+    let counts = describe_counts(lines.len() - warning_count, warning_count);
+    let headline = format!("{error}: {counts}");
     let lines = lines.into_iter().map(|(_, line)| line);
     let text: Vec<String> = iter::once(headline).chain(lines).collect();
     anyhow::Error::msg(text.join("\n"))
@@ -205,7 +248,7 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
 /// Checks rules without a server, because no flag allows one.
 fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
     let mut checked = check_syntax(file, config, resources, None);
-    if checked.problems == 0 {
+    if checked.problem_count == 0 {
         // Writing to a string can't fail.
         let _ = writeln!(checked.text, "To check against series, add {}", server_flags(config));
     }
@@ -217,7 +260,7 @@ fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> Check
 async fn failure_of_only_server(
     config: &Config,
     compiled: &RuleSet,
-    source: &PrometheusSource,
+    servers: &RuleServers<'_>,
 ) -> Option<String> {
     let has_other_rules = !config.rules.is_empty() || !config.external_rules.is_empty();
     let is_valid = matches!(compiled.resource, Some(Ok(_)));
@@ -225,11 +268,13 @@ async fn failure_of_only_server(
     if has_other_rules || !is_valid {
         return None;
     }
-    let failure = source.query_server(server, "vector(1)").await?.err()?;
-    failure.is_unanswered().then(|| with_causes(&failure))
+    match servers.server(server).result_labels("vector(1)").await {
+        Err(QueryProblem::Unanswered(failure)) => Some(failure),
+        _ => None,
+    }
 }
 
-/// Checks rules without the servers that didn't respond or refused the credentials.
+/// Checks rules without the servers, because none of them answered.
 fn check_unreachable(
     file: &str,
     config: &Config,
@@ -238,6 +283,25 @@ fn check_unreachable(
 ) -> CheckedRules {
     let causes = on_one_line(&causes.join("; "));
     let checked = check_syntax(file, config, resources, Some(&causes));
+    CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
+}
+
+/// Checks rules without the resources of the API server, because they could not be read: finds only
+/// the mistakes that don't depend on them.
+fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedRules {
+    let errors = RuleSet::syntax_errors(config);
+    let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
+    let missing = missing.map(|path| (None, format!("{path} is missing")));
+    let errors = errors.iter().map(|error| (error.position, error.describe()));
+    let mut lines: Vec<_> = errors.chain(missing).collect();
+    lines.sort_by_key(|(position, _)| *position);
+    let problem_count = lines.len();
+    let (counts, rules) = (describe_counts(problem_count, 0), rule_counts(config));
+    let cause = on_one_line(cause);
+    let headline = format!("{file}: {counts} in the file ({rules}){NO_RESOURCES}: {cause}");
+    let lines = iter::once(headline).chain(lines.into_iter().map(|(_, line)| line));
+    let text = lines.map(|line| line + "\n").collect();
+    let checked = CheckedRules::new(text, problem_count, 0);
     CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
 }
 
@@ -251,8 +315,8 @@ fn check_syntax(
 ) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
-    let mistakes = findings.iter().filter(|finding| !finding.is_warning).count();
-    let problems = rules.errors().count() + mistakes;
+    let mistake_count = findings.iter().filter(|finding| !finding.is_warning).count();
+    let problem_count = rules.errors().count() + mistake_count;
     let refused = rules.errors().map(|error| (error.position, error.describe()));
     let warnings = query_warnings(config, &rules, resources);
     let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
@@ -267,24 +331,24 @@ fn check_syntax(
         })
         .collect();
     let all_warnings = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
-    let warnings = all_warnings.count() + ambiguous.len();
+    let warning_count = all_warnings.count() + ambiguous.len();
     lines.extend(ambiguous);
-    let counts = count_findings(problems, warnings);
+    let counts = describe_counts(problem_count, warning_count);
     let rules = rule_counts(config);
     let headline = match cause {
         None => format!("{file}: {counts} ({rules})"),
         Some(cause) => format!("{file}: {counts} in the file ({rules}){NOT_CHECKED}: {cause}"),
     };
     let lines = iter::once(headline).chain(lines);
-    CheckedRules::new(lines.map(|line| line + "\n").collect(), problems, warnings)
+    CheckedRules::new(lines.map(|line| line + "\n").collect(), problem_count, warning_count)
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".
 fn rule_counts(config: &Config) -> String {
     let count = |count: usize, name: &str| (count > 0).then(|| counted(count, name));
     let counts = [
-        count(config.default_rules, "default rule"),
-        count(config.rules.len().saturating_sub(config.default_rules), "rule"),
+        count(config.default_rule_count, "default rule"),
+        count(config.rules.len().saturating_sub(config.default_rule_count), "rule"),
         count(config.external_rules.len(), "external rule"),
         config.resource_rules.as_ref().map(|_| "resourceRules".to_owned()),
     ];

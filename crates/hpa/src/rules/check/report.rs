@@ -2,58 +2,83 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Quantity, Selector};
-use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
-    resource::GroupResource,
-    values::{NoValue, Omitted},
-    wire::ItemLabels,
-};
+use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     promql::{self, Node},
-    rules::{
-        Config,
-        explain::RuleOutcome,
-        query::{on_one_line, selects_objects},
-    },
-    source::{InspectedMetric, PrometheusSource, RuleInspection},
+    rules::{Config, query::on_one_line},
+    source::{InspectedMetric, RuleInspection},
 };
 
 use crate::rules::{
-    resource::{self, ClusterObjects},
-    sample::{self, PrometheusServer},
+    outcome::{QueryProblem, UNCHECKED},
+    resource::{self, ClusterObjects, UsageFindings},
+    sample,
+    servers::{PrometheusServer, RuleServers},
 };
 
 /// The report lists at most this many metrics of a rule, and values of an external metric.
-const MAX_METRICS: usize = 10;
+pub(super) const MAX_METRICS: usize = 10;
+
+/// The rules that could not be checked for the same cause.
+pub(super) struct UncheckedRules {
+    /// The failure, with the server.
+    pub(super) cause: String,
+    pub(super) rules: Vec<String>,
+}
 
 /// The report. The caller takes its `text` after each rule.
 pub(super) struct Report<'p> {
-    pub(super) source: &'p PrometheusSource,
+    pub(super) servers: &'p RuleServers<'p>,
     /// The mistakes of the refused rules, by the names of the rules.
     pub(super) refused: BTreeMap<String, String>,
     /// The paths of the fields with a mistake that was already reported.
     pub(super) mistakes: Vec<String>,
     pub(super) text: String,
     /// The number of problems, without warnings.
-    pub(super) problems: usize,
-    pub(super) warnings: usize,
+    pub(super) problem_count: usize,
+    pub(super) warning_count: usize,
+    /// The rules whose server didn't answer, which are no problems. The first line lists them.
+    pub(super) unchecked: Vec<UncheckedRules>,
 }
 
 impl Report<'_> {
-    fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
     }
 
-    fn warning(&mut self, text: &str) {
-        self.warnings += 1;
+    pub(super) fn warning(&mut self, text: &str) {
+        self.warning_count += 1;
         self.line(&format!("  warning: {}", on_one_line(text)));
     }
 
-    fn problem(&mut self, text: &str) {
-        self.problems += 1;
+    pub(super) fn problem(&mut self, text: &str) {
+        self.problem_count += 1;
         self.line(&format!("  problem: {}", on_one_line(text)));
+    }
+
+    pub(super) fn not_checked(&mut self, rule: &str, cause: &str) {
+        self.line(&format!("  {UNCHECKED}"));
+        self.add_unchecked(rule, cause);
+    }
+
+    fn add_unchecked(&mut self, rule: &str, cause: &str) {
+        let (rule, cause) = (rule.to_owned(), on_one_line(cause));
+        match self.unchecked.iter_mut().find(|known| known.cause == cause) {
+            Some(known) if known.rules.contains(&rule) => {}
+            Some(known) => known.rules.push(rule),
+            None => self.unchecked.push(UncheckedRules { cause, rules: vec![rule] }),
+        }
+    }
+
+    /// Reports that no sample could be looked up.
+    pub(super) fn add_lookup_problem(&mut self, rule: &RuleInspection, problem: &QueryProblem) {
+        match problem {
+            QueryProblem::Mistake(text) => {
+                self.problem(&format!("the query for a sample failed: {text}"));
+            }
+            QueryProblem::Unanswered(cause) => self.not_checked(&rule.status.rule, cause),
+        }
     }
 
     /// Reports that a rule has no series. This is only a warning if its query names no series.
@@ -78,31 +103,23 @@ impl Report<'_> {
         if is_series_query_mistaken {
             return self.line(unchecked);
         }
+        if let Some(failure) = &rule.server_failure {
+            return self.not_checked(&status.rule, failure);
+        }
         if let Some(error) = &status.error {
             return self.problem(error);
         }
-        self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
-        if status.series == 0 {
-            let query = &rule.definition.series_query;
-            let server = PrometheusServer { source: self.source, name: &rule.definition.server };
-            let text = match server.describe_age(query).await {
-                Some(age) => format!(
-                    "{age}; none is within the maximum age: check the scrape targets, or raise \
-                     --metrics-max-age"
-                ),
-                None => server.explain_mismatch(query).await.unwrap_or_else(|| {
-                    "Prometheus has no such series: check names and labels in seriesQuery"
-                        .to_owned()
-                }),
-            };
-            return self.unused_rule(query, &text);
+        let (series, metrics) = (status.series_count, status.metric_count);
+        self.line(&format!("  series: {series}, metrics: {metrics}"));
+        if series == 0 {
+            return self.add_missing_series(rule).await;
         }
         if is_mistaken {
             return self.line(unchecked);
         }
         if rule.metrics.is_empty() {
             let query = &rule.definition.series_query;
-            return if status.metrics == 0 {
+            return if metrics == 0 {
                 self.unused_rule(query, "no series passes seriesFilters and name.matches");
             } else {
                 self.problem(&format!(
@@ -121,7 +138,7 @@ impl Report<'_> {
         // Sample a metric of pods if there is one, and of namespaces only if there is no other.
         // Without the label of the namespace, only cluster-scoped objects can have a sample.
         let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
-        let namespace_label = self.source.object_label(index, &namespaces);
+        let namespace_label = self.servers.source.object_label(index, &namespaces);
         let has_namespace = namespace_label.is_some_and(|label| rule.labels.contains(&label));
         let rank = |metric: &&&InspectedMetric| match &metric.resource {
             Some(resource) if *resource == pods => (!has_namespace, 0),
@@ -133,6 +150,21 @@ impl Report<'_> {
             Some(metric) => self.add_sample(index, rule, metric).await,
             None if !named.is_empty() => self.warning("all metrics come from later rules"),
             None => {}
+        }
+    }
+
+    /// Reports that a rule has no series, with the reason.
+    async fn add_missing_series(&mut self, rule: &RuleInspection) {
+        let query = &rule.definition.series_query;
+        let server = self.servers.server(&rule.definition.server);
+        match explain_missing_series(server, query).await {
+            Ok(reason) => self.unused_rule(query, &reason),
+            Err(problem) => {
+                self.unused_rule(query, "no series has samples within the maximum age");
+                if let QueryProblem::Unanswered(cause) = problem {
+                    self.not_checked(&rule.status.rule, &cause);
+                }
+            }
         }
     }
 
@@ -165,7 +197,7 @@ impl Report<'_> {
             // An external rule, whose metrics have no objects.
             return;
         }
-        let resources = self.source.resources();
+        let resources = self.servers.source.resources();
         for (label, target) in rule.definition.resources.overrides.iter() {
             let Ok(known) = resources.resolve(&target.group, &target.resource) else { continue };
             let resource = &known.group_resource;
@@ -180,185 +212,14 @@ impl Report<'_> {
         }
     }
 
-    /// Reports the value of a metric for an object that has it.
-    async fn add_sample(&mut self, index: usize, rule: &RuleInspection, metric: &InspectedMetric) {
-        let Some(resource) = &metric.resource else {
-            return self.add_external_sample(rule, metric).await;
-        };
-        let template = &rule.definition.metrics_query;
-        let is_namespaced = resource.has_namespaced_metrics();
-        let mut selected = self.selected_labels(index, resource);
-        if is_namespaced && selected.len() < 2 {
-            return self.problem(&format!(
-                "no label is mapped to the namespace, with which the API reads metrics of \
-                 {resource}: add one to resources.overrides, or use externalRules with `namespaced: \
-                 false`; the labels are {}",
-                sample::list_labels(&rule.labels)
-            ));
-        }
-        if !selects_objects(template) {
-            // The result is the same for each namespace.
-            selected.retain(|(of, label)| of == resource || rule.labels.contains(label));
-        }
-        if let Some((of, label)) = selected.iter().find(|(_, label)| !rule.labels.contains(label)) {
-            let text = self.missing_label(&metric.series, of, label, &rule.labels);
-            let reads_series = template.contains(".Series") || template.contains(&metric.series);
-            return if reads_series { self.problem(&text) } else { self.warning(&text) };
-        }
-        let source = self.source;
-        let server = PrometheusServer { source, name: &rule.definition.server };
-        let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
-        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
-        let Some(labels) = server.newest_labels(&selector).await else {
-            let text = self.describe_missing_sample(server, rule, metric, &selected).await;
-            return self.warning(&text);
-        };
-        let value = |label: Option<&&str>| label.and_then(|label| labels.get(*label)).cloned();
-        let name = value(required.first()).unwrap_or_default();
-        let namespace = value(required.get(1)).unwrap_or_else(|| "default".to_owned());
-        let request = CustomQuery {
-            resource: resource.clone(),
-            namespace: if is_namespaced { namespace } else { String::new() },
-            objects: Objects::Named(name.clone()),
-            metric: metric.metric.clone(),
-            metric_selector: Selector::everything(),
-        };
-        let object = ObjectKey::new(&request.namespace, &name);
-        match source.read_custom(request.clone()).await {
-            Ok(values) => {
-                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
-                for item in &values.items {
-                    self.line(&format!("  {object} = {}", Quantity::from(item.value)));
-                }
-            }
-            Err(error) => self.add_failure(&object.to_string(), &error),
-        }
-        let explanation = source.explain_custom(&request, &[name]);
-        self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
-    }
-
-    /// The labels that queries of a rule select objects by: the one with their name, then the one
-    /// with their namespace if they have one. Leaves out resources that the rule has no label for.
-    fn selected_labels(
-        &self,
-        index: usize,
-        resource: &GroupResource,
-    ) -> Vec<(GroupResource, String)> {
-        let namespaces = resource.has_namespaced_metrics().then(GroupResource::namespaces);
-        let resources = [Some(resource.clone()), namespaces].into_iter().flatten();
-        let with_label = |one: GroupResource| {
-            let label = self.source.object_label(index, &one)?;
-            Some((one, label))
-        };
-        resources.filter_map(with_label).collect()
-    }
-
-    /// A message that series have no label for a resource, with advice.
-    fn missing_label(
-        &self,
-        series: &str,
-        resource: &GroupResource,
-        label: &str,
-        labels: &[String],
-    ) -> String {
-        let resources = self.source.resources();
-        let known = resources.get(resource);
-        let singular = known.map_or(&*resource.resource, |known| &*known.singular);
-        sample::missing_label(series, label, singular, labels)
-    }
-
-    /// The reason that no current series of a metric has the labels of its objects, although some
-    /// series of the rule have them.
-    async fn describe_missing_sample(
-        &self,
-        server: PrometheusServer<'_>,
-        rule: &RuleInspection,
-        metric: &InspectedMetric,
-        selected: &[(GroupResource, String)],
-    ) -> String {
-        let series = &metric.series;
-        let selector =
-            |labels: &[&str]| sample::selector(&rule.definition.series_query, series, labels);
-        let name_label = selected.first().map_or("", |(_, label)| label.as_str());
-        if let Some((namespaces, label)) = selected.get(1)
-            && let Some(labels) = server.newest_labels(&selector(&[name_label])).await
-        {
-            let labels: Vec<String> = labels.into_keys().collect();
-            return self.missing_label(series, namespaces, label, &labels);
-        }
-        match server.describe_age(&selector(&[])).await {
-            Some(age) => format!("{series} has no sample now. {age}"),
-            None => format!("{series} has no sample with the label {name_label}"),
-        }
-    }
-
-    /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
-    fn add_failure(&mut self, object: &str, error: &MetricError) {
-        let text = format!("{object}: {}", describe(error));
-        let is_nan = text.contains(&NoValue::NotANumber.to_string());
-        if is_nan { self.warning(&text) } else { self.problem(&text) }
-    }
-
-    /// Reports the values of an external metric in a namespace that has series of it.
-    async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
-        let server = PrometheusServer { source: self.source, name: &rule.definition.server };
-        let label = sample::namespace_label(rule);
-        let selector = sample::selector(&rule.definition.series_query, &metric.series, &[&label]);
-        let newest = server.newest_labels(&selector).await;
-        let namespace = newest.and_then(|mut labels| labels.remove(&label));
-        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        let request = ExternalQuery {
-            namespace: namespace.clone(),
-            metric: metric.metric.clone(),
-            metric_selector: Selector::everything(),
-        };
-        match self.source.read_external(request.clone()).await {
-            Ok(values) => {
-                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
-                if values.items.is_empty() && values.omitted.is_empty() {
-                    self.warning(&format!("no result in the namespace {namespace}"));
-                }
-                for Omitted { subject, reason } in values.omitted.iter().take(MAX_METRICS) {
-                    self.warning(&format!("{} {subject}: {reason}", request.metric));
-                }
-                for item in values.items.iter().take(MAX_METRICS) {
-                    let labels: BTreeMap<_, _> =
-                        item.labels.iter().flat_map(ItemLabels::pairs).collect();
-                    self.line(&format!("  {labels:?} = {}", Quantity::from(item.value)));
-                }
-            }
-            Err(error) => self.add_failure(&request.metric, &error),
-        }
-        let explanation = self.source.explain_external(&request);
-        self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
-    }
-
-    /// Reports the warnings about the query of the rule that applied.
-    async fn add_query_warnings(
-        &mut self,
-        server: PrometheusServer<'_>,
-        outcome: Option<&RuleOutcome>,
-    ) {
-        if let Some(RuleOutcome::Applies { warnings, .. }) = outcome {
-            let mut warnings = warnings.clone();
-            server.remove_gauge_warnings(&mut warnings).await;
-            for warning in warnings {
-                self.warning(&warning.to_string());
-            }
-        }
-        if let Some(sharing) = outcome.and_then(RuleOutcome::sharing) {
-            self.line(&format!("  {sharing}"));
-        }
-    }
-
     /// Reports `resourceRules`, and the results of their queries.
     pub(super) async fn add_resource_rules(&mut self, config: &Config, objects: &ClusterObjects) {
         let Some(rules) = &config.resource_rules else { return };
         let position = config.positions.get("resourceRules");
         let position = position.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("resourceRules{position}"));
-        let status =
-            self.source.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
+        let statuses = self.servers.source.rule_status();
+        let status = statuses.into_iter().find(|rule| rule.rule == "resourceRules");
         let refused = self.refused.get("resourceRules").cloned();
         if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
             return self.problem(&error);
@@ -370,14 +231,34 @@ impl Report<'_> {
         if rules.window.is_zero() {
             self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
-        let (lines, problems) = resource::check_queries(config, self.source, objects).await;
+        let findings = resource::check_queries(config, self.servers, objects).await;
+        let UsageFindings { lines, problems, failures } = findings;
         for line in &lines {
             self.line(&format!("  {line}"));
         }
         for problem in &problems {
             self.problem(problem);
         }
+        for failure in &failures {
+            self.add_unchecked("resourceRules", failure);
+        }
     }
+}
+
+/// The reason why no current series matches a `seriesQuery`.
+async fn explain_missing_series(
+    server: PrometheusServer<'_>,
+    series_query: &str,
+) -> Result<String, QueryProblem> {
+    if let Some(age) = server.describe_age(series_query).await? {
+        return Ok(format!(
+            "{age}; none is within the maximum age: check the scrape targets, or raise \
+             --metrics-max-age"
+        ));
+    }
+    Ok(server.explain_mismatch(series_query).await?.unwrap_or_else(|| {
+        "Prometheus has no such series: check names and labels in seriesQuery".to_owned()
+    }))
 }
 
 /// Whether a series selector has a metric name, as `up{job="a"}` does.

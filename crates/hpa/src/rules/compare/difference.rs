@@ -6,15 +6,11 @@ use anyhow::Context;
 use hpa_calc::{Quantity, explain::counted};
 use serde_json::Value;
 
-use super::{report::ApiComparison, server::MetricsResponse, values::Values};
-
-/// The API that an adapter serves only if it has `resourceRules`. Otherwise, metrics-server serves
-/// it.
-const OPTIONAL_API: &str = "metrics.k8s.io/v1beta1";
+use super::{OPTIONAL_APIS, report::ApiComparison, server::MetricsResponse, values::Values};
 
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
-/// the API. After any other error, the lists are not compared, and neither is [`OPTIONAL_API`] if
-/// only one server has it.
+/// the API. After any other error, the lists are not compared, and neither are those of
+/// [`OPTIONAL_APIS`] that only one server has.
 pub(super) fn compare_lists(
     api: &'static str,
     left: &MetricsResponse,
@@ -39,15 +35,17 @@ pub(super) fn compare_lists(
         (Some(_), None) => Some(format!("right does not serve it: {right}")),
         _ => None,
     };
-    if unserved.is_some() && api == OPTIONAL_API {
-        let obstacles = unserved.iter().cloned().collect();
-        return Ok(ApiComparison { name: api, obstacles, unserved, ..<_>::default() });
+    let is_compared = left_names.is_some() && right_names.is_some();
+    if !is_compared && OPTIONAL_APIS.contains(&api) {
+        let obstacles = unserved.into_iter().collect();
+        return Ok(ApiComparison { name: api, obstacles, ..<_>::default() });
     }
     Ok(ApiComparison {
         name: api,
-        is_compared: left_names.is_some() && right_names.is_some(),
+        is_compared,
         is_served: left_names.is_some() || right_names.is_some(),
-        common: left_names.iter().flatten().count() - only_in(&left_names, &right_names).len(),
+        common_count: left_names.iter().flatten().count()
+            - only_in(&left_names, &right_names).len(),
         only_left: only_in(&left_names, &right_names),
         only_right: only_in(&right_names, &left_names),
         unserved,

@@ -12,7 +12,8 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_controller::k8s::ClientSource;
+use hpa_controller::{AutoscalerApi, k8s::ClientSource};
+use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use self::{
@@ -20,27 +21,40 @@ use self::{
     requests::MetricRequest,
     server::{Endpoint, Server},
 };
-use crate::{args::RulesCompareArguments, kubectl::block_on, manifests, terminal};
+use crate::{
+    EXIT_INCONCLUSIVE,
+    args::RulesCompareArguments,
+    autoscaler_name::list_path,
+    kubectl::{self, block_on},
+    manifests, terminal,
+};
 
-/// Exit status if nothing was compared, or only lists of metrics, which are equal.
-const EXIT_INCONCLUSIVE: u8 = 2;
+/// The APIs that both servers may have, in all versions that prometheus-adapter serves. Its chart
+/// doesn't register v1beta2, and its document of the group doesn't list it.
+const APIS: [&str; 4] = [
+    "custom.metrics.k8s.io/v1beta1",
+    "custom.metrics.k8s.io/v1beta2",
+    "external.metrics.k8s.io/v1beta1",
+    "metrics.k8s.io/v1beta1",
+];
 
-/// The APIs that both servers may have, with the versions that prometheus-adapter's chart
-/// registers.
-const APIS: [&str; 3] =
-    ["custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1", "metrics.k8s.io/v1beta1"];
+/// The APIs that a server may lack. An adapter serves v1beta2 besides v1beta1, so each metric is
+/// compared without it. It serves `metrics.k8s.io` only if it has `resourceRules`. Otherwise,
+/// metrics-server serves it.
+const OPTIONAL_APIS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "metrics.k8s.io/v1beta1"];
 
 /// The maximum number of reads of a value, because the servers may have read it at different times.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Compares two servers, and prints a report. The exit status is 0 without differences, 1 with
-/// differences, or [`EXIT_INCONCLUSIVE`].
+/// differences, or [`EXIT_INCONCLUSIVE`] if nothing was compared, or only lists of metrics, which
+/// are equal.
 pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
     let report = block_on(compare(arguments))?;
     terminal::print(&report.to_string())?;
-    Ok(match report.differences() {
+    Ok(match report.difference_count() {
         _ if report.compared_nothing() => ExitCode::from(EXIT_INCONCLUSIVE),
-        0 if report.compared_values() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
+        0 if report.compared_value_count() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
@@ -88,7 +102,7 @@ async fn compare_servers(
     tolerance: f64,
 ) -> anyhow::Result<Report> {
     let mut report = Report {
-        autoscalers: autoscalers.len(),
+        autoscaler_count: autoscalers.len(),
         left: ServerSummary::new(left.label(), left.has_token()),
         right: ServerSummary::new(right.label(), right.has_token()),
         apis: Vec::new(),
@@ -146,11 +160,17 @@ fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>>
 }
 
 async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let response = cluster.get("/apis/autoscaling/v2/horizontalpodautoscalers").await?;
-    if response.status != 200 {
-        bail!("unable to list the autoscalers: {response}");
-    }
-    decode(response.body).context("unable to read the autoscalers of the cluster")
+    let items = kubectl::list(cluster.client(), &list_path(AutoscalerApi::Core, None)).await;
+    let items = items.context("unable to list the autoscalers of the cluster")?;
+    Ok(items.into_iter().flat_map(decode_or_warn).collect())
+}
+
+/// Decodes an autoscaler of a list. Warns if that fails: it must not hide the others.
+fn decode_or_warn(object: Value) -> Vec<HorizontalPodAutoscaler> {
+    decode(object).unwrap_or_else(|error| {
+        terminal::warn(format!("unable to decode an autoscaler of the cluster: {error:#}"));
+        Vec::new()
+    })
 }
 
 /// Decodes the autoscalers of an object or a list. Skips objects of other kinds.
@@ -170,7 +190,7 @@ fn decode(document: Value) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
     let autoscalers = objects.into_iter().filter(is_autoscaler).map(|object| {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let context = format!("autoscaler {name}");
-        serde_json::from_value(object).context(context)
+        decode_value(object).context(context)
     });
     autoscalers.collect()
 }

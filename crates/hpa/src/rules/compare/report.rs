@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, fmt};
 
 use hpa_calc::explain::counted;
 
-use super::requests::MetricRequest;
+use super::{OPTIONAL_APIS, requests::MetricRequest};
 
 pub(super) struct Report {
     pub(super) left: ServerSummary,
     pub(super) right: ServerSummary,
     pub(super) apis: Vec<ApiComparison>,
     /// The number of autoscalers whose metrics were requested.
-    pub(super) autoscalers: usize,
+    pub(super) autoscaler_count: usize,
     pub(super) requests: Vec<RequestComparison>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct ApiComparison {
     /// Whether both servers have the API.
     pub(super) is_compared: bool,
     /// The number of metrics that both servers have.
-    pub(super) common: usize,
+    pub(super) common_count: usize,
     pub(super) only_left: Vec<String>,
     pub(super) only_right: Vec<String>,
     /// A line about the server that lacks the API, if only one server has it.
@@ -55,17 +55,17 @@ pub(super) struct RequestComparison {
 
 impl Report {
     /// The number of metrics and requests that differ.
-    pub(super) fn differences(&self) -> usize {
-        self.different_lists() + self.different_requests()
+    pub(super) fn difference_count(&self) -> usize {
+        self.list_difference_count() + self.different_request_count()
     }
 
     /// The number of metrics that only one server lists, and of APIs that only one server has.
-    fn different_lists(&self) -> usize {
-        self.apis.iter().map(ApiComparison::differences).sum()
+    fn list_difference_count(&self) -> usize {
+        self.apis.iter().map(ApiComparison::difference_count).sum()
     }
 
     /// The number of requests whose values differ.
-    fn different_requests(&self) -> usize {
+    fn different_request_count(&self) -> usize {
         self.requests.iter().filter(|request| !request.differences.is_empty()).count()
     }
 
@@ -77,7 +77,7 @@ impl Report {
 
     /// The first line of the report.
     fn headline(&self) -> String {
-        let values = counted(self.compared_values(), "value");
+        let values = counted(self.compared_value_count(), "value");
         if self.compared_nothing() {
             let sides = [&self.left, &self.right].into_iter();
             let reasons: Vec<_> = sides.filter_map(ServerSummary::refusal).collect();
@@ -88,12 +88,12 @@ impl Report {
             };
             return format!("{reasons}: nothing was compared");
         }
-        match (self.differences(), self.compared_values()) {
+        match (self.difference_count(), self.compared_value_count()) {
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
                 let differences = counted(differences, "difference");
-                match (self.different_lists(), self.different_requests()) {
+                match (self.list_difference_count(), self.different_request_count()) {
                     (0, _) => format!("{differences}: {values} compared"),
                     (lists, requests) => format!(
                         "{differences} ({lists} in lists of metrics, {requests} in values): \
@@ -105,7 +105,7 @@ impl Report {
     }
 
     /// The number of compared values.
-    pub(super) fn compared_values(&self) -> usize {
+    pub(super) fn compared_value_count(&self) -> usize {
         self.requests.iter().map(|request| request.value_count).sum()
     }
 }
@@ -132,13 +132,13 @@ impl ServerSummary {
 }
 
 impl ApiComparison {
-    /// Whether only one server has the API, and that is no difference. Then its values are not
-    /// compared either.
+    /// Whether the values of the API are not compared, because its lists are not, and a server may
+    /// lack it.
     pub(super) fn is_skipped(&self) -> bool {
-        self.unserved.is_some() && !self.obstacles.is_empty()
+        !self.is_compared && OPTIONAL_APIS.contains(&self.name)
     }
 
-    fn differences(&self) -> usize {
+    fn difference_count(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
         // Different statuses are a difference even if neither server lists a metric.
         metrics.max(usize::from(self.statuses_differ))
@@ -151,13 +151,13 @@ impl fmt::Display for Report {
         for api in &self.apis {
             write!(f, "{api}")?;
         }
-        let different = self.different_requests();
+        let different = self.different_request_count();
         writeln!(
             f,
             "{} for the metrics of {}, {}: {different} differ",
             counted(self.requests.len(), "request"),
-            counted(self.autoscalers, "autoscaler"),
-            counted(self.compared_values(), "value"),
+            counted(self.autoscaler_count, "autoscaler"),
+            counted(self.compared_value_count(), "value"),
         )?;
         for RequestComparison { request, differences, .. } in &self.requests {
             if differences.is_empty() {
@@ -186,7 +186,7 @@ impl fmt::Display for ApiComparison {
             f,
             "{}: both list {}, only left {}, only right {}",
             self.name,
-            counted(self.common, "metric"),
+            counted(self.common_count, "metric"),
             self.only_left.len(),
             self.only_right.len()
         )?;

@@ -11,9 +11,11 @@ use hpa_calc::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces";
-const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
-const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces";
+use super::APIS;
+
+const CUSTOM: &str = "custom.metrics.k8s.io";
+const EXTERNAL: &str = "external.metrics.k8s.io";
+const RESOURCE: &str = "metrics.k8s.io";
 
 /// The characters that are percent-encoded in paths and queries.
 const ESCAPES: &AsciiSet =
@@ -27,14 +29,22 @@ pub(super) struct MetricRequest {
     pub(super) autoscalers: BTreeSet<String>,
 }
 
-/// The requests for the metrics of all autoscalers, without duplicates.
+/// The values of a metric in the API of a group, in any version.
+struct MetricValues {
+    group: &'static str,
+    /// The path and query below the API's `namespaces`.
+    path: String,
+}
+
+/// The requests for the metrics of all autoscalers in each of [`APIS`], without duplicates.
 pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
     let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for autoscaler in autoscalers {
         let metadata = &autoscaler.metadata;
         let key = format!("{}/{}", metadata.namespace, metadata.name);
         for spec in &autoscaler.spec.metrics {
-            if let Some(path) = path(&metadata.namespace, spec) {
+            let Some(values) = values(&metadata.namespace, spec) else { continue };
+            for path in values.paths() {
                 by_path.entry(path).or_default().insert(key.clone());
             }
         }
@@ -44,25 +54,36 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
     requests.collect()
 }
 
-/// The path and query of a metric's values. A metric of pods is requested for all pods of the
-/// namespace. `None` if the selector is invalid or the metric has no source.
-fn path(namespace: &str, spec: &MetricSpec) -> Option<String> {
+impl MetricValues {
+    /// The path and query in each version.
+    fn paths(&self) -> impl Iterator<Item = String> {
+        let is_of_group = move |api: &&str| api.split('/').next() == Some(self.group);
+        let apis = APIS.into_iter().filter(is_of_group);
+        apis.map(move |api| format!("/apis/{api}/namespaces/{}", self.path))
+    }
+}
+
+/// The values of a metric. A metric of pods is requested for all pods of the namespace. `None` if
+/// the selector is invalid or the metric has no source.
+fn values(namespace: &str, spec: &MetricSpec) -> Option<MetricValues> {
     let namespace = encode(namespace);
     if let Some(pods) = &spec.pods {
         let metric = encode(&pods.metric.name);
         let query = query("metricLabelSelector", &pods.metric)?;
-        return Some(format!("{CUSTOM}/{namespace}/pods/*/{metric}{query}"));
+        let path = format!("{namespace}/pods/*/{metric}{query}");
+        return Some(MetricValues { group: CUSTOM, path });
     }
     if let Some(object) = &spec.object {
-        return object_path(&namespace, object);
+        return Some(MetricValues { group: CUSTOM, path: object_path(&namespace, object)? });
     }
     if let Some(external) = &spec.external {
         let metric = &external.metric;
         let query = query("labelSelector", metric)?;
-        return Some(format!("{EXTERNAL}/{namespace}/{}{query}", encode(&metric.name)));
+        let path = format!("{namespace}/{}{query}", encode(&metric.name));
+        return Some(MetricValues { group: EXTERNAL, path });
     }
     let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
-    has_usage.then(|| format!("{RESOURCE}/{namespace}/pods"))
+    has_usage.then(|| MetricValues { group: RESOURCE, path: format!("{namespace}/pods") })
 }
 
 fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
@@ -70,7 +91,7 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     let query = query("metricLabelSelector", metric)?;
     let metric = encode(&metric.name);
     if described.kind == "Namespace" {
-        return Some(format!("{CUSTOM}/{}/metrics/{metric}{query}", encode(&described.name)));
+        return Some(format!("{}/metrics/{metric}{query}", encode(&described.name)));
     }
     // The servers accept the singular name of a resource, which is its kind in lower case.
     let mut resource = described.kind.to_lowercase();
@@ -78,7 +99,7 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
         let _ = write!(resource, ".{group}");
     }
     let (resource, name) = (encode(&resource), encode(&described.name));
-    Some(format!("{CUSTOM}/{namespace}/{resource}/{name}/{metric}{query}"))
+    Some(format!("{namespace}/{resource}/{name}/{metric}{query}"))
 }
 
 /// The query parameter with the selector of a metric, empty without a selector. `None` if the

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_metrics::connection_cause;
+use hpa_metrics::{TlsSettingNames, connection_cause};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, Config, client::Body};
@@ -102,6 +102,10 @@ impl Server {
         }
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(super) fn has_token(&self) -> bool {
         self.has_token
     }
@@ -112,7 +116,9 @@ impl Server {
         if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
             return error;
         }
-        let cause = connection_cause(error.as_ref(), &format!("--{}-ca-file", self.name));
+        let ca = format!("--{}-ca-file", self.name);
+        let settings = TlsSettingNames { ca: &ca, ..TlsSettingNames::default() };
+        let cause = connection_cause(error.as_ref(), settings);
         anyhow!("unable to connect to {}: {cause}", self.url)
     }
 

@@ -82,6 +82,7 @@ async fn respond(
     (StatusCode::from_u16(status).unwrap(), Json(body))
 }
 
+const CUSTOM_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 const RPS: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps";
 
 fn autoscaler(metrics: Value) -> Value {
@@ -129,11 +130,12 @@ async fn equal_servers_have_no_differences() {
         .with_custom_metrics(&["pods/rps"])
         .with_pod_values(&[("web-1", "21"), ("web-2", "30500m")]);
     let report = report(&left, &right, rps()).await.unwrap();
-    assert_eq!((report.differences(), report.compared_values()), (0, 2));
+    assert_eq!((report.difference_count(), report.compared_value_count()), (0, 2));
     assert_eq!(
         report.to_string(),
         "no differences: 2 values compared\n\
          custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n\
+         custom.metrics.k8s.io/v1beta2: neither server has it\n\
          external.metrics.k8s.io/v1beta1: neither server has it\n\
          metrics.k8s.io/v1beta1: neither server has it\n\
          1 request for the metrics of 1 autoscaler, 2 values: 0 differ\n"
@@ -149,7 +151,7 @@ async fn different_values_and_metrics_are_reported() {
         .with_custom_metrics(&["pods/rps", "services/new"])
         .with_pod_values(&[("web-1", "30"), ("web-4", "1")]);
     let report = report(&left, &right, rps()).await.unwrap();
-    assert_eq!(report.differences(), 3);
+    assert_eq!(report.difference_count(), 3);
     let text = report.to_string();
     let expected = [
         "3 differences (2 in lists of metrics, 1 in values): 3 values compared\n\
@@ -174,9 +176,9 @@ async fn values_that_agree_on_the_second_read_are_equal() {
         .with_pod_values(&[("web-1", "30")])
         .with_pod_values(&[("web-1", "20")]);
     let report = report(&left, &right, rps()).await.unwrap();
-    assert_eq!(report.differences(), 0);
-    // Three lists of APIs, and two reads of the value.
-    assert_eq!(right.requests.load(Ordering::Relaxed), 5);
+    assert_eq!(report.difference_count(), 0);
+    // Four lists of APIs, and two reads of the value.
+    assert_eq!(right.requests.load(Ordering::Relaxed), 6);
 }
 
 #[tokio::test]
@@ -185,13 +187,55 @@ async fn missing_api_and_error_are_reported() {
     let error = json!({"message": "unable to fetch metrics"});
     let right = FakeServer::default().with_response(RPS, 500, error);
     let report = report(&left, &right, rps()).await.unwrap();
-    assert_eq!(report.differences(), 2);
+    assert_eq!(report.difference_count(), 2);
     let text = report.to_string();
     assert!(text.contains("  right does not serve it: 404: not found\n"), "{text}");
     let expected = "    left has 1 value, right answers 500: unable to fetch metrics\n";
     assert!(text.contains(expected), "{text}");
     assert!(report.compared_nothing());
     assert!(text.starts_with("the right server serves none of the metrics APIs (404): nothing"));
+}
+
+/// A server with both versions of the custom metrics API, whose v1beta2 has a metric with a value.
+fn server_with_v1beta2(value: &str) -> FakeServer {
+    let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps";
+    let list = json!({"resources": [{"name": "pods/rps"}]});
+    let item = json!({"describedObject": {"kind": "Pod", "name": "web-1"}, "value": value});
+    let values = json!({"kind": "MetricValueList", "items": [item]});
+    FakeServer::default()
+        .with_custom_metrics(&["pods/rps"])
+        .with_pod_values(&[("web-1", "20")])
+        .with_response(CUSTOM_V1BETA2, 200, list)
+        .with_response(path, 200, values)
+}
+
+#[tokio::test]
+async fn each_version_that_both_servers_have_is_compared() {
+    let report = report(&server_with_v1beta2("20"), &server_with_v1beta2("40"), rps()).await;
+    let report = report.unwrap();
+    assert_eq!((report.difference_count(), report.compared_value_count()), (1, 2));
+    let text = report.to_string();
+    for expected in [
+        "custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n",
+        "custom.metrics.k8s.io/v1beta2: both list 1 metric, only left 0, only right 0\n",
+        "  /apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps (shop/web)\n    pod \
+         web-1: left 20, right 40\n",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+}
+
+#[tokio::test]
+async fn version_of_one_server_is_not_compared() {
+    let left = FakeServer::default()
+        .with_custom_metrics(&["pods/rps"])
+        .with_pod_values(&[("web-1", "20")]);
+    let report = report(&left, &server_with_v1beta2("40"), rps()).await.unwrap();
+    assert_eq!((report.difference_count(), report.compared_value_count()), (0, 1));
+    let expected = "\ncustom.metrics.k8s.io/v1beta2: not compared\n  left does not serve it: 404: \
+                    not found\n";
+    let text = report.to_string();
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]
@@ -206,7 +250,7 @@ async fn resource_metrics_of_one_server_are_not_compared() {
     };
     let left = server().with_response("/apis/metrics.k8s.io/v1beta1", 200, pod_usage);
     let report = report(&left, &server(), metrics).await.unwrap();
-    assert_eq!((report.differences(), report.compared_values()), (0, 1));
+    assert_eq!((report.difference_count(), report.compared_value_count()), (0, 1));
     let text = report.to_string();
     let expected = "metrics.k8s.io/v1beta1: not compared\n  right does not serve it: 404: not \
                     found\n1 request for the metrics of 1 autoscaler, 1 value: 0 differ\n";
@@ -220,6 +264,7 @@ async fn refused_token_is_the_first_line_of_the_report() {
     let mut right = FakeServer::default().with_response(RPS, 401, body.clone());
     for path in [
         "/apis/custom.metrics.k8s.io/v1beta1",
+        CUSTOM_V1BETA2,
         "/apis/external.metrics.k8s.io/v1beta1",
         "/apis/metrics.k8s.io/v1beta1",
     ] {
@@ -230,7 +275,7 @@ async fn refused_token_is_the_first_line_of_the_report() {
         .with_pod_values(&[("web-1", "20")]);
     let mut report = report(&left, &right, rps()).await.unwrap();
     assert!(report.compared_nothing());
-    assert_eq!(report.compared_values(), 0);
+    assert_eq!(report.compared_value_count(), 0);
     let first = |report: &Report| report.to_string().lines().next().unwrap().to_owned();
     let expected = "the right server refuses requests without valid credentials (401): nothing \
                     was compared";
@@ -251,19 +296,19 @@ async fn only_status_404_means_that_an_api_is_not_served() {
     let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  left answers 401: Unauthorized\n  \
                     right answers 401: Unauthorized\n";
     assert!(both.to_string().contains(expected), "{both}");
-    assert_eq!(both.differences(), 0);
+    assert_eq!(both.difference_count(), 0);
     let served = json!({"resources": [{"name": "pods"}]});
     let left = FakeServer::default().with_response("/apis/metrics.k8s.io/v1beta1", 200, served);
     let one = report(&left, &denied(), rps()).await.unwrap();
     let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  right answers 401: Unauthorized\n";
     assert!(one.to_string().contains(expected), "{one}");
-    assert_eq!(one.differences(), 1);
+    assert_eq!(one.difference_count(), 1);
 }
 
 #[tokio::test]
 async fn equal_errors_are_no_difference() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
-    assert_eq!((report.differences(), report.compared_values()), (0, 0));
+    assert_eq!((report.difference_count(), report.compared_value_count()), (0, 0));
 }
 
 #[tokio::test]
@@ -342,14 +387,19 @@ fn each_metric_of_the_autoscalers_is_requested_once() {
     let autoscalers = decode(autoscaler(metrics)).unwrap();
     let requests = requests::requests_for(&[autoscalers.clone(), autoscalers].concat());
     let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
-    let custom = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop";
+    let [v1beta1, v1beta2] = ["v1beta1", "v1beta2"]
+        .map(|version| format!("/apis/custom.metrics.k8s.io/{version}/namespaces/shop"));
     assert_eq!(
         paths,
         [
-            &*format!("{custom}/ingress.networking.k8s.io/main/m"),
-            &*format!("{custom}/metrics/m"),
-            &*format!("{custom}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
-            &*format!("{custom}/service/web/m"),
+            &*format!("{v1beta1}/ingress.networking.k8s.io/main/m"),
+            &*format!("{v1beta1}/metrics/m"),
+            &*format!("{v1beta1}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
+            &*format!("{v1beta1}/service/web/m"),
+            &*format!("{v1beta2}/ingress.networking.k8s.io/main/m"),
+            &*format!("{v1beta2}/metrics/m"),
+            &*format!("{v1beta2}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
+            &*format!("{v1beta2}/service/web/m"),
             "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/q?labelSelector=queue%3Dorders",
             "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods",
         ]

@@ -68,7 +68,10 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
             (Level::Error, "4 of 7 autoscalers can't scale"),
             (Level::Error, "FailedGetResourceMetric: 2 autoscalers (shop/a, shop/b)"),
             (Level::Error, "FailedGetScale: 1 autoscaler (shop/c)"),
-            (Level::Error, "1 autoscaler without a status: no controller handles them: shop/f"),
+            (
+                Level::Error,
+                "1 autoscaler without a status: maybe no controller handles them: shop/f"
+            ),
             (Level::Warning, "1 autoscaler held at maxReplicas (TooManyReplicas): shop/e"),
             (
                 Level::Warning,
@@ -78,6 +81,9 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     );
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
+    let read = "\n    their status has no conditions 2m after their creation; hpa-1 holds the lease \
+                scaling/hpa; kube-controller-manager's HPA controller is off\n";
+    assert!(text.contains(read), "{text}");
     let verdict = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
     assert!(text.starts_with(verdict), "{text}");
 }

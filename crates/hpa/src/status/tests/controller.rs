@@ -1,11 +1,15 @@
 //! Checks of the controllers and their leases.
 
 use super::*;
+use crate::liveness::ReadLease;
 
 /// The level and text of the check of kube-controller-manager.
 fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
-    let mut checks = checks.filter(|check| check.text.contains("kube-controller-manager"));
+    let mut checks = checks.filter(|check| {
+        let text = &check.text;
+        text.contains("kube-controller-manager") && !text.contains("handles the autoscalers")
+    });
     let Check { level, text, .. } = checks.next().expect("a check");
     (level, text)
 }
@@ -91,6 +95,23 @@ fn autoscalers_without_a_controller_are_the_first_problem(
 }
 
 #[test]
+fn lease_with_an_unreadable_time_is_a_warning() {
+    let mut cluster = healthy();
+    for holder in [&mut cluster.holder, &mut cluster.built_in.holder] {
+        let holder = holder.as_mut().expect("a holder");
+        (holder.renewed, holder.has_unreadable_time) = (None, true);
+    }
+    let found = problems(&cluster);
+    let own = "the time of the last renewal of the lease scaling/hpa can't be read, which is held \
+               by hpa-1";
+    assert!(found.contains(&(Level::Warning, own.to_owned())), "{found:?}");
+    let built_in = "whether kube-controller-manager runs is unknown: the time of the last renewal \
+                    of the lease kube-system/k can't be read";
+    assert_eq!(check_of_built_in(&cluster), (Level::Skipped, built_in.to_owned()));
+    assert!(found.iter().all(|one| one.0 < Level::Error), "{found:?}");
+}
+
+#[test]
 fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() {
     let mut cluster = healthy();
     cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
@@ -138,6 +159,25 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
 }
 
 #[test]
+fn controllers_that_overwrite_each_other_are_the_headline() {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:59:51Z".parse().ok();
+    let unreadable =
+        || Unavailable::Forbidden { action: "get the pod".into(), message: "no".into() };
+    cluster.leader = Err(unreadable());
+    cluster.status = Err(unreadable());
+    let first = &problems(&cluster)[0];
+    assert!(first.1.starts_with("the pod of hpa-1_0b5c can't be read"), "{first:?}");
+    let text = run_checks(&cluster).text(false);
+    let headline = text.lines().next().unwrap_or_default();
+    let conflict = "kube-controller-manager stored the status of 1 autoscaler last, most recently \
+                    9s ago: shop/web";
+    assert!(headline.starts_with("‼ ") && headline.ends_with(conflict), "{headline}");
+}
+
+#[test]
 fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_problem() {
     let mut cluster = healthy();
     cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
@@ -173,4 +213,109 @@ fn controller_without_election_is_ok_if_its_debug_api_answers() {
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.status = Ok(controller_status());
     assert_eq!(problems(&cluster), [], "its debug API answers");
+}
+
+/// An autoscaler of a namespace whose status the hpa-rs with this lease stored 16 seconds ago.
+fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutoscaler {
+    let mut one = autoscaler(name, healthy_conditions());
+    one.name = format!("{namespace}/{name}");
+    one.hpa.metadata.namespace = namespace.to_owned();
+    one.manager = Some(format!("hpa-controller:{}/{}", lease.namespace, lease.name));
+    one.status_stored_at = EXPIRED.parse().ok();
+    one
+}
+
+fn checks_of(cluster: &ClusterState) -> Vec<(Level, String)> {
+    let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
+    checks.map(|Check { level, text, .. }| (level, text)).collect()
+}
+
+/// The statuses of steady autoscalers name the lease of the release before.
+#[test]
+fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_its_lease() {
+    let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
+    let mut cluster = healthy();
+    cluster.autoscalers[0].status_stored_at = EXPIRED.parse().ok();
+    for holder in [Unavailable::NotHeld(old.clone()), Unavailable::NoLease(old.clone())] {
+        cluster.autoscalers.truncate(1);
+        for name in ["a", "b"] {
+            let mut steady = autoscaler_of("shop", name, &old);
+            steady.status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
+            cluster.autoscalers.push(steady);
+        }
+        cluster.other_leases = vec![ReadLease { name: old.clone(), holder: Err(holder) }];
+        cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+        assert_eq!(problems(&cluster), []);
+        let stopped = "hpa-controller:scaling/one stored the status of 2 autoscalers last, most \
+                       recently 1h ago: shop/a, shop/b; it holds no lease, so it no longer writes";
+        assert!(checks_of(&cluster).contains(&(Level::Ok, stopped.to_owned())));
+
+        cluster.autoscalers[0] = autoscaler_of("blog", "web", &cluster.lease);
+        cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+        let found = problems(&cluster);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let doubt = "whether an instance with the lease scaling/hpa acts instead is unknown";
+        assert!(found[0].0 == Level::Warning && found[0].1.ends_with(doubt), "{found:?}");
+        assert!(found[0].1.starts_with("maybe no controller acts on 2 autoscalers"), "{found:?}");
+        cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease);
+    }
+}
+
+#[test]
+fn releases_for_different_namespaces_are_no_problem() {
+    let other = LeaseName { namespace: "scaling".into(), name: "blog".into() };
+    let mut cluster = healthy();
+    cluster.autoscalers.push(autoscaler_of("blog", "web", &other));
+    cluster.other_leases = vec![ReadLease { name: other.clone(), holder: cluster.holder.clone() }];
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    assert_eq!(problems(&cluster), []);
+    let held = "hpa-controller:scaling/blog stored the status of 1 autoscaler last, most recently \
+                16s ago: blog/web; it holds its lease, and no other hpa-rs stored a status in \
+                these namespaces";
+    assert!(checks_of(&cluster).contains(&(Level::Ok, held.to_owned())));
+
+    cluster.autoscalers.push(autoscaler_of("shop", "other", &other));
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    let found = problems(&cluster);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let both = "hpa-controller:scaling/blog stored the status of 2 autoscalers last";
+    assert!(found[0].0 == Level::Warning && found[0].1.starts_with(both), "{found:?}");
+    assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+}
+
+/// The way back of docs/migration.md: hpa-rs is stopped or uninstalled.
+#[test]
+fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers() {
+    let mut cluster = healthy();
+    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    let released = Unavailable::NotHeld(cluster.lease.clone());
+    let deleted = Unavailable::NoLease(cluster.lease.clone());
+    for (error, text) in [
+        (released, "no instance holds the lease scaling/hpa"),
+        (deleted, "there is no lease scaling/hpa"),
+    ] {
+        cluster.holder = Err(error.clone());
+        cluster.leader = Err(error.clone());
+        cluster.status = Err(error);
+        let text = format!("{text}: kube-controller-manager handles the autoscalers");
+        for manager in ["hpa-controller:scaling/hpa", "kube-controller-manager"] {
+            cluster.autoscalers[0].manager = Some(manager.to_owned());
+            let found = problems(&cluster);
+            assert!(found.iter().all(|one| one.0 == Level::Skipped), "{manager}: {found:?}");
+            assert!(checks_of(&cluster).contains(&(Level::Ok, text.clone())), "{manager}");
+        }
+        cluster.autoscalers[0].manager = Some("hpa-controller:scaling/hpa".to_owned());
+        let mut custom = cluster.autoscalers[0].clone();
+        custom.api = AutoscalerApi::Custom;
+        cluster.autoscalers.push(custom);
+        let found = problems(&cluster);
+        assert!(found.iter().any(|one| one.0 >= Level::Warning), "no other API: {found:?}");
+        cluster.autoscalers.truncate(1);
+    }
+    cluster.holder = healthy().holder;
+    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    let expired = problems(&cluster);
+    let end = "it has expired after 15s, but kube-controller-manager handles the autoscalers";
+    assert!(expired.iter().any(|one| one.0 == Level::Warning && one.1.ends_with(end)));
+    assert!(expired.iter().all(|one| !one.1.contains("beside this one")), "{expired:?}");
 }

@@ -17,7 +17,7 @@ const RULES: &str = include_str!("../../../../../charts/hpa-controller/files/rul
 const DOCUMENTATION: &str = include_str!("../../../../../docs/metrics.md");
 
 /// Labels that Prometheus adds to each series of a scrape target.
-const TARGET_LABELS: [&str; 3] = ["job", "pod", "instance"];
+const TARGET_LABELS: [&str; 4] = ["job", "namespace", "pod", "instance"];
 
 /// Collects the strings under a key at any depth.
 fn collect_strings<'a>(value: &'a serde_json::Value, key: &str, strings: &mut Vec<&'a str>) {

@@ -10,9 +10,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
-    Api, Client,
+    Client, Resource,
     api::{Patch, PatchParams, PostParams},
+    core::Request,
 };
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::{sync::mpsc, time};
 use tracing::{debug, warn};
@@ -108,20 +110,30 @@ impl EventWriter {
     }
 
     async fn try_write(&self, write: &EventWrite) -> Result<(), RequestError> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(write));
+        let events = Request::new(Event::url_path(&(), Some(namespace(write))));
         if write.count > 1 {
             let update = json!({
                 "count": write.count,
                 "lastTimestamp": Time(write.last),
                 "message": write.message,
             });
-            match api.patch(&write.name, &PatchParams::default(), &Patch::Merge(update)).await {
+            let patch = events.patch(&write.name, &PatchParams::default(), &Patch::Merge(update));
+            match self.send(patch.map_err(kube::Error::BuildRequest)?).await {
                 // The Event object expired, or was never written.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                other => return Ok(other.map(drop)?),
+                other => return Ok(other?),
             }
         }
-        Ok(api.create(&PostParams::default(), &event(write)).await.map(drop)?)
+        let event = serde_json::to_vec(&event(write)).map_err(kube::Error::SerdeError)?;
+        let create = events.create(&PostParams::default(), event);
+        Ok(self.send(create.map_err(kube::Error::BuildRequest)?).await?)
+    }
+
+    /// Sends a request, and doesn't decode the event in the response. Its namespace's users may
+    /// have stored times in it that a `Timestamp` can't represent. The write would seem to fail,
+    /// and its repetitions would delay the events of all namespaces.
+    async fn send(&self, request: http::Request<Vec<u8>>) -> kube::Result<()> {
+        self.client.request::<IgnoredAny>(request).await.map(drop)
     }
 }
 

@@ -143,6 +143,7 @@ async fn expired_event_is_created_again_with_its_count() {
 #[case::namespace_ends(vec![status(403, "Forbidden", "NamespaceTerminating")], 1, 0)]
 #[case::namespace_gone(vec![status(404, "NotFound", "")], 1, 0)]
 #[case::written_before(vec![status(409, "AlreadyExists", "")], 1, 0)]
+#[case::time_out_of_range(vec![(200, json!({"lastTimestamp": "9999-12-31T23:59:59Z"}))], 1, 0)]
 #[tokio::test(start_paused = true)]
 async fn write_is_retried_and_dropped_by_kind_of_failure(
     #[case] responses: Vec<(u16, Value)>,

@@ -200,7 +200,7 @@ async fn header_can_have_several_values() {
 #[case::success_of_a_proxy(200, "<html>", Some("isn't a response of Prometheus"))]
 #[case::error_of_a_proxy(503, "<html>", Some("unknown response code 503"))]
 #[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]
-#[case::other(500, VECTOR, Some("unknown response code 500"))]
+#[case::other(500, VECTOR, Some("Prometheus at http://prometheus: unknown response code 500"))]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
 #[tokio::test]
 async fn responses_are_accepted_by_status_and_body(
@@ -272,6 +272,21 @@ async fn slow_server_is_a_timeout() {
     assert_eq!(start.elapsed(), Duration::from_secs(10));
 }
 
+#[tokio::test(start_paused = true)]
+async fn slow_body_of_a_response_is_not_a_missing_response() {
+    let service = tower::service_fn(async |_: Request<Body>| {
+        let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from("{")))]);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(futures::stream::pending()))))
+    });
+    let client = Client::from_kube_client(settings(), kube::Client::new(service, "default"));
+    let error = client.query(&query("up")).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("the response of Prometheus at "), "{text}");
+    assert!(text.ends_with(" took longer than 10 s"), "{text}");
+    assert_eq!(error.reason(), "the response took longer than 10 s");
+    assert!(error.is_unreachable() && !error.is_caused_by_query());
+}
+
 #[tokio::test]
 async fn too_long_response_is_an_error() {
     let settings = Settings { max_response_bytes: VECTOR.len() - 1, ..settings() };
@@ -337,12 +352,26 @@ async fn stalled_response_with_series_is_a_timeout() {
         let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
         Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(futures::stream::pending()))))
     });
-    let settings = Settings { series_timeout: Duration::from_millis(50), ..settings() };
+    let settings = Settings { query_timeout: Duration::from_millis(10), ..settings() };
     let client = Client::from_kube_client(settings, kube::Client::new(service, "default"));
     let read = client
         .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
     let error = read.await.unwrap_err();
+    assert!(matches!(error, QueryFailure::SlowResponse { .. }), "{error}");
+    assert!(error.to_string().ends_with(" took longer than 0.06 s"), "{error}");
+}
+
+/// The limit of a query also bounds a list of series, so that a command ends if the server hangs.
+#[tokio::test(start_paused = true)]
+async fn list_of_series_has_six_times_the_limit_of_a_query() {
+    let settings = Settings { query_timeout: Duration::from_secs(2), ..settings() };
+    let client = Server::with_closed_gate(VECTOR).client(settings);
+    let start = tokio::time::Instant::now();
+    let read = client
+        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
+    let error = read.await.unwrap_err();
     assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
+    assert_eq!(start.elapsed(), Duration::from_secs(12));
 }
 
 #[tokio::test]

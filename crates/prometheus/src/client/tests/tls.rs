@@ -205,7 +205,7 @@ async fn service_account_provides_the_ca_and_the_token() {
     write(dir.path(), "ca.crt", server_ca.pem());
     let settings = Settings {
         authentication: Authentication::InCluster,
-        service_account: dir.path().to_owned(),
+        service_account_directory: dir.path().to_owned(),
         ..Settings::new("p", &format!("https://localhost:{port}")).unwrap()
     };
     let error = query(settings.clone()).await.unwrap_err();

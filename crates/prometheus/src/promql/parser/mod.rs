@@ -40,7 +40,7 @@ fn parse_with_limit(query: &str, max_regexes: usize) -> Result<Expr<'_>, SyntaxE
         position: 0,
         query,
         depth: 0,
-        operators: 0,
+        operator_count: 0,
         regexes_left: max_regexes,
     };
     if parser.tokens.is_empty() {
@@ -59,7 +59,7 @@ struct Parser<'q> {
     /// The nesting depth of the current expression. The outermost one has 1.
     depth: usize,
     /// The number of binary operators so far.
-    operators: usize,
+    operator_count: usize,
     /// The number of regular expressions that may still be compiled.
     regexes_left: usize,
 }
@@ -143,8 +143,8 @@ impl<'q> Parser<'q> {
         {
             let at = self.offset();
             self.position += 1;
-            self.operators += 1;
-            if self.operators > MAX_OPERATORS {
+            self.operator_count += 1;
+            if self.operator_count > MAX_OPERATORS {
                 return fail(at, format!("the query has more than {MAX_OPERATORS} operators"));
             }
             let is_comparison = precedence == 2;

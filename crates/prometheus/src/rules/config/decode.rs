@@ -90,7 +90,7 @@ struct Decoder {
     path: String,
     positions: Positions,
     issues: Vec<Issue>,
-    nodes: usize,
+    node_count: usize,
 }
 
 /// A callback with the name, the key and the value of a member.
@@ -171,11 +171,11 @@ impl Decoder {
 
     /// Counts a node. Returns whether the number of nodes is within the limit.
     fn count(&mut self, node: &Node) -> bool {
-        self.nodes += 1;
-        if self.nodes == MAX_NODES {
+        self.node_count += 1;
+        if self.node_count == MAX_NODES {
             self.add_issue(node, "the document has too many YAML nodes");
         }
-        self.nodes < MAX_NODES
+        self.node_count < MAX_NODES
     }
 
     /// The members of a mapping. `None` if the node is null or, with an error, not a mapping.
@@ -190,8 +190,8 @@ impl Decoder {
         }
     }
 
-    /// Calls `visit` with each member of a mapping. A member can follow another one with the same
-    /// name that a merge key has inserted.
+    /// Calls `visit` with each member of a mapping, and of the mappings that it merges. A merged
+    /// member and a member of the mapping itself may have the same name.
     fn visit_members(&mut self, node: &Node, visit: &mut Visit<'_>) {
         let mut seen = BTreeSet::new();
         for (key, value) in self.mapping(node).unwrap_or_default() {

@@ -174,7 +174,7 @@ fn decode_with_defaults(rules: &Node, chart: Chart) -> Result<Config, ConfigErro
     let (mut config, has_defaults) = decode_values(rules, chart)?;
     if has_defaults {
         let mut all = Config::parse(&default_rules("5m", ""))?.rules;
-        config.default_rules = all.len();
+        config.default_rule_count = all.len();
         all.append(&mut config.rules);
         config.rules = all;
     }
@@ -320,7 +320,7 @@ mod tests {
     fn controller_chart_adds_no_default_rules(#[case] values: &str) {
         let rules = "{custom: [{seriesQuery: up}], resource: {}, credentialsSecret: tokens}";
         let config = parse(&values.replace("RULES", rules)).unwrap();
-        assert_eq!((config.rules.len(), config.default_rules), (1, 0));
+        assert_eq!((config.rules.len(), config.default_rule_count), (1, 0));
         let error = parse(&values.replace("RULES", "{custom: [], default: true}")).unwrap_err();
         let expected = "unknown field `default`: expected one of custom, external, resource, \
                         existing, credentialsSecret";
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn adapter_chart_beside_a_prometheus_chart_adds_default_rules() {
         let config = parse("prometheus: {rules: {custom: [{seriesQuery: up}]}}").unwrap();
-        assert_eq!((config.rules.len(), config.default_rules), (7, 6));
+        assert_eq!((config.rules.len(), config.default_rule_count), (7, 6));
     }
 
     #[rstest]

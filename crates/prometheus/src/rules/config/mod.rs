@@ -38,8 +38,9 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// The positions of the fields in the file.
     pub positions: Positions,
-    /// The number of default rules that a chart puts in front of the `rules` of the file.
-    pub default_rules: usize,
+    /// The number of default rules at the start of `rules`. A chart puts them in front of the rules
+    /// of the file.
+    pub default_rule_count: usize,
 }
 
 /// An item of `rules` or `externalRules`.
@@ -49,9 +50,7 @@ pub struct DiscoveryRule {
     pub series_query: String,
     /// Conditions on the names of the series. All of them must hold.
     pub series_filters: Vec<RegexFilter>,
-    /// Maps labels to resources.
     pub resources: ResourceMapping,
-    /// The naming of metrics.
     pub name: NameMapping,
     /// The template of the query.
     pub metrics_query: String,
@@ -88,7 +87,7 @@ pub struct NameMapping {
     pub as_template: String,
 }
 
-/// `resourceRules`.
+/// The queries for `metrics.k8s.io`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRules {
     /// CPU usage in cores.
@@ -149,7 +148,6 @@ pub struct ResourceRule {
     pub container_query: String,
     /// The template of the query for nodes.
     pub node_query: String,
-    /// Maps labels to resources.
     pub resources: ResourceMapping,
     /// The label for the name of a container.
     pub container_label: String,
@@ -158,7 +156,7 @@ pub struct ResourceRule {
 impl Config {
     /// The name of a rule of `rules` or `externalRules`: `rules[0]` is the first one of the file.
     pub fn rule_name(&self, list: &str, index: usize) -> String {
-        let defaults = if list == "rules" { self.default_rules } else { 0 };
+        let defaults = if list == "rules" { self.default_rule_count } else { 0 };
         match index.checked_sub(defaults) {
             Some(index) => format!("{list}[{index}]"),
             None => format!("default rule {}", index + 1),
@@ -203,17 +201,14 @@ pub struct OverrideTarget {
 }
 
 impl Overrides {
-    /// The labels and their resources.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &OverrideTarget)> {
         self.0.iter().map(|(label, target)| (label.as_str(), target))
     }
 
-    /// The resource of a label.
     pub fn get(&self, label: &str) -> Option<&OverrideTarget> {
         self.iter().find(|(known, _)| *known == label).map(|(_, target)| target)
     }
 
-    /// Sets the resource of a label.
     pub fn set(&mut self, label: String, target: OverrideTarget) {
         match self.0.iter_mut().find(|(known, _)| *known == label) {
             Some((_, current)) => *current = target,

@@ -16,7 +16,7 @@ const UNITS: [(&[&str], &str, &str); 5] = [
 
 /// Finds likely mistakes by heuristics, because a query can be any expression.
 pub(super) fn warnings(
-    source: &DiscoveredRule,
+    discovered: &DiscoveredRule,
     series: &str,
     query: &str,
     label: Option<&str>,
@@ -34,7 +34,7 @@ pub(super) fn warnings(
     }
     // An external metric has no label, because it has no objects.
     if let Some(label) = label {
-        let template = source.rule.query_template().text();
+        let template = discovered.rule.query_template().text();
         warnings.extend(object_warnings(template, query, label, &[]));
     }
     warnings
@@ -73,8 +73,9 @@ fn is_grouped_by(query: &str, label: &str) -> bool {
     })
 }
 
-/// The most similar names, best first, without those that have nothing in common.
-pub(super) fn most_similar(name: &str, names: &[&str], max: usize) -> Vec<String> {
+/// The most similar names, at most `max`, best first. Leaves out names that have no word and no
+/// first letter in common with `name`.
+pub(super) fn similar_names(name: &str, names: &[&str], max: usize) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> =
         names.iter().map(|other| (similarity(name, other), *other)).collect();
     scored.retain(|(score, _)| *score > 0);

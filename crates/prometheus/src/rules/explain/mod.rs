@@ -17,7 +17,7 @@ use crate::rules::{
     series::{MetricSeries, RuleSeries},
 };
 pub(super) use advice::object_warnings;
-use advice::{most_similar, warnings};
+use advice::{similar_names, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
 
 /// The maximum number of example names in an outcome.
@@ -204,17 +204,18 @@ pub fn explain_custom(
         Ok(_) => request.names.is_empty().then_some(RequestProblem::NoObjects),
     };
     let objects = Objects { resource, namespace: request.namespace, names: request.names };
-    let rules = reports(candidates, |source| {
-        let Some(found) = source.series.metric(request.metric) else {
-            return without_metric(source, request.metric);
+    let rules = reports(candidates, |discovered| {
+        let Some(found) = discovered.series.metric(request.metric) else {
+            return without_metric(discovered, request.metric);
         };
         let Some(series) = found.for_resource(resource) else {
-            return other_resources(source, request.metric, resource, resources);
+            return other_resources(discovered, request.metric, resource, resources);
         };
-        let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
-        let label = source.rule.labels().label(resource, resources).unwrap_or_default();
+        let query =
+            discovered.rule.custom_query(series, objects, request.selector, resources, compat);
+        let label = discovered.rule.labels().label(resource, resources).unwrap_or_default();
         let sharing = query.render_shared().map(drop);
-        outcome_of_query(source, series, query.render(), Some((&label, sharing)))
+        outcome_of_query(discovered, series, query.render(), Some((&label, sharing)))
     });
     Explanation { request_problem, rules }
 }
@@ -228,13 +229,13 @@ pub fn explain_external(
     resources: &ApiResources,
     compat: Compat,
 ) -> Explanation {
-    let rules = reports(candidates, |source| {
-        let Some(found) = source.series.metric(metric) else {
-            return without_metric(source, metric);
+    let rules = reports(candidates, |discovered| {
+        let Some(found) = discovered.series.metric(metric) else {
+            return without_metric(discovered, metric);
         };
         let series = found.last;
-        let query = source.rule.external_query(series, namespace, selector, resources, compat);
-        outcome_of_query(source, series, query, None)
+        let query = discovered.rule.external_query(series, namespace, selector, resources, compat);
+        outcome_of_query(discovered, series, query, None)
     });
     Explanation { request_problem: None, rules }
 }
@@ -248,7 +249,7 @@ fn reports(
     let mut reports: Vec<RuleReport> = Vec::with_capacity(candidates.len());
     for candidate in candidates.iter().rev() {
         let (index, mut outcome) = match candidate {
-            Candidate::Compiled(source) => (source.index, explain(source)),
+            Candidate::Compiled(discovered) => (discovered.index, explain(discovered)),
             Candidate::Refused(index, error) => (*index, RuleOutcome::Refused((*error).clone())),
         };
         // A rule with the metric takes precedence even if its query can't be built.
@@ -268,8 +269,8 @@ fn reports(
 }
 
 /// The outcome of a rule that doesn't have the metric.
-fn without_metric(source: &DiscoveredRule, metric: &str) -> RuleOutcome {
-    let DiscoveredRule { rule, series, .. } = source;
+fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
+    let DiscoveredRule { rule, series, .. } = discovered;
     if series.series_count() == 0 {
         return RuleOutcome::NoSeries {
             series_query: rule.series_query().to_owned(),
@@ -278,23 +279,25 @@ fn without_metric(source: &DiscoveredRule, metric: &str) -> RuleOutcome {
     }
     match series.naming(metric) {
         Some(Naming::Metric(metric)) => return RuleOutcome::DifferentMetricName { metric },
-        Some(refused) => return RuleOutcome::SeriesFiltered(refusal(source, &refused)),
+        Some(refused) => return RuleOutcome::SeriesFiltered(refusal(discovered, &refused)),
         None => {}
     }
     let names: Vec<&str> = series.metrics().map(|metric| metric.metric).collect();
     if names.is_empty() {
         let refused = series.names().take(MAX_EXAMPLES);
-        let refused =
-            refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(&name))));
+        let refused = refused
+            .map(|name| (name.name().to_owned(), refusal(discovered, &series.naming_of(&name))));
         return RuleOutcome::AllFiltered { names: refused.collect() };
     }
-    let similar = most_similar(metric, &names, MAX_EXAMPLES);
+    let similar = similar_names(metric, &names, MAX_EXAMPLES);
     RuleOutcome::OtherMetrics { similar, count: names.len() }
 }
 
-fn refusal(source: &DiscoveredRule, naming: &Naming) -> SeriesRefusal {
+fn refusal(discovered: &DiscoveredRule, naming: &Naming) -> SeriesRefusal {
     let filter = match naming {
-        Naming::Filtered(index) => source.rule.filters().get(*index).map(|filter| (*index, filter)),
+        Naming::Filtered(index) => {
+            discovered.rule.filters().get(*index).map(|filter| (*index, filter))
+        }
         Naming::Metric(_) | Naming::NoMatch => None,
     };
     match filter {
@@ -303,25 +306,25 @@ fn refusal(source: &DiscoveredRule, naming: &Naming) -> SeriesRefusal {
             expression: filter.expression().to_owned(),
             must_match: filter.must_match(),
         },
-        None => {
-            SeriesRefusal::Name { expression: source.rule.name_rule().regex().as_str().to_owned() }
-        }
+        None => SeriesRefusal::Name {
+            expression: discovered.rule.name_rule().regex().as_str().to_owned(),
+        },
     }
 }
 
 /// The outcome of a rule that has the metric for other resources.
 fn other_resources(
-    source: &DiscoveredRule,
+    discovered: &DiscoveredRule,
     metric: &str,
     resource: &GroupResource,
     resources: &ApiResources,
 ) -> RuleOutcome {
-    let series: &RuleSeries = &source.series;
+    let series: &RuleSeries = &discovered.series;
     let sets = series.label_sets(metric);
     let mut labels: Vec<String> = sets.flat_map(|set| set.labels.iter().cloned()).collect();
     labels.sort_unstable();
     labels.dedup();
-    let expected = source.rule.labels().label(resource, resources);
+    let expected = discovered.rule.labels().label(resource, resources);
     let known = series.metric(metric).into_iter().flat_map(MetricSeries::by_resource);
     RuleOutcome::OtherResources {
         resources: known.map(|(resource, _)| GroupResource::clone(resource)).collect(),
@@ -333,7 +336,7 @@ fn other_resources(
 /// The outcome of a rule that has the metric. `objects` has the label with the objects' names, and
 /// whether the query can be shared. For an external metric, `objects` is `None`.
 fn outcome_of_query(
-    source: &DiscoveredRule,
+    discovered: &DiscoveredRule,
     series: &str,
     query: Result<String, QueryError>,
     objects: Option<(&str, Result<(), NotPerObject>)>,
@@ -342,7 +345,7 @@ fn outcome_of_query(
     match query {
         Ok(query) => {
             let (label, sharing) = objects.unzip();
-            let warnings = warnings(source, &series, &query, label);
+            let warnings = warnings(discovered, &series, &query, label);
             RuleOutcome::Applies { series, query, warnings, sharing }
         }
         Err(error) => RuleOutcome::NoQuery { series, error },

@@ -19,7 +19,7 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
         series("http_requests_total", &["namespace", "pod", "code"]),
         series("queue_depth", &["namespace", "pod_name"]),
     ];
-    let sources: Vec<(usize, Result<DiscoveredRule, InvalidRule>)> = rules
+    let discovered: Vec<(usize, Result<DiscoveredRule, InvalidRule>)> = rules
         .custom
         .into_iter()
         .map(|rule| {
@@ -30,12 +30,12 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
             })
         })
         .enumerate()
-        .map(|(index, source)| (index, source.map(|source| DiscoveredRule { index, ..source })))
+        .map(|(index, rule)| (index, rule.map(|rule| DiscoveredRule { index, ..rule })))
         .collect();
-    let candidates: Vec<Candidate<'_>> = sources
+    let candidates: Vec<Candidate<'_>> = discovered
         .iter()
-        .map(|(index, source)| match source {
-            Ok(source) => Candidate::Compiled(source),
+        .map(|(index, rule)| match rule {
+            Ok(rule) => Candidate::Compiled(rule),
             Err(error) => Candidate::Refused(*index, error),
         })
         .collect();
@@ -196,8 +196,8 @@ fn external_metric_has_advice_about_namespaces_and_none_about_objects(
     let rule = rules.external[0].clone().unwrap();
     let seen = [Series { name: "queue_depth".to_owned(), labels: Vec::new() }];
     let series = RuleSeries::new(&rule, &resources, &seen).into();
-    let source = DiscoveredRule { index: 0, rule, series };
-    let candidates = [Candidate::Compiled(&source)];
+    let discovered = DiscoveredRule { index: 0, rule, series };
+    let candidates = [Candidate::Compiled(&discovered)];
     let everything = Selector::everything();
     let explanation =
         explain_external("shop", "queue_depth", &everything, &candidates, &resources, Compat::Off);

@@ -70,6 +70,8 @@ fn replace_invalid_field(rule: &mut DiscoveryRule, error: &RuleError) {
     }
 }
 
+/// Replaces the template and, if `error` is about an override, removes that override. The template
+/// then determines the label of its resource.
 fn replace_mapping(mapping: &mut ResourceMapping, error: &MappingError) {
     LABEL_TEMPLATE.clone_into(&mut mapping.template);
     if let MappingError::Override { label, .. } = error {

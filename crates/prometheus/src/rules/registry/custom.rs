@@ -19,7 +19,7 @@ use hpa_metrics::{
 /// All custom metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct CustomRegistry {
-    sources: Vec<DiscoveredRule>,
+    rules: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
 }
 
@@ -73,16 +73,16 @@ pub enum CustomQueryError {
 
 impl CustomRegistry {
     /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
-    pub fn new<'s>(sources: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
-        let sources: Vec<DiscoveredRule> = sources.into_iter().cloned().collect();
-        let sorted = SortedMetrics::new(&sources, |metric| metric.by_resource().next().is_some());
-        Self { sources, sorted }
+    pub fn new<'s>(rules: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
+        let rules: Vec<DiscoveredRule> = rules.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&rules, |metric| metric.by_resource().next().is_some());
+        Self { rules, sorted }
     }
 
     /// All metrics, sorted by their name and resource.
     pub fn metrics(&self) -> impl Iterator<Item = ListedCustomMetric> {
-        self.sorted.names(&self.sources).flat_map(|metric| {
-            let found = self.sources.iter().filter_map(|source| source.series.metric(metric));
+        self.sorted.names(&self.rules).flat_map(|metric| {
+            let found = self.rules.iter().filter_map(|discovered| discovered.series.metric(metric));
             let mut resources: Vec<&GroupResource> = found
                 .flat_map(MetricSeries::by_resource)
                 .map(|(resource, _)| resource.as_ref())
@@ -99,8 +99,8 @@ impl CustomRegistry {
 
     /// The rule and the series of a metric.
     pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<Origin> {
-        last_origin(self.sources.iter().filter_map(|source| {
-            Some((source, source.series.metric(metric)?.for_resource(resource)?))
+        last_origin(self.rules.iter().filter_map(|discovered| {
+            Some((discovered, discovered.series.metric(metric)?.for_resource(resource)?))
         }))
     }
 

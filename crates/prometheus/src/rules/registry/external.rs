@@ -9,7 +9,7 @@ use hpa_metrics::{resource::ApiResources, source::ListedExternalMetric};
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
-    sources: Vec<DiscoveredRule>,
+    rules: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
 }
 
@@ -27,20 +27,20 @@ pub enum ExternalQueryError {
 
 impl ExternalRegistry {
     /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
-    pub fn new<'s>(sources: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
-        let sources: Vec<DiscoveredRule> = sources.into_iter().cloned().collect();
-        let sorted = SortedMetrics::new(&sources, |_| true);
-        Self { sources, sorted }
+    pub fn new<'s>(rules: impl IntoIterator<Item = &'s DiscoveredRule>) -> Self {
+        let rules: Vec<DiscoveredRule> = rules.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&rules, |_| true);
+        Self { rules, sorted }
     }
 
     /// All metrics, sorted by their name. With compatibility, all are listed as namespaced, as in
     /// prometheus-adapter. Otherwise, a metric is namespaced if its rule selects the namespace of a
     /// request.
     pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ListedExternalMetric> {
-        self.sorted.names(&self.sources).map(move |metric| {
-            let mut sources = self.sources.iter().rev();
-            let last = sources.find(|source| source.series.metric(metric).is_some());
-            let is_namespaced = last.is_some_and(|source| source.rule.is_namespaced());
+        self.sorted.names(&self.rules).map(move |metric| {
+            let mut rules = self.rules.iter().rev();
+            let last = rules.find(|discovered| discovered.series.metric(metric).is_some());
+            let is_namespaced = last.is_some_and(|discovered| discovered.rule.is_namespaced());
             let is_namespaced = is_namespaced || compat == Compat::Reference;
             ListedExternalMetric { metric: metric.to_owned(), is_namespaced }
         })
@@ -48,11 +48,11 @@ impl ExternalRegistry {
 
     /// The rule and the series of a metric.
     pub fn origin(&self, metric: &str) -> Option<Origin> {
-        let found = |source| -> Option<(&DiscoveredRule, &str)> {
-            let source: &DiscoveredRule = source;
-            Some((source, source.series.metric(metric)?.last))
-        };
-        last_origin(self.sources.iter().filter_map(found))
+        last_origin(
+            self.rules.iter().filter_map(|discovered| {
+                Some((discovered, discovered.series.metric(metric)?.last))
+            }),
+        )
     }
 
     /// The query that reads a metric.

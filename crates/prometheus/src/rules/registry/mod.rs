@@ -37,37 +37,37 @@ pub struct Origin {
 fn last_origin<'s>(
     candidates: impl Iterator<Item = (&'s DiscoveredRule, &'s str)>,
 ) -> Option<Origin> {
-    let (source, series) = candidates.last()?;
-    Some(Origin { index: source.index, rule: source.rule.clone(), series: series.into() })
+    let (discovered, series) = candidates.last()?;
+    Some(Origin { index: discovered.index, rule: discovered.rule.clone(), series: series.into() })
 }
 
-/// The metrics of all sources, sorted by name. An item has the positions of a source and of the
-/// metric in it.
+/// The metrics of a list of rules, sorted by name. An item has the positions of a rule in the list
+/// and of a metric in [`RuleSeries::metrics`] of the rule.
 #[derive(Debug, Default)]
 struct SortedMetrics(Vec<(u32, u32)>);
 
 impl SortedMetrics {
     /// Sorts the metrics that `is_included` accepts, each name once.
-    fn new(sources: &[DiscoveredRule], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
-        let all = (0..).zip(sources).flat_map(|(position, source)| {
-            (0..).zip(source.series.metrics()).map(move |(index, metric)| (position, index, metric))
+    fn new(rules: &[DiscoveredRule], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
+        let all = (0..).zip(rules).flat_map(|(position, rule)| {
+            (0..).zip(rule.series.metrics()).map(move |(index, metric)| (position, index, metric))
         });
         let included = all.filter(|(_, _, metric)| is_included(*metric));
         let mut sorted: Vec<(u32, u32)> =
-            included.map(|(source, metric, _)| (source, metric)).collect();
-        let name = |entry: &(u32, u32)| metric_at(sources, *entry).map(|metric| metric.metric);
+            included.map(|(position, index, _)| (position, index)).collect();
+        let name = |entry: &(u32, u32)| metric_at(rules, *entry).map(|metric| metric.metric);
         sorted.sort_unstable_by(|left, right| name(left).cmp(&name(right)));
         sorted.dedup_by(|left, right| name(left) == name(right));
         sorted.shrink_to_fit();
         Self(sorted)
     }
 
-    fn names<'s>(&'s self, sources: &'s [DiscoveredRule]) -> impl Iterator<Item = &'s str> {
-        let found = self.0.iter().filter_map(|entry| metric_at(sources, *entry));
+    fn names<'s>(&'s self, rules: &'s [DiscoveredRule]) -> impl Iterator<Item = &'s str> {
+        let found = self.0.iter().filter_map(|entry| metric_at(rules, *entry));
         found.map(|metric| metric.metric)
     }
 }
 
-fn metric_at(sources: &[DiscoveredRule], (source, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
-    sources.get(source as usize)?.series.metric_at(metric)
+fn metric_at(rules: &[DiscoveredRule], (rule, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
+    rules.get(rule as usize)?.series.metric_at(metric)
 }

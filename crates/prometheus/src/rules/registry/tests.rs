@@ -13,15 +13,15 @@ fn series(name: &str, labels: &[&str]) -> Series {
 }
 
 /// The rules of a file with the series of each.
-fn sources(config: &str, series: &[&[Series]]) -> Vec<DiscoveredRule> {
+fn discover(config: &str, series: &[&[Series]]) -> Vec<DiscoveredRule> {
     let resources = resources();
     let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources);
     let rules = rules.custom.into_iter().chain(rules.external).map(Result::unwrap);
-    let sources = rules.zip(series).enumerate().map(|(index, (rule, series))| {
+    let rules = rules.zip(series).enumerate().map(|(index, (rule, series))| {
         let series = RuleSeries::new(&rule, &resources, *series).into();
         DiscoveredRule { index, rule, series }
     });
-    sources.collect()
+    rules.collect()
 }
 
 const PODS: &str =
@@ -36,7 +36,7 @@ fn metrics_are_listed_for_each_resource_in_the_labels() {
         series("c_total", &["code"]),
         series("d", &["pod"]),
     ];
-    let registry = CustomRegistry::new(&sources(&config, &[&seen]));
+    let registry = CustomRegistry::new(&discover(&config, &[&seen]));
     let listed = |resource, metric: &str, is_namespaced| ListedCustomMetric {
         resource,
         metric: metric.to_owned(),
@@ -57,7 +57,7 @@ fn last_rule_with_a_metric_takes_precedence() {
     );
     let first = [series("a", &["pod"]), series("a", &["namespace"])];
     let second = [series("b", &["pod"])];
-    let registry = CustomRegistry::new(&sources(&config, &[&first, &second, &[]]));
+    let registry = CustomRegistry::new(&discover(&config, &[&first, &second, &[]]));
     let pods = registry.origin(&GroupResource::pods(), "m").unwrap();
     assert_eq!((pods.index, &*pods.series), (1, "b"));
     let namespaces = registry.origin(&GroupResource::namespaces(), "m").unwrap();
@@ -72,18 +72,18 @@ fn last_series_with_a_metric_takes_precedence(#[case] names: &[&str], #[case] ex
     let config =
         format!("rules: [{{{PODS}, name: {{as: m}}}}]\nexternalRules: [{{name: {{as: m}}}}]");
     let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();
-    let sources = sources(&config, &[&seen, &seen]);
-    let custom = CustomRegistry::new(&sources[..1]);
+    let rules = discover(&config, &[&seen, &seen]);
+    let custom = CustomRegistry::new(&rules[..1]);
     assert_eq!(&*custom.origin(&GroupResource::pods(), "m").unwrap().series, expected);
-    let external = ExternalRegistry::new(&sources[1..]);
+    let external = ExternalRegistry::new(&rules[1..]);
     assert_eq!(&*external.origin("m").unwrap().series, expected);
 }
 
 #[test]
 fn custom_metric_is_found_by_any_name_of_its_resource() {
     let config = format!("rules: [{{{PODS}, metricsQuery: '<<.Series>>{{<<.LabelMatchers>>}}'}}]");
-    let sources = sources(&config, &[&[series("m", &["pod", "namespace"])]]);
-    let registry = CustomRegistry::new(&sources);
+    let rules = discover(&config, &[&[series("m", &["pod", "namespace"])]]);
+    let registry = CustomRegistry::new(&rules);
     let resources = resources();
     let names = ["web".to_owned()];
     let everything = Selector::everything();
@@ -130,8 +130,8 @@ fn external_metrics_need_no_resource() {
         - {seriesQuery: a, metricsQuery: '<<.Series>>{<<.LabelMatchers>>}', \
            resources: {namespaced: false}}\n\
         - {seriesQuery: b, metricsQuery: x}\n";
-    let sources = sources(config, &[&[series("queue", &[])], &[series("other", &[])]]);
-    let registry = ExternalRegistry::new(&sources);
+    let rules = discover(config, &[&[series("queue", &[])], &[series("other", &[])]]);
+    let registry = ExternalRegistry::new(&rules);
     let listed = |compat| {
         let metrics = registry.metrics(compat);
         metrics.map(|metric| (metric.metric, metric.is_namespaced)).collect::<Vec<_>>()

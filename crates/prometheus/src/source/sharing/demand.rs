@@ -19,7 +19,7 @@ const MAX_REQUESTERS: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Demand {
     requesters: HashMap<u64, Request>,
-    /// The number of objects in the last shared result.
+    /// The number of objects in the last shared result, and the time when it arrived.
     size: Option<(usize, Instant)>,
     disabled_until: Option<Instant>,
     decision: Option<Decision>,
@@ -29,9 +29,9 @@ pub(super) struct Demand {
 struct Request {
     time: Instant,
     /// The number of requested objects.
-    names: usize,
+    name_count: usize,
     /// The number of single queries that the request needs.
-    queries: usize,
+    query_count: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -39,19 +39,19 @@ struct Decision {
     is_shared: bool,
     valid_until: Instant,
     /// The number of requesters at the time of the decision.
-    requesters: usize,
+    requester_count: usize,
 }
 
 impl Demand {
-    /// Records a request and decides whether to use a shared query.
-    pub(super) fn should_share(
+    /// Records a request. Returns whether a shared query should answer it.
+    pub(super) fn record_request(
         &mut self,
         shareable: &ShareableRequest<'_>,
         now: Instant,
         settings: &SharingSettings,
     ) -> bool {
-        let ShareableRequest { names, queries, requester, .. } = *shareable;
-        let request = Request { time: now, names: names.len(), queries };
+        let ShareableRequest { names, query_count, requester, .. } = *shareable;
+        let request = Request { time: now, name_count: names.len(), query_count };
         if self.requesters.len() < MAX_REQUESTERS || self.requesters.contains_key(&requester) {
             self.requesters.insert(requester, request);
         }
@@ -62,15 +62,15 @@ impl Demand {
             // A new requester can only make sharing cheaper, so it invalidates only a decision
             // against sharing.
             now < decision.valid_until
-                && (decision.is_shared || decision.requesters == self.requesters.len())
+                && (decision.is_shared || decision.requester_count == self.requesters.len())
         });
         if let Some(decision) = current {
             return decision.is_shared;
         }
         self.requesters.retain(|_, request| now.duration_since(request.time) < settings.window);
         let is_shared = self.is_cheaper(now, settings);
-        let (valid_until, requesters) = (now + settings.max_age, self.requesters.len());
-        self.decision = Some(Decision { is_shared, valid_until, requesters });
+        let (valid_until, requester_count) = (now + settings.max_age, self.requesters.len());
+        self.decision = Some(Decision { is_shared, valid_until, requester_count });
         is_shared
     }
 
@@ -78,7 +78,7 @@ impl Demand {
     fn is_cheaper(&self, now: Instant, settings: &SharingSettings) -> bool {
         let requests = self.requesters.values();
         let (queries, names) = requests.fold((0, 0), |(queries, names), request| {
-            (queries + request.queries, names + request.names)
+            (queries + request.query_count, names + request.name_count)
         });
         let max_age = settings.window * SIZE_WINDOWS;
         let size = self.size.filter(|(_, at)| now.duration_since(*at) < max_age);

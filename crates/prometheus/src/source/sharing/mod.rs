@@ -58,7 +58,7 @@ pub(super) struct ShareableRequest<'a> {
     /// Identifies the requester. See [`Sharing::requester_id`].
     pub(super) requester: u64,
     /// The number of single queries for these names.
-    pub(super) queries: usize,
+    pub(super) query_count: usize,
 }
 
 /// The samples of all objects of a namespace, with the query.
@@ -147,7 +147,8 @@ impl Sharing {
         let group = self.get_or_add_group(request, found, client, resources, &settings)?;
         let query = group.query.as_ref().ok()?;
         let now = Instant::now();
-        if !group.demand.lock().should_share(&request, now, &settings) {
+        let is_shared = group.demand.lock().record_request(&request, now, &settings);
+        if !is_shared {
             return None;
         }
         let mut answer = group.answer.lock().await;
@@ -304,10 +305,10 @@ pub struct QueryCounts {
 }
 
 /// A rule by its position in the file, and the name of its server.
-type RuleKey = (usize, String);
+type CountKey = (usize, String);
 
 #[derive(Default)]
-pub(super) struct Stats(Mutex<BTreeMap<RuleKey, QueryCounts>>);
+pub(super) struct Stats(Mutex<BTreeMap<CountKey, QueryCounts>>);
 
 impl Stats {
     /// Adds one to a count.

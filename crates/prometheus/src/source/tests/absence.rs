@@ -58,3 +58,38 @@ async fn rules_without_series_are_listed_if_none_describes_the_metric() {
     let nodes = Objects::Selected(Selector::everything());
     assert_eq!(source.absence(&Query::NodeUsage { nodes, fields: Box::default() }), None);
 }
+
+#[tokio::test]
+async fn only_metrics_that_unread_rules_may_have_are_undiscovered() {
+    let server = prometheus();
+    let fail = |key: &str| server.answers.lock().insert(key.to_owned(), (404, Value::Null));
+    for key in ["http_requests_total", "inflight", "queue_length"] {
+        fail(key);
+    }
+    let source = source_with(&server, RULES, Compat::Off);
+    let text = "the metrics of rules are not discovered yet: Prometheus at http://main: unknown \
+                response code 404: check the path of the URL";
+    let undiscovered = |query: Query| source.undiscovered(&query);
+    let not_compiled = undiscovered(external("orders").into());
+    assert!(not_compiled.is_some_and(|text| text.ends_with("no discovery has succeeded yet")));
+    source.relist().await.unwrap_err();
+    assert_eq!(undiscovered(external("queue_length").into()).as_deref(), Some(text));
+    assert_eq!(undiscovered(external("orders").into()), None);
+    assert_eq!(undiscovered(external("inflight").into()), None, "a rule of custom metrics");
+    assert_eq!(undiscovered(request("inflight").into()).as_deref(), Some(text));
+    assert_eq!(undiscovered(request("orders").into()), None);
+
+    let working = prometheus();
+    *server.answers.lock() = working.answers.lock().clone();
+    fail("queue_length");
+    source.relist().await.unwrap_err();
+    assert_eq!(undiscovered(request("other").into()), None);
+    assert!(undiscovered(external("queue_length").into()).is_some());
+
+    // The names of these series are open, and so are those of the metrics.
+    let rules = RULES.replace("seriesQuery: queue_length", "seriesQuery: '{queue!=\"\"}'");
+    fail("{queue!=\"\"}");
+    let source = source_with(&server, &rules, Compat::Off);
+    source.relist().await.unwrap_err();
+    assert!(source.undiscovered(&external("orders").into()).is_some());
+}

@@ -30,10 +30,12 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
     let reasons = source.readiness().unwrap_err();
     assert_eq!(reasons[0], "the rules file is invalid");
     assert_eq!(reasons[2], "rules[1]: the response isn't a response of Prometheus");
-    let text = source.undiscovered().unwrap();
-    let start =
-        "the metrics of rules are not discovered yet: the rules file is invalid; rules[0]: ";
-    assert!(text.starts_with(start) && !text.contains("secret"), "{text}");
+    let text = source.undiscovered(&request("inflight").into()).unwrap();
+    let expected = "the metrics of rules are not discovered yet: the rules file is invalid; \
+                    Prometheus at http://main: unknown response code 302; Prometheus at \
+                    http://main: the response isn't a response of Prometheus; Prometheus at \
+                    http://main: Prometheus reported an error";
+    assert_eq!(text, expected);
 }
 
 #[tokio::test]

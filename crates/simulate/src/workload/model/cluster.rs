@@ -33,7 +33,7 @@ pub struct ClusterModel {
     /// Seconds since the start. Negative during the warm-up.
     pub now: f64,
     pub workloads: BTreeMap<WorkloadId, Workload>,
-    /// The workload and the number of each pod, by the pod's namespace and name.
+    /// The workload and the creation index of each pod, by the pod's namespace and name.
     workload_by_pod: BTreeMap<(String, String), (WorkloadId, u64)>,
     pub queues: Vec<Queue>,
     pub metrics: MetricSources,
@@ -125,7 +125,7 @@ impl ClusterModel {
         queues.chain(others.map(|one| (&*one.name, &one.labels, &one.series)))
     }
 
-    /// All pods, by workload and name.
+    /// All pods, by workload, in the order of their creation.
     pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.workloads.values().flat_map(|workload| workload.pods.values())
     }
@@ -136,13 +136,13 @@ impl ClusterModel {
 
     /// The pod with this namespace and name, and its workload.
     pub fn pod(&self, id: &(String, String)) -> Option<(&Workload, &Pod)> {
-        let (workload, number) = self.workload_by_pod.get(id)?;
+        let (workload, index) = self.workload_by_pod.get(id)?;
         let workload = self.workloads.get(workload)?;
-        Some((workload, workload.pods.get(*number)?))
+        Some((workload, workload.pods.get(*index)?))
     }
 
     /// The workload with this identity. If it is new, it gets the default profile and no load.
-    pub fn workload(&mut self, id: &WorkloadId) -> &mut Workload {
+    pub fn workload_or_insert(&mut self, id: &WorkloadId) -> &mut Workload {
         let profile = &self.default_profile;
         self.workloads
             .entry(id.clone())
@@ -160,14 +160,14 @@ impl ClusterModel {
     /// workload had before, not on its name.
     pub fn add_pod(&mut self, id: &WorkloadId, mut pod: Pod) {
         let (seed, now) = (self.seed, self.now);
-        let workload = self.workload(id);
-        pod.random_key = id.pod_key(workload.pods.next_number());
+        let workload = self.workload_or_insert(id);
+        pod.random_key = id.pod_key(workload.pods.next_creation_index());
         let mut rng = random::rng(seed, pod.random_key, 0);
         pod.weight = 1.0 + workload.profile.imbalance * (2.0 * rng.f64() - 1.0);
         pod.lifecycle = Lifecycle::new(now, delays(&workload.profile, &mut rng));
         let key = (pod.namespace.clone(), pod.name.clone());
-        let number = workload.pods.push(pod);
-        self.workload_by_pod.insert(key, (id.clone(), number));
+        let index = workload.pods.push(pod);
+        self.workload_by_pod.insert(key, (id.clone(), index));
     }
 
     /// Removes the pods for which `keep` returns false.
@@ -318,7 +318,7 @@ pub struct QueueObservation {
 impl WorkloadObservation {
     fn new(id: &WorkloadId, workload: &Workload) -> Self {
         let pods = || workload.pods.values();
-        let target = workload.profile.target();
+        let target = workload.profile.effective_target_load();
         Self {
             id: id.clone(),
             offered: workload.offered,

@@ -50,8 +50,8 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// The key of the pod's random numbers.
     pub random_key: u64,
-    /// The number of pods that the workload had before. [`Pods`](super::Pods) sets it.
-    pub(super) number: u64,
+    /// See [`Pod::creation_index`]. [`Pods`](super::Pods) sets it.
+    pub(super) creation_index: u64,
     /// Share of the load, relative to the workload's other pods.
     pub weight: f64,
     /// Load served now, queued work included, in units per second.
@@ -123,9 +123,9 @@ impl Pod {
         }
     }
 
-    /// The number of pods that the workload had before.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// The number of pods that the workload created before this one, deleted ones included.
+    pub fn creation_index(&self) -> u64 {
+        self.creation_index
     }
 
     /// Whether the pod counts against the cluster's `maxPods`.

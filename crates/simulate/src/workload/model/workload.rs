@@ -29,9 +29,9 @@ impl WorkloadId {
         Self { namespace: namespace.into(), kind: kind.into(), name: name.into() }
     }
 
-    /// The key of the random numbers of the workload's pod with this number.
-    pub(super) fn pod_key(&self, number: u64) -> u64 {
-        random::hash(&[&self.namespace, &self.kind, &self.name, &number.to_string()])
+    /// The key of the random numbers of the workload's pod with this creation index.
+    pub(super) fn pod_key(&self, creation_index: u64) -> u64 {
+        random::hash(&[&self.namespace, &self.kind, &self.name, &creation_index.to_string()])
     }
 
     pub fn for_spec(spec: &WorkloadSpec) -> Self {
@@ -96,7 +96,7 @@ impl Workload {
     }
 
     /// Terminates those active pods of an owner that are above `desired`. Returns the number of
-    /// pods that are missing.
+    /// pods that are missing, which the caller creates.
     pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
         let is_owned = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
         let mut owned: Vec<&mut Pod> = self.pods.values_mut().filter(is_owned).collect();
@@ -112,7 +112,7 @@ impl Workload {
     /// Spreads the load over the ready pods by weight. Load beyond a pod's capacity is lost.
     pub(super) fn serve(&mut self, now: f64) {
         self.offered = self.load.at(now);
-        let capacity = self.usage.capacity;
+        let capacity = self.usage.effective_capacity;
         let weights: f64 = self.ready_pods().map(|pod| pod.weight).sum();
         for pod in self.pods.values_mut() {
             // If all weights are 0, the share is NaN and the pod gets no load.
@@ -125,7 +125,7 @@ impl Workload {
 
     /// The rate at which the ready pods can drain a queue.
     fn spare_capacity(&self, max_per_pod: Option<f64>) -> f64 {
-        let capacity = self.usage.capacity;
+        let capacity = self.usage.effective_capacity;
         self.ready_pods().map(|pod| spare_capacity(pod, capacity, max_per_pod)).sum()
     }
 
@@ -135,7 +135,7 @@ impl Workload {
         if spare <= 0.0 {
             return;
         }
-        let capacity = self.usage.capacity;
+        let capacity = self.usage.effective_capacity;
         for pod in self.pods.values_mut().filter(|pod| pod.lifecycle.is_ready()) {
             pod.load += rate * spare_capacity(pod, capacity, max_per_pod) / spare;
         }
@@ -223,29 +223,30 @@ impl Backlog {
 /// simulated second.
 #[derive(Debug, Default)]
 pub struct Pods {
-    /// Sorted by number.
+    /// Sorted by creation index.
     pods: Vec<Pod>,
     created: u64,
 }
 
 impl Pods {
-    pub(super) fn next_number(&self) -> u64 {
+    pub(super) fn next_creation_index(&self) -> u64 {
         self.created
     }
 
-    /// Adds a pod and gives it its number.
+    /// Adds a pod and sets its creation index, which it returns.
     pub(super) fn push(&mut self, mut pod: Pod) -> u64 {
-        pod.number = self.created;
+        let creation_index = self.created;
+        pod.creation_index = creation_index;
         self.created += 1;
-        let number = pod.number;
         self.pods.push(pod);
-        number
+        creation_index
     }
 
-    /// The pod with this number, if it still exists.
-    pub fn get(&self, number: u64) -> Option<&Pod> {
-        let index = self.pods.binary_search_by_key(&number, |pod| pod.number).ok()?;
-        self.pods.get(index)
+    /// The pod with this creation index, if it still exists.
+    pub fn get(&self, creation_index: u64) -> Option<&Pod> {
+        let position =
+            self.pods.binary_search_by_key(&creation_index, |pod| pod.creation_index).ok()?;
+        self.pods.get(position)
     }
 
     pub fn values(&self) -> slice::Iter<'_, Pod> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{error::ScenarioError, incident::Incident};
 use crate::workload::{
-    load::{Load, MAX_FILE_SIZE, parse_csv},
+    load::{Load, parse_csv},
     profile::PodProfile,
     seconds::Seconds,
     series::SourceSettings,
@@ -49,6 +49,9 @@ pub struct Scenario {
     pub faults: Vec<Value>,
 }
 
+/// The maximum size of a scenario file, and of a CSV file that it refers to, in bytes.
+const MAX_FILE_SIZE: u64 = 4 << 20;
+
 /// The time that [`WorkloadSpec::past`] describes: four weeks.
 pub const PAST_MINUTES: u32 = 28 * 24 * 60;
 /// [`PAST_MINUTES`] in seconds.
@@ -73,8 +76,9 @@ pub struct WorkloadSpec {
     pub profile: Option<PodProfile>,
     /// The total load, in units per second.
     pub load: Load,
-    /// The load in the four weeks before the start, for autoscalers with forecasts. By default that
-    /// of `load`, so a repeated load also repeats in the past.
+    /// The load in the four weeks before the start, for autoscalers with forecasts. Its times count
+    /// from the start of these weeks. By default that of `load`, so a repeated load also repeats in
+    /// the past.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past: Option<Load>,
     /// Custom metrics of the pods (`type: Pods`).

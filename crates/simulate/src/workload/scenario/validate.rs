@@ -7,7 +7,7 @@ use hpa_crd::FieldError;
 use super::spec::{MetricValue, Scenario, WorkloadSpec};
 use crate::workload::field::{ensure, within};
 
-/// The maximum number of pods of a workload, and of pods of other owners together.
+/// The maximum number of pods of a workload, and the maximum total of `otherPods`.
 pub const MAX_PODS: u32 = 10_000;
 
 /// Fails if a number of pods is above [`MAX_PODS`].

@@ -107,7 +107,7 @@ fn next_replicas(
     let desired = deployment.desired_pods();
     let strategy = deployment.object.pointer("/spec/strategy").unwrap_or(&Value::Null);
     let (now, min_ready) = (model.now, deployment.min_ready_seconds());
-    let workload = model.workload(&deployment.workload());
+    let workload = model.workload_or_insert(&deployment.workload());
     let revision = |replica_set: &Owner| {
         let (uid, replicas) = (replica_set.uid(), replica_set.replicas());
         RevisionState::for_owner(workload, uid, replicas, now, min_ready)
@@ -139,7 +139,7 @@ fn delete_old_replica_sets(
 ) {
     let limit =
         json::i64_at(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
-    let workload = model.workload(&deployment.workload());
+    let workload = model.workload_or_insert(&deployment.workload());
     let is_empty = |replica_set: &&&Owner| {
         replica_set.replicas() == 0
             && !workload.pods.values().any(|pod| pod.owner_uid == replica_set.uid())

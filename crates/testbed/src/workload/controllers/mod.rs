@@ -86,10 +86,12 @@ fn delete_orphaned_replica_sets(testbed: &Testbed, owners: &[Owner]) {
     }
 }
 
-/// Creates missing pods and terminates surplus pods.
+/// Creates missing pods and terminates surplus pods of a `ReplicaSet`, `ReplicationController` or
+/// custom resource.
 fn reconcile_replica_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let (id, now) = (owner.workload(), model.now);
-    let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.desired_pods(), now);
+    let workload = model.workload_or_insert(&id);
+    let missing = workload.terminate_surplus(owner.uid(), owner.desired_pods(), now);
     for _ in 0..missing {
         let name = model.generate_name(owner.name());
         create_pod(testbed, model, owner, &name, owner.hash_label(), &[]);
@@ -106,7 +108,7 @@ fn create_pod(
     labels: &[(&str, &str)],
 ) {
     let id = owner.workload();
-    let profile = model.workload(&id).profile.clone();
+    let profile = model.workload_or_insert(&id).profile.clone();
     let Ok(stored) = testbed.apply(pod::new_object(owner, name, labels, &profile)) else { return };
     let mut pod = Pod::new(owner.namespace(), name, owner.uid(), revision);
     json::str_at(&stored, "/metadata/uid").clone_into(&mut pod.uid);
@@ -128,7 +130,7 @@ fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &O
     let revision = stateful_set_revision(owner);
     let spec = owner.object.get("spec").unwrap_or(&Value::Null);
     let (spec, now) = (StatefulSetSpec::new(owner.desired_pods(), spec), model.now);
-    let workload = model.workload(&owner.workload());
+    let workload = model.workload_or_insert(&owner.workload());
     for ordinal in spec.reconcile(workload, owner.uid(), &revision, now) {
         create_ordinal(testbed, model, owner, ordinal, &revision);
     }
@@ -175,7 +177,7 @@ fn write_status(
     let revision = current_revision(owner, owners);
     let (second, min_ready) = (model.now, owner.min_ready_seconds());
     let id = owner.workload();
-    let workload = model.workload(&id);
+    let workload = model.workload_or_insert(&id);
     if owner.workload().kind == owner.kind {
         workload.desired = owner.replicas();
     }

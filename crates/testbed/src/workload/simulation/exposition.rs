@@ -18,7 +18,7 @@ use crate::{Testbed, json};
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
 
-/// The names of the series with `spec.replicas`, and the label that names the object.
+/// Kinds, the names of their series with `spec.replicas`, and the label that names the object.
 const REPLICAS: [(&str, &str, &str); 4] = [
     ("Deployment", "kube_deployment_spec_replicas", "deployment"),
     ("StatefulSet", "kube_statefulset_replicas", "statefulset"),

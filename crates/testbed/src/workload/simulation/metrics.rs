@@ -50,8 +50,8 @@ impl SimulatedMetrics {
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
         let State { model, start, .. } = &*state;
-        // If the model lags behind the clock, use the model's time: by the clock, its samples would
-        // be stale.
+        // If the model lags behind the clock, the time ends before the model's next step. Otherwise
+        // its samples would be stale.
         let now = self.shared.seconds_since(*start).min((model.now + STEP).next_down());
         if model.metrics.is_down(source, now) {
             return Err(ApiError::service_unavailable());

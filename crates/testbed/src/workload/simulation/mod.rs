@@ -153,9 +153,10 @@ impl Simulation {
         ServerHandle::serve(address, Router::new().route("/metrics", page)).await
     }
 
-    /// Replaces the load of a workload, whether or not the scenario lists it.
+    /// Replaces the load of a workload. If the scenario doesn't list the workload, its object must
+    /// exist. Otherwise the next reconcile of the simulated controllers drops the load.
     pub fn set_load(&self, workload: &WorkloadId, load: Load) {
-        self.shared.state.lock().model.workload(workload).load = load;
+        self.shared.state.lock().model.workload_or_insert(workload).load = load;
     }
 
     /// Schedules an incident. If its time is past, it happens in the next simulated second. For a

@@ -39,7 +39,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Autoscaler {
     latest: RwLock<Latest>,
-    is_suspended: AtomicBool,
+    is_undecodable: AtomicBool,
     scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
     overwritten_replicas: Mutex<OverwrittenReplicas>,
@@ -83,8 +83,9 @@ pub enum Origin {
     /// A list. It is current even if its resource versions are lower than cached ones, as after a
     /// restore of the API server's storage.
     List,
-    /// A watch event or the response to a request. A newer version may be cached already.
-    Watch,
+    /// A watch event, or the response to a GET or to our own write. A newer version may be cached
+    /// already.
+    WatchOrResponse,
 }
 
 /// The effect of a new version of an object.
@@ -145,12 +146,12 @@ impl Autoscaler {
     pub(super) fn new(object: HorizontalPodAutoscaler, origin: Origin) -> Self {
         let early_retries = match origin {
             Origin::List => EarlyRetries::default(),
-            Origin::Watch => EarlyRetries::for_new(),
+            Origin::WatchOrResponse => EarlyRetries::for_new(),
         };
         Self {
             early_retries: Mutex::new(early_retries),
             latest: RwLock::new(Latest::new(object)),
-            is_suspended: AtomicBool::new(false),
+            is_undecodable: AtomicBool::new(false),
             scale_distrusted_at: Mutex::new(Some(Instant::now())),
             replica_mismatch: Mutex::default(),
             overwritten_replicas: Mutex::default(),
@@ -194,7 +195,9 @@ impl Autoscaler {
 
     pub(super) fn has_version(&self, uid: &str, resource_version: &str) -> bool {
         let metadata = &self.latest.read().object.metadata;
-        !self.is_suspended() && metadata.uid == uid && metadata.resource_version == resource_version
+        !self.is_undecodable()
+            && metadata.uid == uid
+            && metadata.resource_version == resource_version
     }
 
     /// The spec, if it has this hash.
@@ -203,14 +206,15 @@ impl Autoscaler {
         (latest.spec_hash == Some(spec_hash)).then(|| latest.object.spec.clone())
     }
 
-    /// Whether the API server's latest version can't be decoded. A suspended autoscaler is not
-    /// reconciled until a version can be decoded.
-    pub fn is_suspended(&self) -> bool {
-        self.is_suspended.load(Ordering::Relaxed)
+    /// Whether the API server's latest version can't be decoded, or may be one of the objects of a
+    /// list whose names can't be decoded. The autoscaler is then not reconciled until a version can
+    /// be decoded.
+    pub fn is_undecodable(&self) -> bool {
+        self.is_undecodable.load(Ordering::Relaxed)
     }
 
-    pub(super) fn suspend(&self) {
-        self.is_suspended.store(true, Ordering::Relaxed);
+    pub(super) fn mark_undecodable(&self) {
+        self.is_undecodable.store(true, Ordering::Relaxed);
     }
 
     /// The time when the cached scale of the target became unsafe to decide on. `None` if it is
@@ -240,16 +244,16 @@ impl Autoscaler {
         self.overwritten_replicas.lock().record_write(replicas);
     }
 
-    /// Compares the replicas that a reconcile reads with those that the last one wrote. Returns the
-    /// latter if another client has changed them after each of several scalings, and if that is to
-    /// be reported.
-    pub(crate) fn overwritten_replicas(&self, replicas: i32) -> Option<i32> {
+    /// Compares the replicas that a reconcile reads with those that the last one wrote. If they
+    /// differ, another client has overwritten the scaling. Returns the written replicas if that is
+    /// to be reported: after several consecutive scalings.
+    pub(crate) fn check_overwritten_replicas(&self, replicas: i32) -> Option<i32> {
         self.overwritten_replicas.lock().observe(replicas)
     }
 
-    /// Sets the target of the current reconcile. Returns whether the previous reconcile had another
-    /// one, or there was none.
-    pub fn set_target(&self, target: &CrossVersionObjectReference) -> bool {
+    /// Stores the target of the current reconcile. Returns whether it is new: the previous reconcile
+    /// had another one, or there was no previous reconcile.
+    pub fn replace_target(&self, target: &CrossVersionObjectReference) -> bool {
         let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
         let is_new = std::mem::replace(&mut *self.target_hash.lock(), hash) != hash;
         if is_new {
@@ -258,13 +262,15 @@ impl Autoscaler {
         is_new
     }
 
-    /// Sets the error of the last reconcile, `None` if it succeeded.
-    pub fn set_failure(&self, failure: Option<String>) -> FailureChange {
+    /// Stores the error of a reconcile, `None` if it succeeded, and compares it with the previous
+    /// one.
+    pub fn replace_failure(&self, failure: Option<String>) -> FailureChange {
         FailureChange::replace(&mut self.failure.lock(), failure)
     }
 
-    /// Sets the error of the last status write, `None` if it succeeded.
-    pub(crate) fn set_status_failure(&self, failure: Option<String>) -> FailureChange {
+    /// Stores the error of a status write, `None` if it succeeded, and compares it with the previous
+    /// one.
+    pub(crate) fn replace_status_failure(&self, failure: Option<String>) -> FailureChange {
         FailureChange::replace(&mut self.status_failure.lock(), failure)
     }
 
@@ -289,9 +295,9 @@ impl Autoscaler {
         *self.periodic_due.lock() = Some(periodic);
     }
 
-    /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
-    /// report the message: if it differs from the last one.
-    pub fn set_invalid_annotations(&self, message: Option<&str>) -> bool {
+    /// Stores the message about invalid annotations, `None` if all are valid. Returns whether to
+    /// report it: there is one, and it differs from the previous one.
+    pub fn replace_invalid_annotations(&self, message: Option<&str>) -> bool {
         let mut last = self.invalid_annotations.lock();
         let is_new = message.is_some() && last.as_deref() != message;
         *last = message.map(ToOwned::to_owned);
@@ -309,12 +315,12 @@ impl Autoscaler {
     /// Stores the response to a GET, unless its UID differs or a newer version is cached.
     pub(crate) fn apply_read(&self, StoredHpa { object, spec_hash }: StoredHpa) {
         if self.has_uid(&object.metadata.uid) {
-            self.update(object, Origin::Watch, Some(spec_hash));
+            self.update(object, Origin::WatchOrResponse, Some(spec_hash));
         }
     }
 
-    /// Stores a version of the object, unless it is from a watch and a newer one is cached. The
-    /// first version after a suspension counts as a changed spec.
+    /// Stores a version of the object, unless it is from a watch or a response and a newer one is
+    /// cached. The first version after an undecodable one counts as a changed spec.
     pub(super) fn update(
         &self,
         object: HorizontalPodAutoscaler,
@@ -325,7 +331,7 @@ impl Autoscaler {
         let Latest { object: cached, spec_hash: cached_hash, settings } = &mut *latest;
         let is_older =
             is_newer(&cached.metadata.resource_version, &object.metadata.resource_version);
-        if origin == Origin::Watch && is_older {
+        if origin == Origin::WatchOrResponse && is_older {
             return Change::Unchanged;
         }
         let change = if !desired_state_eq(cached, &object) {
@@ -340,7 +346,7 @@ impl Autoscaler {
         }
         *cached_hash = spec_hash.or(cached_hash.filter(|_| change != Change::SpecChanged));
         *cached = Arc::new(without_spare_capacity(object));
-        if self.is_suspended.swap(false, Ordering::Relaxed) {
+        if self.is_undecodable.swap(false, Ordering::Relaxed) {
             return Change::SpecChanged;
         }
         change

@@ -4,7 +4,7 @@ use super::*;
 fn invalid_annotations_are_reported_once() {
     let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
     let reported = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
-        .map(|message| autoscaler.set_invalid_annotations(message));
+        .map(|message| autoscaler.replace_invalid_annotations(message));
     assert_eq!(reported, [true, false, true, false, false, true]);
 }
 
@@ -37,7 +37,7 @@ fn failure_change_is_new_once_per_error() {
     use FailureChange::{Ended, New, None as Unchanged, Same};
     let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
     let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
-        .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
+        .map(|failure| autoscaler.replace_failure(failure.map(ToOwned::to_owned)));
     assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
 }
 
@@ -45,9 +45,9 @@ fn failure_change_is_new_once_per_error() {
 fn failure_of_status_writes_is_new_once_beside_other_failures() {
     use FailureChange::{Ended, New, Same};
     let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
-    let write = |failure: Option<&str>| autoscaler.set_status_failure(failure.map(Into::into));
+    let write = |failure: Option<&str>| autoscaler.replace_status_failure(failure.map(Into::into));
     assert_eq!(write(Some("forbidden")), New);
-    assert_eq!(autoscaler.set_failure(Some("no metrics".to_owned())), New);
+    assert_eq!(autoscaler.replace_failure(Some("no metrics".to_owned())), New);
     assert_eq!(write(Some("forbidden")), Same);
     assert_eq!(write(None), Ended);
     assert_eq!(write(Some("forbidden")), New);

@@ -1,0 +1,80 @@
+//! A failure that the controller reported last, although the same read succeeds here.
+
+use super::{
+    inputs::Inputs,
+    metrics::MetricReport,
+    reported::{about_cause, failed_metric, root_cause},
+};
+use crate::{
+    api::{
+        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus,
+    },
+    decision::Decision,
+    explain::Reason,
+    go_text,
+};
+
+/// The maximum length of the cause in the advice, in characters. The conditions of the report have
+/// the whole message.
+const MAX_CAUSE_LEN: usize = 500;
+
+/// A failure of the controller's last reconcile that doesn't occur here. The controller may lack a
+/// right, or read another source, so the decision of the report is not the controller's.
+pub(super) struct ReportedFailure<'a> {
+    condition: &'a Condition,
+    /// The index of the metric. `None` if the condition is not about a metric.
+    metric: Option<usize>,
+}
+
+impl<'a> ReportedFailure<'a> {
+    /// The failure in the status. `None` if the controller reported none, if it occurs here as
+    /// well, or in a dry run: then another controller stored the status.
+    pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<Self> {
+        let condition = failed_read(&inputs.hpa.status)?;
+        let explanation = decision.explanation();
+        let metrics = &explanation.metrics;
+        let metric = failed_metric(&inputs.hpa, condition);
+        let succeeds_here = match metric {
+            Some(index) => metrics.get(index).is_some_and(|metric| metric.failure.is_none()),
+            // A status of the time before the target was scaled up by hand.
+            None if condition.reason == ConditionReason::ScalingDisabled => false,
+            None => {
+                !matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled)
+                    && metrics.iter().all(|metric| metric.failure.is_none())
+            }
+        };
+        (succeeds_here && !inputs.settings.dry_run).then_some(Self { condition, metric })
+    }
+
+    /// The reason of the condition.
+    pub(super) fn reason(&self) -> &'a ConditionReason {
+        &self.condition.reason
+    }
+
+    /// The cause that the controller reported, and what to do about it.
+    pub(super) fn advice(&self, inputs: &Inputs, metrics: &[MetricReport]) -> String {
+        let cause = root_cause(&self.condition.message);
+        let about_cause = self.metric.and_then(|index| {
+            let metric = metrics.get(index)?;
+            about_cause(inputs, index, metric, cause)
+        });
+        let about_cause = about_cause.unwrap_or_else(|| {
+            "This doesn't fail here. If it stays, compare the controller's rights, flags and \
+             sources with those of this report."
+                .to_owned()
+        });
+        let separator = if cause.is_empty() { "" } else { ": " };
+        let cause = go_text::truncate(cause.to_owned(), MAX_CAUSE_LEN);
+        format!("The controller last reported {}{separator}{cause}. {about_cause}", self.reason())
+    }
+}
+
+/// The condition with which the controller last could not decide: an unreadable scale, an unusable
+/// selector, or metrics without a value.
+pub(super) fn failed_read(status: &HorizontalPodAutoscalerStatus) -> Option<&Condition> {
+    let able = status.condition(&ConditionType::AbleToScale);
+    let able = able.filter(|able| able.reason == ConditionReason::FailedGetScale);
+    let active = status.condition(&ConditionType::ScalingActive);
+    let mut conditions = able.into_iter().chain(active);
+    conditions.find(|condition| condition.status == ConditionStatus::False)
+}

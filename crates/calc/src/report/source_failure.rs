@@ -1,0 +1,121 @@
+//! Advice about metrics that rules or collectors can't read.
+
+use super::{
+    error_texts::{
+        AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, PROMETHEUS,
+        REFUSED_ADDRESS, is_api_missing, is_in_process, is_refused_query,
+    },
+    failure::api_and_server,
+    inputs::Inputs,
+    metrics::MetricReport,
+    phrases::namespace,
+};
+use crate::{
+    api::{MetricSourceType, MetricSpec},
+    shell::quote,
+};
+
+/// Part of an error that shows a query.
+const THE_QUERY: &str = "the query ";
+
+/// Advice about a metric that a rule could not read here: the request to Prometheus failed, or
+/// Prometheus refused the query. `None` for other errors.
+pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
+    if !is_in_process(error) {
+        // An adapter may also report the error of its own Prometheus.
+        return None;
+    }
+    if error.contains(PROMETHEUS) {
+        return Some(
+            "The request to Prometheus fails here, as the message says. Check --prometheus-url \
+             URL, or servers in the rules file. If only the cluster reaches that server: kubectl \
+             port-forward --namespace NAMESPACE service/NAME PORT, and here --prometheus-url \
+             http://localhost:PORT."
+                .to_owned(),
+        );
+    }
+    if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
+        return Some(
+            "The series of the rules (--metrics-config) could not be read here. The details: hpa \
+             rules check FILE --prometheus-url URL"
+                .to_owned(),
+        );
+    }
+    is_refused_query(error).then(|| about_refused_query(name))
+}
+
+/// Advice about a query that Prometheus, or the server of a collector, refuses.
+pub(super) fn about_refused_query(name: &str) -> String {
+    format!(
+        "The server answers, but refuses the query of {name}, as the message says. Correct the \
+         query in its rule, or in its annotations. For rules: hpa rules check FILE \
+         --prometheus-url URL"
+    )
+}
+
+/// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
+/// is the text that says so.
+pub(super) fn about_absence(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    error: &str,
+) -> String {
+    let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+    let argument = match metric.source_type {
+        MetricSourceType::External => format!("external {}", quote(name)),
+        MetricSourceType::Object => format!("custom {}", quote(&format!("RESOURCE/{name}"))),
+        _ => format!("custom {}", quote(&format!("pods/{name}"))),
+    };
+    let (api, _) = api_and_server(&metric.source_type);
+    let about_api = if is_api_missing(error) {
+        String::new()
+    } else {
+        format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
+    };
+    format!(
+        "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
+         that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
+         --prometheus-url URL says which rules have it.{about_api}",
+        namespace(&inputs.hpa)
+    )
+}
+
+/// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
+pub(super) fn about_no_value(index: usize, metric: &MetricReport, error: &str) -> String {
+    let name = &metric.name;
+    if error.contains(NOT_A_NUMBER) {
+        let default = match metric.source_type {
+            MetricSourceType::External => "vector(0)",
+            _ => "0 * OTHER, with OTHER a query that always has a number for these objects",
+        };
+        return format!(
+            "The query in the message returns NaN for {name}: it divides 0 by 0, or takes a \
+             quantile of a histogram that counted nothing in its window. Use a longer window. Or, \
+             if {name} is 0 then: (QUERY) >= 0 or {default}."
+        );
+    }
+    if error.contains(INFINITE) {
+        return format!(
+            "The query in the message returns an infinite {name}: it divides by 0. Correct the \
+             divisor."
+        );
+    }
+    let subject = if error.contains(THE_QUERY) {
+        format!("The query in the message is that of {name}, but has no value now.")
+    } else {
+        format!("A rule or a collector has {name}, but returned no value.")
+    };
+    format!(
+        "{subject} Check the names and selectors in spec.metrics[{index}], and whether Prometheus \
+         has such series."
+    )
+}
+
+/// Advice about a collector that may not read the address in the message.
+pub(super) fn about_refused_address() -> String {
+    format!(
+        "The collector may not read the address in the message. If it is to read it, run the \
+         controller with {REFUSED_ADDRESS} and that address."
+    )
+}

@@ -1,0 +1,86 @@
+//! The clauses of the first line after the decision: unready pods, an invalid spec, and settings
+//! that kube-controller-manager ignores.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+#[rstest]
+#[case::all(4, 900, "; within tolerance; 4 of 4 pods are not ready")]
+#[case::one(1, 900, "; within tolerance; 1 of 4 pods is not ready")]
+#[case::starting(4, 100, "; within tolerance")]
+#[case::none(0, 900, "; within tolerance")]
+fn unready_pods_whose_samples_count_are_in_the_sentence(
+    #[case] count: usize,
+    #[case] started_ago: i64,
+    #[case] end: &str,
+) {
+    let mut inputs = inputs(json!({}));
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    let source = json!({ "metric": { "name": "rps" }, "target": target });
+    let rps = json!({ "type": "Pods", "pods": source });
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(rps).unwrap()];
+    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, 10_000));
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
+    for pod in pods.iter_mut().take(count) {
+        pod.start_time = Some(at(started_ago));
+        pod.ready.as_mut().unwrap().status = Some(false);
+    }
+    inputs.selected = SelectedPods::new(pods);
+    let report = inputs.report();
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    let command = "kubectl describe pods --selector 'app=web' --namespace shop";
+    let has_advice = report.advice.iter().any(|one| one.ends_with(command));
+    assert_eq!(has_advice, end.contains("ready"), "{report}");
+}
+
+#[test]
+fn pending_pods_are_in_the_sentence_about_an_external_metric() {
+    let mut inputs = inputs_with_pending_pod(500, 900);
+    let target = json!({ "type": "AverageValue", "averageValue": "5" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let queue = json!({ "type": "External", "external": source });
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(queue).unwrap()];
+    let reading = Reading::External(vec![crate::MilliValue::from_units(20)].into());
+    inputs.readings = [(0, Ok(reading))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.ends_with("; 1 of 4 pods is not ready"), "{sentence}");
+}
+
+#[test]
+fn bounds_that_exclude_each_other_are_named() {
+    let report = inputs(json!({ "minReplicas": 8, "maxReplicas": 3 })).report();
+    let invalid = "the spec is invalid, because minReplicas 8 is above maxReplicas 3";
+    assert!(report.sentence.ends_with(&format!("; {invalid}")), "{}", report.sentence);
+    assert_contains(&report, &format!("Correct the bounds: {invalid}."));
+}
+
+#[test]
+fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
+    let mut inputs = inputs(json!({}));
+    let annotation = "autoscaling.hpa-rs.dev/pause".to_owned();
+    inputs.hpa.metadata.annotations.insert(annotation, "true".to_owned());
+    let settings =
+        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    inputs.settings = settings.clone();
+    let report = inputs.report();
+    let known = "; kube-controller-manager, which stored the status last, ignores the pause";
+    assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);
+    assert!(report.sentence.ends_with(known), "{}", report.sentence);
+    assert_eq!((&report.doubt, report.state(State::Scaling)), (&None, State::Steady));
+    // While kube-controller-manager may act.
+    inputs.settings = settings.with_status_of_hpa_rs().with_unknown_controller();
+    let idle = "no instance holds the lease shop/hpa";
+    let sentence = inputs.report_with_doubt(Some(idle.to_owned())).sentence;
+    let unknown = "hpa-rs would obey the pause; kube-controller-manager, which may act now, \
+                   ignores the pause";
+    assert!(sentence.ends_with(&format!("; {unknown}; {idle}")), "{sentence}");
+    // The doubt about a scaling has it already.
+    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, 900));
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
+    assert_eq!(sentence.matches(unknown).count(), 1, "{sentence}");
+}

@@ -1,0 +1,199 @@
+//! Lists and gets objects that tenants store. `fieldsV1` in `managedFields` is left out: a tenant
+//! can nest it so deeply that the response can't be decoded.
+
+use hpa_metrics::StoredObject;
+use kube::{Client, ResourceExt};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{escape, get};
+use crate::terminal::warn;
+
+/// The number of objects in a page of a list, as in kubectl.
+const PAGE_SIZE: usize = 500;
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(default)]
+    items: Option<Vec<StoredObject>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    /// The token of the next page. Absent or empty on the last page.
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// The objects of a list as values.
+#[derive(Default)]
+struct DecodedList {
+    objects: Vec<Value>,
+    /// The names of the objects that can't be decoded, with the reasons.
+    undecodable: Vec<String>,
+}
+
+/// Gets an object by its path.
+pub(crate) async fn get_object(client: &Client, path: &str) -> anyhow::Result<Value> {
+    let object: StoredObject = get(client, path).await?;
+    Ok(object.to_value()?)
+}
+
+/// Lists all objects at a path, which can have a query, in pages. Warns of those that can't be
+/// decoded: one of them must not hide the others.
+pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
+    list_needed(client, path, |_| true).await
+}
+
+/// Like [`list`], but without the objects that aren't needed.
+pub(crate) async fn list_needed(
+    client: &Client,
+    path: &str,
+    is_needed: fn(&Value) -> bool,
+) -> anyhow::Result<Vec<Value>> {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let first = format!("{path}{separator}limit={PAGE_SIZE}");
+    let (mut list, mut token) = (DecodedList::default(), String::new());
+    loop {
+        let page: Page = get(client, &format!("{first}{token}")).await?;
+        list.add(page.items.unwrap_or_default(), is_needed);
+        match page.metadata.next.as_deref() {
+            None | Some("") => return Ok(list.into_objects(path)),
+            Some(next) => token = format!("&continue={}", escape(next)),
+        }
+    }
+}
+
+/// Lists the objects of the first page at a path whose query has the limit. Warns as [`list`] does.
+pub(crate) async fn list_first_page(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
+    let page: Page = get(client, path).await?;
+    let mut list = DecodedList::default();
+    list.add(page.items.unwrap_or_default(), |_| true);
+    Ok(list.into_objects(path))
+}
+
+impl DecodedList {
+    fn add(&mut self, objects: Vec<StoredObject>, is_needed: fn(&Value) -> bool) {
+        for object in objects {
+            match object.to_value() {
+                Ok(value) if is_needed(&value) => self.objects.push(value),
+                Ok(_) => {}
+                Err(error) => {
+                    let namespace = object.namespace().unwrap_or_default();
+                    let slash = if namespace.is_empty() { "" } else { "/" };
+                    let name = object.name_any();
+                    self.undecodable.push(format!("{namespace}{slash}{name}: {error}"));
+                }
+            }
+        }
+    }
+
+    fn into_objects(self, path: &str) -> Vec<Value> {
+        if let Some(warning) = self.warning(path) {
+            warn(warning);
+        }
+        self.objects
+    }
+
+    /// A sentence about the objects that can't be decoded. `None` if there are none.
+    fn warning(&self, path: &str) -> Option<String> {
+        let first = self.undecodable.first()?;
+        let path = path.split('?').next().unwrap_or_default();
+        let others = match self.undecodable.len() - 1 {
+            0 => String::new(),
+            others => format!("; {others} more can't be decoded"),
+        };
+        Some(format!("unable to decode an object of {path}: {first}{others}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hpa_controller::k8s::{ClientLimits, Clients};
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::manifests::string_at;
+
+    /// A value that is nested more deeply than `serde_json` decodes.
+    fn deep() -> Value {
+        (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }))
+    }
+
+    /// An object whose managed fields have a time that is out of range and deep fields.
+    fn with_managed_fields(name: &str) -> Value {
+        let entry = json!({ "manager": "kubectl", "time": "9999-12-31T23:59:59Z",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": deep() } });
+        json!({ "metadata": { "namespace": "evil", "name": name, "managedFields": [entry] } })
+    }
+
+    /// A client whose API server answers the first request with `first` and a request for the next
+    /// page with `second`.
+    fn client(first: &Value, second: &Value) -> Client {
+        let (first, second) = (first.to_string(), second.to_string());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_next = request.uri().query().is_some_and(|query| query.contains("continue="));
+            let body = if is_next { second.clone() } else { first.clone() };
+            async move { Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        Clients::from_service(service, &ClientLimits::default()).api
+    }
+
+    #[tokio::test]
+    async fn deep_managed_fields_do_not_hide_the_objects_of_others() {
+        let web = json!({ "metadata": { "namespace": "shop", "name": "web" } });
+        let first = json!({ "metadata": { "continue": "c" }, "items": [with_managed_fields("a")] });
+        let second = json!({ "metadata": {}, "items": [with_managed_fields("b"), web] });
+        let client = client(&first, &second);
+        let objects = list(&client, "/apis/autoscaling/v2/hpas").await.expect("a list");
+        let names: Vec<_> = objects.iter().map(|one| string_at(one, "/metadata/name")).collect();
+        assert_eq!(names, ["a", "b", "web"]);
+        assert_eq!(string_at(&objects[0], "/metadata/managedFields/0/manager"), "kubectl");
+        assert_eq!(objects[0].pointer("/metadata/managedFields/0/fieldsV1"), None);
+        let is_web = |object: &Value| string_at(object, "/metadata/name") == "web";
+        assert_eq!(list_needed(&client, "/apis/x?a=b", is_web).await.expect("a list"), [web]);
+        let first = list_first_page(&client, "/apis/x?limit=1").await.expect("a page");
+        assert_eq!(first, objects[..1]);
+    }
+
+    #[tokio::test]
+    async fn object_with_deep_managed_fields_is_read() {
+        let object = with_managed_fields("a");
+        let object = get_object(&client(&object, &object), "/a").await.expect("an object");
+        assert_eq!(string_at(&object, "/metadata/name"), "a");
+    }
+
+    #[tokio::test]
+    async fn list_without_items_has_no_objects() {
+        let empty = json!({ "metadata": {}, "items": null });
+        let objects = list(&client(&empty, &empty), "/api/v1/pods").await.expect("a list");
+        assert!(objects.is_empty(), "{objects:?}");
+    }
+
+    #[test]
+    fn undecodable_objects_are_named_beside_the_others() {
+        let stored = |namespace: &str, spec: Value| {
+            let metadata = json!({ "namespace": namespace, "name": "web" });
+            let object = json!({ "metadata": metadata, "spec": spec });
+            serde_json::from_value::<StoredObject>(object).expect("an object")
+        };
+        let mut list = DecodedList::default();
+        list.add(vec![stored("evil", deep()), stored("shop", json!({}))], |_| true);
+        assert_eq!(list.objects.len(), 1);
+        let expected =
+            "unable to decode an object of /api/v1/pods: evil/web: recursion limit exceeded";
+        let warning = list.warning("/api/v1/pods?limit=1").expect("a warning");
+        assert!(warning.starts_with(expected) && !warning.contains("more"), "{warning}");
+        list.add(vec![stored("", deep())], |_| true);
+        let warning = list.warning("/api/v1/pods").expect("a warning");
+        assert!(warning.ends_with("; 1 more can't be decoded"), "{warning}");
+        assert_eq!(DecodedList::default().warning("/"), None);
+    }
+}

@@ -1,0 +1,406 @@
+//! Tests of the findings that leases give.
+
+use std::sync::LazyLock;
+
+use rstest::rstest;
+
+use super::*;
+
+type Holder = Result<LeaseHolder, Unavailable>;
+
+const OWN: &str = "hpa-controller:a/hpa";
+const CORE: AutoscalerApi = AutoscalerApi::Core;
+const UNREAD_FLAGS: &str = "no instance holds the lease a/hpa, and whether \
+                            kube-controller-manager handles autoscalers is unknown: its flags \
+                            can't be read";
+const UNREAD_LEASE: &str = "no instance holds the lease a/hpa, and whether \
+                            kube-controller-manager handles autoscalers is unknown: its lease \
+                            can't be read";
+
+const DELETED_LEASE: &str = "the lease that hpa-rs' status names, a/hpa, does not exist, and \
+                             kube-controller-manager's HPA controller is off";
+const UNREADABLE_TIME: &str = "the time of the last renewal of the lease a/hpa can't be read";
+
+const BUILT_IN: ActingController =
+    ActingController::KubeControllerManager { is_built_in_writer: true };
+const UNKNOWN: ActingController = ActingController::Unknown { is_built_in_writer: true };
+const RETURNED: ActingController =
+    ActingController::KubeControllerManager { is_built_in_writer: false };
+const MAYBE_RETURNED: ActingController = ActingController::Unknown { is_built_in_writer: false };
+
+fn name() -> LeaseName {
+    LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
+}
+
+fn renewed(second: i64) -> LeaseHolder {
+    LeaseHolder {
+        lease: name(),
+        identity: "x_1".to_owned(),
+        renewed: Timestamp::from_second(second).ok(),
+        has_unreadable_time: false,
+        duration: SignedDuration::from_secs(15),
+        transitions: 0,
+    }
+}
+
+fn held() -> LeaseHolder {
+    renewed(995)
+}
+
+fn expired() -> LeaseHolder {
+    renewed(955)
+}
+
+/// The lease with a time after the last `Timestamp`.
+fn unreadable() -> LeaseHolder {
+    LeaseHolder { renewed: None, has_unreadable_time: true, ..held() }
+}
+
+fn released() -> Holder {
+    Err(Unavailable::NotHeld(name()))
+}
+
+fn none() -> Holder {
+    Err(Unavailable::NoLease(name()))
+}
+
+fn unread() -> Holder {
+    Err(Unavailable::Unreachable("refused".to_owned()))
+}
+
+fn flags(has_hpa_controller: Option<bool>) -> Option<ManagerFlags> {
+    has_hpa_controller
+        .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller })
+}
+
+fn leases<'a>(
+    name: &'a LeaseName,
+    holder: &'a Holder,
+    built_in: &'a KubeControllerManager,
+) -> Leases<'a> {
+    static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
+    Leases {
+        name,
+        holder,
+        searched_namespaces: &[],
+        others: &[],
+        writers: &NO_WRITERS,
+        built_in,
+        now: Timestamp::from_second(1000).expect("a time"),
+    }
+}
+
+#[rstest]
+#[case::crashed(
+    OWN,
+    Ok(expired()),
+    none(),
+    None,
+    "no controller has renewed the lease a/hpa for 45s"
+)]
+#[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
+#[case::both_stopped(OWN, released(), Ok(expired()), None, "no instance holds the lease a/hpa")]
+#[case::built_in_is_off(
+    OWN,
+    released(),
+    Ok(held()),
+    Some(false),
+    "no instance holds the lease a/hpa"
+)]
+#[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNREAD_FLAGS)]
+#[case::built_in_is_unread(OWN, released(), unread(), None, UNREAD_LEASE)]
+#[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
+#[case::runs(OWN, Ok(held()), Ok(expired()), None, "")]
+#[case::unread(OWN, unread(), Ok(expired()), None, "")]
+#[case::unreadable_time(OWN, Ok(unreadable()), none(), None, UNREADABLE_TIME)]
+#[case::lease_deleted(OWN, none(), Ok(held()), Some(false), DELETED_LEASE)]
+#[case::lease_deleted_and_flags_unread(OWN, none(), Ok(held()), None, "")]
+#[case::no_leases(OWN, none(), none(), None, "")]
+#[case::other_lease_deleted("hpa-controller:b/hpa", none(), Ok(held()), Some(false), "")]
+#[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
+#[case::without_election("hpa-controller", released(), none(), None, "")]
+#[case::built_in_crashed(
+    KUBE_CONTROLLER_MANAGER,
+    none(),
+    Ok(expired()),
+    None,
+    "no controller has renewed the lease a/hpa for 45s"
+)]
+#[case::built_in_replaced(KUBE_CONTROLLER_MANAGER, Ok(held()), Ok(expired()), None, "")]
+#[case::built_in_runs(KUBE_CONTROLLER_MANAGER, released(), Ok(held()), None, "")]
+#[case::built_in_switched_off(
+    KUBE_CONTROLLER_MANAGER,
+    released(),
+    Ok(held()),
+    Some(false),
+    "kube-controller-manager's HPA controller is off"
+)]
+fn no_controller_acts_if_the_leases_are_lost(
+    #[case] manager: &str,
+    #[case] holder: Holder,
+    #[case] built_in: Holder,
+    #[case] has_hpa_controller: Option<bool>,
+    #[case] expected: &str,
+) {
+    let flags = flags(has_hpa_controller);
+    let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
+    let name = name();
+    let idle = leases(&name, &holder, &built_in).idle(CORE, "shop", manager);
+    let (is_certain, reason) =
+        idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
+    assert_eq!(reason, expected);
+    let uncertain = ["", UNREAD_FLAGS, UNREAD_LEASE, DELETED_LEASE, UNREADABLE_TIME];
+    assert_eq!(is_certain, !uncertain.contains(&expected));
+}
+
+#[rstest]
+#[case::missing(none(), "no lease hpa was found in kube-system or autoscaling")]
+#[case::released(released(), "no instance holds the lease a/hpa")]
+#[case::expired(Ok(expired()), "no controller has renewed the lease a/hpa for 45s")]
+fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
+    #[case] holder: Holder,
+    #[case] search: &str,
+) {
+    let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: false });
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let (name, searched) = (name(), ["kube-system", "autoscaling"].map(str::to_owned));
+    let leases = Leases { searched_namespaces: &searched, ..leases(&name, &holder, &built_in) };
+    let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
+    assert!(!idle.is_certain, "{idle:?}");
+    let expected = format!(
+        "Maybe no controller acts on it: kube-controller-manager's HPA controller is off, and \
+         {search}; if hpa-rs runs elsewhere, add --controller-namespace"
+    );
+    assert_eq!(idle.sentence("it"), expected);
+}
+
+#[rstest]
+#[case::replaced(Ok(held()), Some(false), false, ActingController::HpaRs)]
+#[case::answers(none(), Some(false), true, ActingController::HpaRs)]
+#[case::beside(Ok(held()), Some(true), false, UNKNOWN)]
+#[case::flags_unread(none(), None, true, UNKNOWN)]
+#[case::lease_unread(unread(), None, false, UNKNOWN)]
+#[case::unreadable_time(Ok(unreadable()), None, false, UNKNOWN)]
+#[case::switched_off(none(), Some(false), false, UNKNOWN)]
+#[case::expired(Ok(expired()), None, false, BUILT_IN)]
+#[case::alone(none(), Some(true), false, BUILT_IN)]
+fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
+    #[case] holder: Holder,
+    #[case] has_hpa_controller: Option<bool>,
+    #[case] hpa_rs_answers: bool,
+    #[case] expected: ActingController,
+) {
+    let flags = flags(has_hpa_controller);
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let name = name();
+    let leases = leases(&name, &holder, &built_in);
+    let manager = Some(KUBE_CONTROLLER_MANAGER);
+    assert_eq!(leases.acting_controller(CORE, manager, hpa_rs_answers), expected);
+}
+
+#[rstest]
+#[case::released(released(), Ok(held()), Some(true), RETURNED)]
+#[case::expired(Ok(expired()), Ok(held()), Some(true), RETURNED)]
+#[case::missing(none(), Ok(held()), Some(true), RETURNED)]
+#[case::flags_unread(released(), Ok(held()), None, MAYBE_RETURNED)]
+#[case::built_in_unread(released(), unread(), None, MAYBE_RETURNED)]
+#[case::unreadable_time(Ok(unreadable()), Ok(held()), Some(true), MAYBE_RETURNED)]
+#[case::switched_off(released(), Ok(held()), Some(false), ActingController::HpaRs)]
+#[case::built_in_stopped(released(), Ok(expired()), Some(true), ActingController::HpaRs)]
+#[case::without_built_in(released(), none(), None, ActingController::HpaRs)]
+#[case::runs(Ok(held()), Ok(held()), Some(true), ActingController::HpaRs)]
+#[case::unread(unread(), Ok(held()), Some(true), ActingController::HpaRs)]
+fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
+    #[case] holder: Holder,
+    #[case] built_in: Holder,
+    #[case] has_hpa_controller: Option<bool>,
+    #[case] expected: ActingController,
+) {
+    let flags = flags(has_hpa_controller);
+    let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
+    let name = name();
+    let leases = leases(&name, &holder, &built_in);
+    let acting = |api, manager, answers| leases.acting_controller(api, manager, answers);
+    assert_eq!(acting(CORE, Some(OWN), false), expected);
+    for others in [
+        acting(CORE, Some(OWN), true),
+        acting(AutoscalerApi::Custom, Some(OWN), false),
+        acting(CORE, Some("hpa-controller:b/hpa"), false),
+        acting(CORE, Some("hpa-controller"), false),
+        acting(CORE, None, false),
+    ] {
+        assert_eq!(others, ActingController::HpaRs);
+    }
+}
+
+#[rstest]
+#[case::recently(960, RETURNED)]
+#[case::long_ago(900, MAYBE_RETURNED)]
+fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
+    #[case] second: i64,
+    #[case] expected: ActingController,
+) {
+    let last_write = Timestamp::from_second(second).ok();
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
+    let (name, holder) = (name(), released());
+    let leases = leases(&name, &holder, &built_in);
+    assert_eq!(leases.acting_controller(CORE, Some(OWN), false), expected);
+}
+
+#[rstest]
+#[case::released(released(), Some("no instance holds the lease a/hpa"))]
+#[case::expired(Ok(expired()), Some("no controller has renewed the lease a/hpa for 45s"))]
+#[case::missing(none(), Some("no lease hpa was found in a"))]
+#[case::held(Ok(held()), None)]
+fn lease_that_its_manager_lost_is_described(
+    #[case] holder: Holder,
+    #[case] expected: Option<&str>,
+) {
+    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let name = name();
+    let leases = leases(&name, &holder, &built_in);
+    assert_eq!(leases.describe_lost(OWN).as_deref(), expected);
+    assert_eq!(leases.describe_lost(KUBE_CONTROLLER_MANAGER), None);
+}
+
+#[rstest]
+#[case::recently(960, true)]
+#[case::long_ago(900, false)]
+fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
+    #[case] second: i64,
+    #[case] handles: bool,
+) {
+    let last_write = Timestamp::from_second(second).ok();
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
+    let name = name();
+    let idle = leases(&name, &released(), &built_in).idle(CORE, "shop", OWN);
+    assert_eq!(idle.is_none(), handles, "{idle:?}");
+}
+
+#[test]
+fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
+    let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let name = name();
+    let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
+    assert!(idle.is_some_and(|idle| idle.is_certain));
+    let idle = leases(&name, &none(), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
+    let maybe = "Maybe no controller acts on it: the lease that hpa-rs' status names, a/hpa, does \
+                 not exist";
+    assert_eq!(idle.map(|idle| idle.sentence("it")).as_deref(), Some(maybe));
+}
+
+#[rstest]
+#[case::own_stopped(OWN, Some(900), true)]
+#[case::own_wrote_just_now(OWN, Some(960), false)]
+#[case::built_in_runs(KUBE_CONTROLLER_MANAGER, Some(900), false)]
+#[case::unknown("k3s", Some(900), false)]
+fn controller_that_lost_its_lease_no_longer_writes(
+    #[case] manager: &str,
+    #[case] newest: Option<i64>,
+    #[case] expected: bool,
+) {
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let name = name();
+    let holder = released();
+    let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
+    assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);
+}
+
+#[test]
+fn controller_whose_lease_has_an_unreadable_time_may_run() {
+    let built_in =
+        KubeControllerManager { holder: Ok(unreadable()), flags: None, last_write: None };
+    let (name, holder) = (name(), Ok(unreadable()));
+    let leases = leases(&name, &holder, &built_in);
+    assert_eq!([OWN, KUBE_CONTROLLER_MANAGER].map(|manager| leases.is_running(manager)), [None; 2]);
+}
+
+const OTHER: &str = "hpa-controller:b/hpa";
+const DOUBT: &str = "no instance holds the lease a/hpa, and whether an instance with the lease \
+                     b/hpa acts instead is unknown";
+
+fn other_name() -> LeaseName {
+    LeaseName { namespace: "b".to_owned(), ..name() }
+}
+
+fn other(holder: Holder) -> [ReadLease; 1] {
+    [ReadLease { name: other_name(), holder }]
+}
+
+/// The release of another name, whose lease was not the one of most statuses.
+#[rstest]
+#[case::held(released(), Ok(held()), &[("other", OTHER)], Some(DOUBT))]
+#[case::unread(released(), unread(), &[("shop", OTHER)], Some(DOUBT))]
+#[case::held_and_writes_here(released(), Ok(held()), &[("shop", OTHER)], None)]
+#[case::deleted_and_other_writes_here(none(), Ok(held()), &[("shop", OTHER)], None)]
+#[case::lost(released(), released(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
+#[case::missing(released(), none(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
+fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_is_held(
+    #[case] holder: Holder,
+    #[case] other_holder: Holder,
+    #[case] writers: &[(&str, &str)],
+    #[case] expected: Option<&str>,
+) {
+    let flags = flags(Some(false));
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let (name, others) = (name(), other(other_holder));
+    let writers = writers.iter().map(|(namespace, manager)| (CORE, *namespace, *manager));
+    let writers = NamespaceWriters::new(writers.chain([(CORE, "shop", OWN)]));
+    let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
+    let idle = leases.idle(CORE, "shop", OWN);
+    assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
+    let is_certain = idle.is_some_and(|idle| idle.is_certain);
+    assert_eq!(is_certain, expected.is_some_and(|text| text != DOUBT));
+}
+
+/// The lease that most statuses name is held, but not that of the autoscaler.
+#[test]
+fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
+    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let (name, holder) = (name(), Ok(held()));
+    let others = other(Err(Unavailable::NotHeld(other_name())));
+    let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
+    assert_eq!(leases.idle(CORE, "shop", OWN), None);
+    let idle = leases.idle(CORE, "shop", OTHER).expect("a finding");
+    let maybe = "Maybe no controller acts on it: no instance holds the lease b/hpa, and whether an \
+                 instance with the lease a/hpa acts instead is unknown";
+    assert_eq!(idle.sentence("it"), maybe);
+    assert_eq!([OWN, OTHER].map(|manager| leases.is_running(manager)), [Some(true), Some(false)]);
+    assert_eq!(leases.describe_lost(OTHER).as_deref(), Some("no instance holds the lease b/hpa"));
+}
+
+#[rstest]
+#[case::lost(released(), RETURNED)]
+#[case::held(Ok(held()), MAYBE_RETURNED)]
+#[case::unread(unread(), MAYBE_RETURNED)]
+fn another_hpa_rs_may_act_beside_the_built_in_controller(
+    #[case] other_holder: Holder,
+    #[case] expected: ActingController,
+) {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
+    let (name, holder, others) = (name(), released(), other(other_holder));
+    let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
+    assert_eq!(leases.acting_controller(CORE, Some(OWN), false), expected);
+    assert_eq!(leases.is_built_in_alone(), expected == RETURNED);
+}
+
+#[rstest]
+#[case::own_namespaces("blog", CORE, false)]
+#[case::same_namespace("shop", CORE, true)]
+#[case::other_api("shop", AutoscalerApi::Custom, false)]
+fn instances_of_different_namespaces_share_none(
+    #[case] namespace: &str,
+    #[case] api: AutoscalerApi,
+    #[case] expected: bool,
+) {
+    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    let (name, holder, others) = (name(), Ok(held()), other(Ok(held())));
+    let writers = NamespaceWriters::new([(CORE, "shop", OWN), (api, namespace, OTHER)]);
+    let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
+    assert_eq!([OWN, OTHER].map(|manager| leases.shares_namespace(manager)), [expected; 2]);
+    let stopped = other(released());
+    let leases = Leases { others: &stopped, ..leases };
+    assert!(!leases.shares_namespace(OWN));
+}

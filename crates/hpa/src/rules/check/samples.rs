@@ -1,0 +1,225 @@
+//! Samples of the metrics of rules, for the report.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::{Quantity, Selector};
+use hpa_metrics::{
+    CustomQuery, ExternalQuery, MetricError, ObjectKey, Objects, describe,
+    resource::GroupResource,
+    values::{NoValue, OmittedSample},
+    wire::ItemLabels,
+};
+use hpa_prometheus::{
+    rules::{
+        explain::RuleOutcome,
+        query::{on_one_line, selects_objects},
+    },
+    source::{InspectedMetric, RuleInspection},
+};
+
+use super::report::{MAX_METRICS, Report};
+use crate::rules::{outcome::QueryProblem, sample, servers::PrometheusServer};
+
+impl Report<'_> {
+    /// Reports the value of a metric for an object that has it.
+    pub(super) async fn add_sample(
+        &mut self,
+        index: usize,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+    ) {
+        let Some(resource) = &metric.resource else {
+            return self.add_external_sample(rule, metric).await;
+        };
+        let template = &rule.definition.metrics_query;
+        let is_namespaced = resource.has_namespaced_metrics();
+        let mut selected = self.selected_labels(index, resource);
+        if is_namespaced && selected.len() < 2 {
+            return self.problem(&format!(
+                "no label is mapped to the namespace, with which the API reads metrics of \
+                 {resource}: add one to resources.overrides, or use externalRules with `namespaced: \
+                 false`; the labels are {}",
+                sample::list_labels(&rule.labels)
+            ));
+        }
+        if !selects_objects(template) {
+            // The result is the same for each namespace.
+            selected.retain(|(of, label)| of == resource || rule.labels.contains(label));
+        }
+        if let Some((of, label)) = selected.iter().find(|(_, label)| !rule.labels.contains(label)) {
+            let text = self.missing_label(&metric.series, of, label, &rule.labels);
+            let reads_series = template.contains(".Series") || template.contains(&metric.series);
+            return if reads_series { self.problem(&text) } else { self.warning(&text) };
+        }
+        let server = self.servers.server(&rule.definition.server);
+        let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
+        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
+        let labels = match server.newest_labels(&selector).await {
+            Ok(Some(labels)) => labels,
+            Ok(None) => return self.add_missing_sample(server, rule, metric, &selected).await,
+            Err(problem) => return self.add_lookup_problem(rule, &problem),
+        };
+        let value = |label: Option<&&str>| label.and_then(|label| labels.get(*label)).cloned();
+        let name = value(required.first()).unwrap_or_default();
+        let namespace = value(required.get(1)).unwrap_or_else(|| "default".to_owned());
+        let request = CustomQuery {
+            resource: resource.clone(),
+            namespace: if is_namespaced { namespace } else { String::new() },
+            objects: Objects::Named(name.clone()),
+            metric: metric.metric.clone(),
+            metric_selector: Selector::everything(),
+        };
+        let object = ObjectKey::new(&request.namespace, &name);
+        match server.read_custom(request.clone()).await {
+            Ok(values) => {
+                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
+                for item in &values.items {
+                    self.line(&format!("  {object} = {}", Quantity::from(item.value)));
+                }
+            }
+            Err(error) => self.add_failure(server, rule, &object.to_string(), &error),
+        }
+        let explanation = self.servers.source.explain_custom(&request, &[name]);
+        self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
+    }
+
+    /// The labels that queries of a rule select objects by: the one with their name, then the one
+    /// with their namespace if they have one. Leaves out resources that the rule has no label for.
+    fn selected_labels(
+        &self,
+        index: usize,
+        resource: &GroupResource,
+    ) -> Vec<(GroupResource, String)> {
+        let namespaces = resource.has_namespaced_metrics().then(GroupResource::namespaces);
+        let resources = [Some(resource.clone()), namespaces].into_iter().flatten();
+        let with_label = |one: GroupResource| {
+            let label = self.servers.source.object_label(index, &one)?;
+            Some((one, label))
+        };
+        resources.filter_map(with_label).collect()
+    }
+
+    /// A message that series have no label for a resource, with advice.
+    fn missing_label(
+        &self,
+        series: &str,
+        resource: &GroupResource,
+        label: &str,
+        labels: &[String],
+    ) -> String {
+        let resources = self.servers.source.resources();
+        let known = resources.get(resource);
+        let singular = known.map_or(&*resource.resource, |known| &*known.singular);
+        sample::missing_label(series, label, singular, labels)
+    }
+
+    /// Warns that no current series of a metric has the labels of its objects.
+    async fn add_missing_sample(
+        &mut self,
+        server: PrometheusServer<'_>,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+        selected: &[(GroupResource, String)],
+    ) {
+        match self.describe_missing_sample(server, rule, metric, selected).await {
+            Ok(text) => self.warning(&text),
+            Err(problem) => self.add_lookup_problem(rule, &problem),
+        }
+    }
+
+    /// The reason that no current series of a metric has the labels of its objects, although some
+    /// series of the rule have them.
+    async fn describe_missing_sample(
+        &self,
+        server: PrometheusServer<'_>,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+        selected: &[(GroupResource, String)],
+    ) -> Result<String, QueryProblem> {
+        let series = &metric.series;
+        let selector =
+            |labels: &[&str]| sample::selector(&rule.definition.series_query, series, labels);
+        let name_label = selected.first().map_or("", |(_, label)| label.as_str());
+        if let Some((namespaces, label)) = selected.get(1)
+            && let Some(labels) = server.newest_labels(&selector(&[name_label])).await?
+        {
+            let labels: Vec<String> = labels.into_keys().collect();
+            return Ok(self.missing_label(series, namespaces, label, &labels));
+        }
+        Ok(match server.describe_age(&selector(&[])).await? {
+            Some(age) => format!("{series} has no sample now. {age}"),
+            None => format!("{series} has no sample with the label {name_label}"),
+        })
+    }
+
+    /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
+    fn add_failure(
+        &mut self,
+        server: PrometheusServer<'_>,
+        rule: &RuleInspection,
+        object: &str,
+        error: &MetricError,
+    ) {
+        if let Some(QueryProblem::Unanswered(cause)) = server.problem_of(error) {
+            return self.not_checked(&rule.status.rule, &cause);
+        }
+        let text = format!("{object}: {}", describe(error));
+        let is_nan = text.contains(&NoValue::NotANumber.to_string());
+        if is_nan { self.warning(&text) } else { self.problem(&text) }
+    }
+
+    /// Reports the values of an external metric in a namespace that has series of it.
+    async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
+        let server = self.servers.server(&rule.definition.server);
+        let label = sample::namespace_label(rule);
+        let selector = sample::selector(&rule.definition.series_query, &metric.series, &[&label]);
+        let newest = match server.newest_labels(&selector).await {
+            Ok(newest) => newest,
+            Err(problem) => return self.add_lookup_problem(rule, &problem),
+        };
+        let namespace = newest.and_then(|mut labels| labels.remove(&label));
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        let request = ExternalQuery {
+            namespace: namespace.clone(),
+            metric: metric.metric.clone(),
+            metric_selector: Selector::everything(),
+        };
+        match server.read_external(request.clone()).await {
+            Ok(values) => {
+                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
+                if values.items.is_empty() && values.omitted.is_empty() {
+                    self.warning(&format!("no result in the namespace {namespace}"));
+                }
+                for OmittedSample { subject, reason } in values.omitted.iter().take(MAX_METRICS) {
+                    self.warning(&format!("{} {subject}: {reason}", request.metric));
+                }
+                for item in values.items.iter().take(MAX_METRICS) {
+                    let labels: BTreeMap<_, _> =
+                        item.labels.iter().flat_map(ItemLabels::pairs).collect();
+                    self.line(&format!("  {labels:?} = {}", Quantity::from(item.value)));
+                }
+            }
+            Err(error) => self.add_failure(server, rule, &request.metric, &error),
+        }
+        let explanation = self.servers.source.explain_external(&request);
+        self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
+    }
+
+    /// Reports the warnings about the query of the rule that applied.
+    async fn add_query_warnings(
+        &mut self,
+        server: PrometheusServer<'_>,
+        outcome: Option<&RuleOutcome>,
+    ) {
+        if let Some(RuleOutcome::Applies { warnings, .. }) = outcome {
+            let mut warnings = warnings.clone();
+            server.remove_gauge_warnings(&mut warnings).await;
+            for warning in warnings {
+                self.warning(&warning.to_string());
+            }
+        }
+        if let Some(sharing) = outcome.and_then(RuleOutcome::sharing) {
+            self.line(&format!("  {sharing}"));
+        }
+    }
+}

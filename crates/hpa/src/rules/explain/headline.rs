@@ -1,0 +1,176 @@
+//! The first line of an explanation.
+
+use hpa_calc::explain::counted;
+use hpa_prometheus::{
+    rules::explain::{Explanation, RuleOutcome},
+    source::RuleInspection,
+};
+
+use crate::rules::outcome::{ExplainOutcome, QueryProblem, unknown_value};
+
+/// Puts the first line above an explanation: whether the metric has values, and from which rule.
+pub(super) struct Headline<'e> {
+    pub(super) metric: &'e str,
+    pub(super) explanation: &'e Explanation,
+    pub(super) inspected: &'e [RuleInspection],
+    /// The objects of a custom metric, once they have been read.
+    pub(super) objects: Option<ReadObjects>,
+}
+
+/// The numbers of objects that were queried, and of all that have the metric or that `--name`
+/// names.
+#[derive(Clone, Copy)]
+pub(super) struct ReadObjects {
+    pub(super) count: usize,
+    pub(super) all: usize,
+}
+
+impl Headline<'_> {
+    /// The explanation and the outcome, after the values were read. `cause` is the reason that
+    /// there is no value, if a rule describes the metric.
+    pub(super) fn above(
+        &self,
+        text: &str,
+        value_count: usize,
+        cause: Option<&str>,
+    ) -> (String, ExplainOutcome) {
+        let Self { metric, explanation, inspected, .. } = self;
+        if let Some(problem) = &explanation.request_problem {
+            return (format!("{metric}: {problem}\n{text}"), ExplainOutcome::NoValue);
+        }
+        let applied = explanation.applied().and_then(|report| inspected.get(report.index));
+        let incomplete = self.objects.filter(|objects| objects.count < objects.all);
+        let (headline, outcome) = match (applied, value_count) {
+            (Some(rule), 0) => {
+                let of_objects =
+                    |ReadObjects { count, all }| format!(" for {count} of {all} objects");
+                let objects = incomplete.map(of_objects).unwrap_or_default();
+                let headline = match cause {
+                    Some(cause) => format!("{metric} has no value{objects}: {cause}"),
+                    None => format!(
+                        "{metric} has no value{objects}, although {} serves it",
+                        rule.status.rule
+                    ),
+                };
+                (headline, ExplainOutcome::NoValue)
+            }
+            (Some(rule), _) => {
+                let (values, rule) = (counted(value_count, "value"), &rule.status.rule);
+                let headline = match incomplete {
+                    Some(ReadObjects { count, all }) => format!(
+                        "{metric} has at least {values} of {rule}: {count} of {all} objects were \
+                         read"
+                    ),
+                    None => format!("{metric} has {values} of {rule}"),
+                };
+                (headline, ExplainOutcome::HasValue)
+            }
+            (None, _) => self.without_rule(cause),
+        };
+        (format!("{headline}\n{text}"), outcome)
+    }
+
+    /// The explanation and the outcome, after a read failed.
+    pub(super) fn above_failure(
+        &self,
+        text: &str,
+        problem: &QueryProblem,
+    ) -> (String, ExplainOutcome) {
+        match problem {
+            QueryProblem::Unanswered(failure) if self.explanation.request_problem.is_none() => {
+                let headline = unknown_value(self.metric, failure);
+                (format!("{headline}\n{text}"), ExplainOutcome::Unknown)
+            }
+            QueryProblem::Unanswered(cause) | QueryProblem::Mistake(cause) => {
+                self.above(text, 0, Some(cause))
+            }
+        }
+    }
+
+    /// The first line and the outcome if no rule applies.
+    fn without_rule(&self, cause: Option<&str>) -> (String, ExplainOutcome) {
+        let Self { metric, explanation, inspected, .. } = self;
+        let failures = server_failures(inspected);
+        if !failures.is_empty() {
+            // A rule whose series are unknown may have the metric.
+            return (unknown_value(metric, &failures.join("; ")), ExplainOutcome::Unknown);
+        }
+        let rules = counted(inspected.len(), "rule");
+        let count_rules = |count: usize| match inspected.len() {
+            1 => "the only rule".to_owned(),
+            _ => format!("{count} of {rules}"),
+        };
+        let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
+        let refused = explanation.rules.iter().filter_map(|report| match &report.outcome {
+            RuleOutcome::Refused(error) => Some(error),
+            _ => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        let problem = query_problem(explanation, inspected)
+            .or_else(|| resource_problem(explanation, inspected))
+            .or_else(|| cause.map(str::to_owned));
+        let headline = match (problem, refused.as_slice()) {
+            (Some(problem), _) => format!("{metric} has no value: {problem}"),
+            (None, _) if unread_rules > 0 => {
+                let unread = count_rules(unread_rules);
+                format!("{metric} isn't found: the series of {unread} can't be read")
+            }
+            (None, [error, others @ ..]) => {
+                let are = if others.is_empty() { "is" } else { "are" };
+                let (refused, mistake) = (count_rules(refused.len()), error.mistake());
+                format!("{metric} isn't found: {refused} {are} refused: {error}: {mistake}")
+            }
+            (None, []) => {
+                let none = match inspected.len() {
+                    0 => "there are no rules".to_owned(),
+                    1 => "the only rule doesn't have it".to_owned(),
+                    _ => format!("none of {rules} has it"),
+                };
+                format!("{metric} has no value: {none}")
+            }
+        };
+        (headline, ExplainOutcome::NoValue)
+    }
+}
+
+/// The distinct failures of servers that left the series of a rule unknown.
+fn server_failures(inspected: &[RuleInspection]) -> Vec<&str> {
+    let mut failures: Vec<&str> = Vec::new();
+    for failure in inspected.iter().filter_map(|rule| rule.server_failure.as_deref()) {
+        if !failures.contains(&failure) {
+            failures.push(failure);
+        }
+    }
+    failures
+}
+
+/// A sentence about a rule that has the metric, but whose query can't be built.
+fn query_problem(explanation: &Explanation, inspected: &[RuleInspection]) -> Option<String> {
+    explanation.rules.iter().find_map(|report| {
+        let RuleOutcome::NoQuery { error, .. } = &report.outcome else { return None };
+        let rule = rule_name(inspected.get(report.index)?);
+        Some(match error.template_mistake() {
+            Some(mistake) => format!("{rule} has it, but metricsQuery is wrong: {mistake}"),
+            None => format!("{rule} has it, but its query can't be built: {error}"),
+        })
+    })
+}
+
+/// A sentence about a rule that has the metric, but not for the requested resource.
+fn resource_problem(explanation: &Explanation, inspected: &[RuleInspection]) -> Option<String> {
+    explanation.rules.iter().find_map(|report| {
+        let RuleOutcome::OtherResources { expected, .. } = &report.outcome else { return None };
+        let rule = rule_name(inspected.get(report.index)?);
+        let reason = match expected {
+            Ok(label) => format!("no series has the label `{label}`"),
+            Err(_) => "no label is mapped to it".to_owned(),
+        };
+        Some(format!("{rule} has it, but not for this resource: {reason}"))
+    })
+}
+
+/// Index and position of a rule: `rules[0] (line 2, column 3)`.
+pub(super) fn rule_name(rule: &RuleInspection) -> String {
+    let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
+    format!("{}{position}", rule.status.rule)
+}

@@ -1,0 +1,65 @@
+//! The outcomes of queries and of explanations. A server that doesn't answer says nothing about the
+//! rules.
+
+use std::{fmt, process::ExitCode};
+
+use hpa_metrics::describe;
+use hpa_prometheus::{
+    client::{Client, QueryFailure},
+    rules::query::on_one_line,
+};
+
+use crate::EXIT_INCONCLUSIVE;
+
+/// Written in place of a result that could not be read. The first line has the cause.
+pub(super) const UNCHECKED: &str = "not checked (see the first line)";
+
+/// The reason why a query has no usable result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum QueryProblem {
+    /// Prometheus rejected the query, or its result is wrong.
+    Mistake(String),
+    /// The server didn't answer the query, which may be correct. The text names the server.
+    Unanswered(String),
+}
+
+impl QueryProblem {
+    pub(super) fn new(failure: &QueryFailure, client: &Client) -> Self {
+        if failure.is_caused_by_query() {
+            return Self::Mistake(on_one_line(&describe(failure)));
+        }
+        let url = client.settings().url_without_credentials();
+        Self::Unanswered(on_one_line(&failure.describe_with_server(&url)))
+    }
+}
+
+impl fmt::Display for QueryProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Mistake(text) | Self::Unanswered(text)) = self;
+        f.write_str(text)
+    }
+}
+
+/// What an explanation found out about a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExplainOutcome {
+    HasValue,
+    NoValue,
+    /// A server that may have the value didn't answer.
+    Unknown,
+}
+
+impl ExplainOutcome {
+    pub(super) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::HasValue => ExitCode::SUCCESS,
+            Self::NoValue => ExitCode::FAILURE,
+            Self::Unknown => ExitCode::from(EXIT_INCONCLUSIVE),
+        }
+    }
+}
+
+/// The first line if a server didn't answer. `failure` names the server.
+pub(super) fn unknown_value(metric: &str, failure: &str) -> String {
+    format!("{metric}: the value cannot be told: {}", on_one_line(failure))
+}

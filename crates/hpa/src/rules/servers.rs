@@ -1,0 +1,143 @@
+//! The Prometheus servers of a rules file. A server that doesn't respond gets no more queries, so
+//! that a report doesn't wait for the time limit of each of them.
+
+use std::collections::BTreeMap;
+
+use hpa_metrics::{
+    CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError, MetricSource,
+};
+use hpa_prometheus::{client::QueryFailure, source::PrometheusSource};
+use parking_lot::Mutex;
+
+use super::outcome::QueryProblem;
+
+/// After this many timeouts in a row, a server gets no more queries.
+const MAX_TIMEOUTS: usize = 2;
+
+/// The servers of a rules file, and their timeouts.
+pub(super) struct RuleServers<'p> {
+    pub(super) source: &'p PrometheusSource,
+    /// By the servers' names. Servers that responded to their last query have none.
+    timeouts: Mutex<BTreeMap<String, Timeouts>>,
+}
+
+/// The timeouts of a server since its last response.
+struct Timeouts {
+    count: usize,
+    last: QueryFailure,
+}
+
+impl Timeouts {
+    fn are_too_many(&self) -> bool {
+        self.count >= MAX_TIMEOUTS
+    }
+}
+
+/// A Prometheus server that a rules file names.
+#[derive(Clone, Copy)]
+pub(super) struct PrometheusServer<'p> {
+    pub(super) servers: &'p RuleServers<'p>,
+    pub(super) name: &'p str,
+}
+
+impl<'p> RuleServers<'p> {
+    pub(super) fn new(source: &'p PrometheusSource) -> Self {
+        Self { source, timeouts: Mutex::default() }
+    }
+
+    pub(super) fn server<'s>(&'s self, name: &'s str) -> PrometheusServer<'s> {
+        PrometheusServer { servers: self, name }
+    }
+
+    /// Adds to the first line of a report that a server gets no more queries, if there is such a
+    /// server.
+    pub(super) fn add_timeout_note(&self, report: String) -> String {
+        if !self.timeouts.lock().values().any(Timeouts::are_too_many) {
+            return report;
+        }
+        let (first, rest) = report.split_once('\n').unwrap_or((report.as_str(), ""));
+        format!("{first}; no more queries were sent after {MAX_TIMEOUTS} timeouts in a row\n{rest}")
+    }
+}
+
+impl PrometheusServer<'_> {
+    /// Sends a query, or fails with the last timeout if the server gets no more queries.
+    pub(super) async fn send<T>(
+        &self,
+        query: impl Future<Output = Result<T, QueryFailure>>,
+    ) -> Result<T, QueryFailure> {
+        self.check_timeouts()?;
+        let result = query.await;
+        self.record(result.as_ref().err());
+        result
+    }
+
+    /// Like [`Self::send`], with the query for a custom metric.
+    pub(super) async fn read_custom(
+        &self,
+        query: CustomQuery,
+    ) -> Result<CustomValues, MetricError> {
+        self.check_timeouts().map_err(MetricError::from_fetch_error)?;
+        let result = self.servers.source.read_custom(query).await;
+        self.record_read(result.as_ref().err());
+        result
+    }
+
+    /// Like [`Self::send`], with the query for an external metric.
+    pub(super) async fn read_external(
+        &self,
+        query: ExternalQuery,
+    ) -> Result<ExternalValues, MetricError> {
+        self.check_timeouts().map_err(MetricError::from_fetch_error)?;
+        let result = self.servers.source.read_external(query).await;
+        self.record_read(result.as_ref().err());
+        result
+    }
+
+    /// The problem of the last timeout, if the server gets no more queries.
+    pub(super) fn timeout_problem(&self) -> Option<QueryProblem> {
+        let timeout = self.check_timeouts().err()?;
+        Some(QueryProblem::new(&timeout, &self.servers.source.client(self.name)?))
+    }
+
+    /// The problem of a read. `None` if the error isn't a failed query.
+    pub(super) fn problem_of(&self, error: &MetricError) -> Option<QueryProblem> {
+        Some(QueryProblem::new(query_failure(error)?, &self.servers.source.client(self.name)?))
+    }
+
+    /// Fails with the last timeout if the server gets no more queries.
+    fn check_timeouts(&self) -> Result<(), QueryFailure> {
+        match self.servers.timeouts.lock().get(self.name) {
+            Some(timeouts) if timeouts.are_too_many() => Err(timeouts.last.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the result of a read. Errors other than failed queries need no response.
+    fn record_read(&self, error: Option<&MetricError>) {
+        let failure = error.and_then(query_failure);
+        if error.is_none() || failure.is_some() {
+            self.record(failure);
+        }
+    }
+
+    /// Records the result of a query.
+    fn record(&self, failure: Option<&QueryFailure>) {
+        let mut timeouts = self.servers.timeouts.lock();
+        match failure {
+            Some(last @ (QueryFailure::Timeout { .. } | QueryFailure::SlowResponse { .. })) => {
+                let count = timeouts.get(self.name).map_or(0, |timeouts| timeouts.count) + 1;
+                timeouts.insert(self.name.to_owned(), Timeouts { count, last: last.clone() });
+            }
+            _ => {
+                timeouts.remove(self.name);
+            }
+        }
+    }
+}
+
+/// The failure of the query that an error is about.
+fn query_failure(error: &MetricError) -> Option<&QueryFailure> {
+    let MetricError::Fetch(cause) = error else { return None };
+    cause.downcast_ref()
+}

@@ -1,0 +1,337 @@
+//! Tests of `hpa rules check` and `explain` with servers that don't answer, or not about the query.
+
+use std::{
+    future::pending,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    extract::RawForm,
+    http::{StatusCode, header},
+    routing::any,
+};
+use rstest::rstest;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::rules::{explain, outcome::ExplainOutcome};
+
+const HTML: &str = "text/html";
+const JSON: &str = "application/json";
+const NO_SAMPLES: &str = r#"{"status": "success", "data": {"resultType": "vector", "result": []}}"#;
+
+const RULES: &str = "
+rules:
+- seriesQuery: m
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: m
+  resources: {namespaced: false}
+  metricsQuery: sum(m{<<.LabelMatchers>>})
+";
+
+/// `resourceRules` with a server that a discovery doesn't read.
+fn resource_rules() -> String {
+    let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
+                 (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
+                 (<<.GroupBy>>)', resources: {template: <<.Resource>>}}";
+    format!("resourceRules: {{window: 5m, cpu: {usage}, memory: {usage}}}\n")
+}
+
+async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+/// Serves each request with a status and an empty body. Returns the URL.
+async fn serve_status(status: u16) -> String {
+    let status = StatusCode::from_u16(status).unwrap();
+    serve(Router::new().fallback(move || async move { status })).await
+}
+
+/// A Prometheus that lists a series for each selector, except for those of `unread`, for which it
+/// answers 502. It answers each query with `status` and `body`. Returns the URL.
+async fn serve_series(status: u16, content_type: &'static str, body: &'static str) -> String {
+    let series = json!({
+        "status": "success", "data": [{ "__name__": "m", "namespace": "shop", "pod": "web-0" }],
+    });
+    let list = move |RawForm(form): RawForm| async move {
+        let is_unread = String::from_utf8_lossy(&form).contains("unread");
+        let status = if is_unread { StatusCode::BAD_GATEWAY } else { StatusCode::OK };
+        (status, [(header::CONTENT_TYPE, JSON)], series.to_string())
+    };
+    let status = StatusCode::from_u16(status).unwrap();
+    let answer = move || async move { (status, [(header::CONTENT_TYPE, content_type)], body) };
+    serve(Router::new().route("/api/v1/series", any(list)).fallback(answer)).await
+}
+
+async fn check_rules(rules: &str, url: &str) -> (String, CheckOutcome) {
+    check_rules_with(rules, &["--prometheus-url", url]).await
+}
+
+async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, CheckOutcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), rules).unwrap();
+    let path = file.path().to_str().unwrap();
+    let (report, outcome) =
+        check_outcome(&[["check", path].as_slice(), flags].concat()).await.unwrap();
+    (report.replace(path, "FILE"), outcome)
+}
+
+/// Explains a metric in the namespace `shop`. Returns the first line and the outcome.
+async fn explain_rules(
+    rules: &str,
+    api: &str,
+    metric: &str,
+    url: &str,
+) -> (String, ExplainOutcome) {
+    let (text, outcome) = explain_with(rules, api, metric, &["--prometheus-url", url]).await;
+    (text.lines().next().unwrap().to_owned(), outcome)
+}
+
+/// Explains a metric in the namespace `shop`. Returns the text and the outcome.
+async fn explain_with(
+    rules: &str,
+    api: &str,
+    metric: &str,
+    flags: &[&str],
+) -> (String, ExplainOutcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), rules).unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = ["hpa", "rules", "explain", api, metric, "-n", "shop", "--config", path];
+    let arguments = arguments.iter().chain(flags);
+    let Command::Rules(RulesArguments { command: RulesCommand::Explain(arguments) }) =
+        Arguments::try_parse_from(arguments).unwrap().command
+    else {
+        panic!("not hpa rules explain");
+    };
+    explain::explain_metric(&arguments).await.unwrap()
+}
+
+#[tokio::test]
+async fn rules_are_not_checked_if_no_server_answers() {
+    let of_pods = "rules: [{seriesQuery: a, resources: {template: <<.Resource>>}, metricsQuery: \
+                   'sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]\n";
+    for (rules, count) in [(&*resource_rules(), "resourceRules"), (of_pods, "1 rule")] {
+        for (status, cause) in [
+            (401, "unknown response code 401: check the credentials"),
+            (403, "unknown response code 403: check the credentials"),
+            (404, "unknown response code 404: check the path of the URL"),
+            (429, "unknown response code 429"),
+            (500, "unknown response code 500"),
+        ] {
+            let url = serve_status(status).await;
+            let (report, outcome) = check_rules(rules, &url).await;
+            assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+            let start = format!(
+                "FILE: no problems in the file ({count}); not checked against Prometheus: \
+                 Prometheus at {url}: {cause}\n"
+            );
+            assert!(report.starts_with(&start), "{report}");
+        }
+        let (report, outcome) = check_rules(rules, "http://127.0.0.1:1").await;
+        assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+        let cause = "against Prometheus: the request to Prometheus at 127.0.0.1:1 failed: ";
+        assert!(report.contains(cause), "{report}");
+    }
+}
+
+#[rstest]
+#[case::proxy(503, HTML, "<html>", "unknown response code 503")]
+#[case::login_page(200, HTML, "<html>", "the response isn't a response of Prometheus: ")]
+#[case::starting(
+    503,
+    JSON,
+    r#"{"status": "error", "errorType": "unavailable", "error": "starting"}"#,
+    "unavailable: starting"
+)]
+#[case::rate_limit(429, JSON, "", "unknown response code 429")]
+#[case::credentials(401, JSON, "", "unknown response code 401: check the credentials")]
+#[tokio::test]
+async fn unanswered_queries_beside_listed_series_are_not_checked(
+    #[case] status: u16,
+    #[case] content_type: &'static str,
+    #[case] body: &'static str,
+    #[case] cause: &str,
+) {
+    let url = serve_series(status, content_type, body).await;
+    let (report, outcome) = check_rules(&format!("{RULES}{}", resource_rules()), &url).await;
+    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    let first = report.lines().next().unwrap();
+    let expected = format!(
+        "; not checked against Prometheus: rules[0], externalRules[0], resourceRules: \
+         Prometheus at {url}: {cause}"
+    );
+    assert!(first.starts_with("FILE: no problems") && first.contains(&expected), "{report}");
+    assert_eq!(report.matches(cause).count(), 1, "{report}");
+    let line = "not checked (see the first line)\n";
+    assert_eq!(report.matches(&format!("  {line}")).count(), 2, "{report}");
+    assert_eq!(report.matches(&format!("Query: {line}")).count(), 4, "{report}");
+    assert!(!report.contains("no sample") && !report.contains("problem: "), "{report}");
+}
+
+#[rstest]
+#[case::rejected(400, "bad_data")]
+#[case::not_executed(422, "execution")]
+#[case::victoria_metrics(422, "422")]
+#[tokio::test]
+async fn rejected_query_is_a_problem(#[case] status: u16, #[case] error_type: &'static str) {
+    let body = json!({ "status": "error", "errorType": error_type, "error": "boom" }).to_string();
+    let url = serve_series(status, JSON, body.leak()).await;
+    let (report, outcome) = check_rules(RULES, &url).await;
+    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    let problem = format!("  problem: the query for a sample failed: {error_type}: boom\n");
+    assert_eq!(report.matches(&problem).count(), 2, "{report}");
+}
+
+#[tokio::test]
+async fn rule_with_unread_series_is_not_checked_beside_others() {
+    let url = serve_series(200, JSON, NO_SAMPLES).await;
+    let of_m = "externalRules:\n- seriesQuery: m";
+    let rules = RULES.replace(of_m, "externalRules:\n- seriesQuery: unread");
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    let failure = format!("Prometheus at {url}: unknown response code 502");
+    let expected = format!("; not checked against Prometheus: externalRules[0]: {failure}\n");
+    assert!(report.contains(&expected), "{report}");
+    assert!(report.contains(": m\n  series: 1, metrics: 1\n"), "{report}");
+
+    let (first, outcome) = explain_rules(&rules, "external", "other", &url).await;
+    assert_eq!(first, format!("other: the value cannot be told: {failure}"));
+    assert_eq!(outcome, ExplainOutcome::Unknown);
+}
+
+#[rstest]
+#[case::custom("custom", "pods/m", "m")]
+#[case::external("external", "m", "m")]
+#[case::resource("resource", "pods/cpu", "pods/cpu")]
+#[tokio::test]
+async fn first_line_of_explain_names_the_server_that_did_not_answer(
+    #[case] api: &str,
+    #[case] metric: &str,
+    #[case] name: &str,
+) {
+    let rules = format!("{RULES}{}", resource_rules());
+    let unknown = format!("{name}: the value cannot be told: ");
+    let (first, outcome) = explain_rules(&rules, api, metric, "http://127.0.0.1:1").await;
+    assert_eq!(outcome, ExplainOutcome::Unknown, "{first}");
+    let cause = "the request to Prometheus at 127.0.0.1:1 failed: Connection refused";
+    assert_eq!(first, format!("{unknown}{cause}"));
+
+    let url = serve_series(503, HTML, "<html>").await;
+    let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
+    assert_eq!(outcome, ExplainOutcome::Unknown, "{first}");
+    assert_eq!(first, format!("{unknown}Prometheus at {url}: unknown response code 503"));
+
+    let body = r#"{"status": "error", "errorType": "execution", "error": "boom"}"#;
+    let url = serve_series(422, JSON, body).await;
+    let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
+    assert_eq!(outcome, ExplainOutcome::NoValue, "{first}");
+    assert!(first.starts_with(&format!("{name} has no value: ")), "{first}");
+    assert!(first.ends_with("execution: boom"), "{first}");
+}
+
+/// A Prometheus that lists a series for each selector, and doesn't answer queries. Returns the URL
+/// and the number of queries.
+async fn serve_hanging_queries() -> (String, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let series = json!({
+        "status": "success", "data": [{ "__name__": "m", "namespace": "shop", "pod": "web-0" }],
+    });
+    let list = move || async move { ([(header::CONTENT_TYPE, JSON)], series.to_string()) };
+    let counter = count.clone();
+    let hang = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        pending::<StatusCode>()
+    };
+    let router = Router::new().route("/api/v1/series", any(list)).fallback(hang);
+    (serve(router).await, count)
+}
+
+#[tokio::test]
+async fn server_gets_no_more_queries_after_two_timeouts() {
+    let (url, count) = serve_hanging_queries().await;
+    let flags = ["--prometheus-url", &url, "--prometheus-query-timeout", "500ms"];
+    let rules = format!("{RULES}{}", resource_rules());
+    let (report, outcome) = check_rules_with(&rules, &flags).await;
+    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(count.load(Ordering::Relaxed), 2, "{report}");
+    let first = report.lines().next().unwrap();
+    let unchecked = "not checked against Prometheus: rules[0], externalRules[0], resourceRules: no \
+                     response from Prometheus at ";
+    assert!(first.contains(unchecked), "{report}");
+    let note = " within 0.5 s; no more queries were sent after 2 timeouts in a row";
+    assert!(first.ends_with(note), "{report}");
+
+    let names = ["--name", "a", "--name", "b", "--name", "c", "--name", "d"];
+    let flags = [flags.as_slice(), &names].concat();
+    let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;
+    assert_eq!(outcome, ExplainOutcome::Unknown, "{text}");
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("m: the value cannot be told: no response from "), "{text}");
+    assert!(first.ends_with(note) && text.contains("\n2 objects not read\n"), "{text}");
+}
+
+#[rstest]
+#[case::custom("custom", "pods/m")]
+#[case::external("external", "m")]
+#[case::resource("resource", "pods/cpu")]
+#[tokio::test]
+async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case] metric: &str) {
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    let cluster = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                   contexts: [{name: c, context: {cluster: c, user: u}}]\n\
+                   clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+                   users: [{name: u, user: {token: t}}]\n";
+    std::fs::write(kubeconfig.path(), cluster).unwrap();
+    let url = serve_series(200, JSON, NO_SAMPLES).await;
+    let cluster = ["--kubeconfig", kubeconfig.path().to_str().unwrap()];
+    let both = [cluster.as_slice(), &["--prometheus-url", url.as_str()]].concat();
+    let rules = format!("{RULES}{}", resource_rules());
+    let cause = "unable to read the resources of the API server: ";
+    for flags in [cluster.as_slice(), &both] {
+        let (report, outcome) = check_rules_with(&rules, flags).await;
+        assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+        let start = format!(
+            "FILE: no problems in the file (1 rule, 1 external rule, resourceRules); not checked \
+             against the cluster: {cause}"
+        );
+        assert!(report.starts_with(&start) && report.lines().count() == 1, "{report}");
+    }
+    let (text, outcome) = explain_with(&rules, api, metric, &both).await;
+    assert_eq!(outcome, ExplainOutcome::Unknown, "{text}");
+    assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
+}
+
+/// A Prometheus in which 25 pods have the value 1. Returns the URL.
+async fn serve_many_pods() -> String {
+    let now = jiff::Timestamp::now().as_second();
+    let labels = |index: usize| json!({ "namespace": "shop", "pod": format!("web-{index:02}") });
+    let samples: Vec<_> =
+        (0..25).map(|index| json!({ "metric": labels(index), "value": [now, "1"] })).collect();
+    let body = json!({
+        "status": "success", "data": { "resultType": "vector", "result": samples },
+    });
+    serve_series(200, JSON, body.to_string().leak()).await
+}
+
+#[tokio::test]
+async fn first_line_of_explain_counts_only_objects_that_were_read() {
+    let url = serve_many_pods().await;
+    let (first, outcome) = explain_rules(RULES, "custom", "pods/m", &url).await;
+    assert_eq!(outcome, ExplainOutcome::HasValue, "{first}");
+    assert_eq!(first, "m has at least 20 values of rules[0]: 20 of 25 objects were read");
+    let flags = ["--prometheus-url", &url, "--name", "web-24"];
+    let (text, _) = explain_with(RULES, "custom", "pods/m", &flags).await;
+    assert!(text.starts_with("m has 1 value of rules[0]\n"), "{text}");
+}
