@@ -88,7 +88,8 @@ impl Leases<'_> {
     /// can't be read, or was not read; another hpa-rs that holds its lease stored a status in the
     /// namespace; or kube-controller-manager handles the autoscaler. The finding is uncertain if a
     /// lease is missing, was only guessed or has an unreadable time: its controller may run. It is
-    /// also uncertain if the lease of another hpa-rs may be held.
+    /// also uncertain if the lease of another hpa-rs may be held, or if one without leader election
+    /// stored a status.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
             return self.idle_after_built_in();
@@ -130,8 +131,9 @@ impl Leases<'_> {
             return None;
         }
         let (cause, search) = (self.built_in_idle()?, self.describe_search());
-        let is_certain = search.is_none() && self.has_readable_times();
-        Some(Idle { is_certain, cause, search, successor: None })
+        let successor = self.describe_successor(self.name);
+        let is_certain = search.is_none() && self.has_readable_times() && successor.is_none();
+        Some(Idle { is_certain, cause, search, successor })
     }
 
     /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
@@ -159,7 +161,8 @@ impl Leases<'_> {
         self.writers.any_in(api, namespace, holds_lease)
     }
 
-    /// A clause about the leases other than `name` that may be held. `None` if there are none.
+    /// A clause about the instances that may act without the lease `name`: those of other leases that
+    /// may be held, and those without leader election. `None` if there are none.
     fn describe_successor(&self, name: &LeaseName) -> Option<String> {
         let mut names = Vec::new();
         for (other, holder) in self.hpa_rs() {
@@ -167,9 +170,16 @@ impl Leases<'_> {
                 names.push(format!("{}/{}", other.namespace, other.name));
             }
         }
-        let names = names.join(" or ");
-        (!names.is_empty())
-            .then(|| format!("whether an instance with the lease {names} acts instead is unknown"))
+        let mut instances = Vec::new();
+        if !names.is_empty() {
+            instances.push(format!("with the lease {}", names.join(" or ")));
+        }
+        if self.writers.has(FieldManager::default().as_str()) {
+            instances.push("without leader election".to_owned());
+        }
+        let instances = instances.join(" or ");
+        (!instances.is_empty())
+            .then(|| format!("whether an instance {instances} acts instead is unknown"))
     }
 
     /// The controller that acts on an autoscaler whose status `manager` stored last.

@@ -319,6 +319,8 @@ fn controller_whose_lease_has_an_unreadable_time_may_run() {
 const OTHER: &str = "hpa-controller:b/hpa";
 const DOUBT: &str = "no instance holds the lease a/hpa, and whether an instance with the lease \
                      b/hpa acts instead is unknown";
+const NO_ELECTION: &str = "no instance holds the lease a/hpa, and whether an instance without leader \
+                           election acts instead is unknown";
 
 fn other_name() -> LeaseName {
     LeaseName { namespace: "b".to_owned(), ..name() }
@@ -336,7 +338,8 @@ fn other(holder: Holder) -> [ReadLease; 1] {
 #[case::deleted_and_other_writes_here(none(), Ok(held()), &[("shop", OTHER)], None)]
 #[case::lost(released(), released(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
 #[case::missing(released(), none(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
-fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_is_held(
+#[case::without_election(released(), none(), &[("other", "hpa-controller")], Some(NO_ELECTION))]
+fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     #[case] holder: Holder,
     #[case] other_holder: Holder,
     #[case] writers: &[(&str, &str)],
@@ -351,7 +354,18 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_is_held(
     let idle = leases.idle(CORE, "shop", OWN);
     assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
     let is_certain = idle.is_some_and(|idle| idle.is_certain);
-    assert_eq!(is_certain, expected.is_some_and(|text| text != DOUBT));
+    assert_eq!(is_certain, expected.is_some_and(|text| !text.ends_with("is unknown")));
+}
+
+#[test]
+fn instance_without_leader_election_may_act_after_the_built_in_controller() {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let (name, holder) = (name(), released());
+    let writers = NamespaceWriters::new([(CORE, "shop", "hpa-controller")]);
+    let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
+    let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
+    assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
 }
 
 /// The lease that most statuses name is held, but not that of the autoscaler.

@@ -60,6 +60,11 @@ impl NamespaceWriters {
         writers.any(|(other_api, manager)| *other_api == api && condition(manager))
     }
 
+    /// Whether a field manager stored a status in any namespace.
+    pub(super) fn has(&self, manager: &str) -> bool {
+        self.0.values().flatten().any(|(_, name)| name == manager)
+    }
+
     /// The other field managers in the namespaces and APIs of `manager`.
     pub(super) fn beside(&self, manager: &str) -> BTreeSet<&str> {
         let mut others = BTreeSet::new();
