@@ -118,7 +118,7 @@ async fn send_requests(port: u16, headers: usize) -> io::Result<()> {
     }
 }
 
-/// Like [`send_requests`], with a new connection after each, without end.
+/// Repeats [`send_requests`] forever, each time with a new connection.
 async fn reconnect_forever(port: u16, headers: usize) {
     let mut ticks = interval(Duration::from_millis(100));
     loop {

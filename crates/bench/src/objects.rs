@@ -273,7 +273,7 @@ impl TargetCluster {
         let problem = || format!("cannot create {} {namespace}/{name}", types.kind);
         api.create(&PostParams::default(), &object).await.with_context(problem)?;
         if has_status {
-            // Has no resource version, so it replaces a status that another client wrote meanwhile.
+            // Has no resource version, so it replaces a status that another client has written.
             api.replace_status(&name, &PostParams::default(), &object)
                 .await
                 .with_context(problem)?;

@@ -249,8 +249,8 @@ pub(crate) fn kind_without_metrics(
 }
 
 /// Whether the autoscaler may scale its target up from zero replicas: it scaled the target to zero,
-/// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021). Or
-/// `minReplicas` is 0, with [`Settings::scale_from_any_zero`].
+/// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021).
+/// With [`Settings::scale_from_any_zero`], it also may if `minReplicas` is 0.
 fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bounds: Bounds) -> bool {
     if settings.scale_from_any_zero && bounds.min_replicas == 0 {
         return true;

@@ -11,15 +11,15 @@ use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::Setting
 /// controller's is shorter.
 const DEFAULT_PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
-/// Status writes in so many namespaces prove that a peer is active. Those in one or two of several
-/// namespaces may be forged by one tenant, who must not be able to prevent the start.
+/// Status writes in this many namespaces prove that a peer is active. Those in one or two of
+/// several namespaces may be forged by one tenant, who must not be able to prevent the start.
 const PROVING_NAMESPACES: usize = 3;
 
 /// The time for which a status write shows that its writer is active: two sync periods of either
 /// controller, at least 30 s, twice the default period of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerWindow {
-    /// The longer one of this controller's period and the default period of a peer.
+    /// The longer of this controller's period and the default period of a peer.
     period: SignedDuration,
 }
 
@@ -62,8 +62,8 @@ pub struct ActivePeer {
 }
 
 impl ActivePeer {
-    /// Whether so many namespaces have a write that no tenant of one or two of them can have forged
-    /// it. If all namespaces have one, no other namespace suffers from a forged one.
+    /// Whether enough namespaces have such a write that a tenant of one or two of them can't have
+    /// forged them all. If all namespaces have one, a forged one harms no other namespace.
     pub fn is_proven(&self) -> bool {
         self.namespace_count >= self.all_namespace_count.min(PROVING_NAMESPACES)
     }

@@ -287,26 +287,18 @@ struct ManagedFieldsEntry {
     time: Option<String>,
 }
 
-impl ManagedFieldsEntry {
-    /// `None` if it is missing or can't be represented.
-    fn timestamp(&self) -> Option<Timestamp> {
-        self.time.as_ref()?.parse().ok()
-    }
-}
-
 /// The controller, by the field manager of the newest write of the status. Times in the future don't
 /// count: users forge them.
 fn controller(object: &StoredObject, now: Timestamp) -> Controller {
     let WrittenObject { metadata } = object.decode().unwrap_or_default();
     let entries = metadata.managed_fields.unwrap_or_default().into_iter();
     let status_entries = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
-    let is_past =
-        |entry: &ManagedFieldsEntry| entry.timestamp().is_none_or(|at| !is_in_future(at, now));
-    let newest = status_entries.filter(is_past).max_by_key(ManagedFieldsEntry::timestamp);
-    newest.map_or_else(Controller::default, |entry| {
-        let at = entry.timestamp();
-        Controller { name: entry.manager, at }
-    })
+    let writes = status_entries.map(|ManagedFieldsEntry { manager, time, .. }| Controller {
+        name: manager,
+        at: time.and_then(|time| time.parse().ok()),
+    });
+    let past = writes.filter(|write| write.at.is_none_or(|at| !is_in_future(at, now)));
+    past.max_by_key(|write| write.at).unwrap_or_default()
 }
 
 #[cfg(test)]

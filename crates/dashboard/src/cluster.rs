@@ -19,7 +19,10 @@ use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, StoredObject,
     read_all,
 };
-use kube::{Api, Client, core::ApiResource};
+use kube::{
+    Api, Client,
+    core::{ApiResource, GroupVersionKind},
+};
 
 use crate::{Options, past::RecordSource, probe::Probe};
 
@@ -121,13 +124,8 @@ impl Cluster {
 
     /// The API for a kind of the core group, `v1`.
     pub(crate) fn core_api(&self, namespace: &str, kind: &str, plural: &str) -> Api<StoredObject> {
-        let resource = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
+        let kind = GroupVersionKind::gvk("", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 }

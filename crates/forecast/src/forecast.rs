@@ -90,7 +90,7 @@ impl Model {
     ];
 }
 
-/// The inputs of a forecast besides the history.
+/// The inputs of a forecast other than the history.
 #[derive(Clone, Copy, Debug)]
 pub struct ForecastInput<'a> {
     /// The time of the newest reading.

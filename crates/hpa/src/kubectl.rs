@@ -15,7 +15,9 @@ use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use self::objects::{get_object, list, list_first_page, list_needed};
+pub(crate) use self::objects::{
+    get_object, list, list_first_page, list_needed, summarize_undecodable,
+};
 use crate::{
     args::{KubectlArguments, to_std},
     manifests::string_at,
@@ -71,10 +73,15 @@ pub(crate) fn block_on_threads<T>(
 /// reason why there was no usable response. For objects that tenants store, see [`list`] and
 /// [`get_object`].
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
-    match send(client, path).await? {
-        Answer::Object(object) => Ok(object),
-        Answer::Refusal(refusal) => Err(refusal.into()),
+    let response = client.send(Request::get(path).body(Body::empty())?).await;
+    let (head, body) = response.map_err(|error| NoResponse::new(&error))?.into_parts();
+    let body = body.collect().await.map_err(|error| NoResponse::new(&error))?.to_bytes();
+    if !head.status.is_success() {
+        let text = refusal_text(&head, &body, path);
+        return Err(Refusal { status: head.status, text }.into());
     }
+    let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+    Ok(object.map_err(|error| NoResponse::new(&error))?)
 }
 
 /// Like [`get`], but returns `None` if the API server answers 404.
@@ -82,10 +89,10 @@ pub(crate) async fn get_if_served<T: DeserializeOwned>(
     client: &Client,
     path: &str,
 ) -> anyhow::Result<Option<T>> {
-    match send(client, path).await? {
-        Answer::Object(object) => Ok(Some(object)),
-        Answer::Refusal(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
-        Answer::Refusal(refusal) => Err(refusal.into()),
+    match get(client, path).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -103,30 +110,12 @@ fn is_refused_with(error: &anyhow::Error, status: StatusCode) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == status)
 }
 
-/// The API server's response to a request.
-enum Answer<T> {
-    Object(T),
-    Refusal(Refusal),
-}
-
 /// A response that isn't a success.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 struct Refusal {
     status: StatusCode,
     text: String,
-}
-
-async fn send<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<Answer<T>> {
-    let response = client.send(Request::get(path).body(Body::empty())?).await;
-    let (head, body) = response.map_err(|error| NoResponse::new(&error))?.into_parts();
-    let body = body.collect().await.map_err(|error| NoResponse::new(&error))?.to_bytes();
-    if !head.status.is_success() {
-        let text = refusal_text(&head, &body, path);
-        return Ok(Answer::Refusal(Refusal { status: head.status, text }));
-    }
-    let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
-    Ok(Answer::Object(object.map_err(|error| NoResponse::new(&error))?))
 }
 
 /// The message of a response that isn't a success, which is a `Status` or any text.

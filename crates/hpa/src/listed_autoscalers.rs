@@ -140,14 +140,10 @@ fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, 
     for object in objects {
         match ListedAutoscaler::decode(api, object) {
             Ok(autoscaler) => autoscalers.push(autoscaler),
-            Err(error) => errors.push(error),
+            Err(error) => errors.push(format!("{error:#}")),
         }
     }
-    let warning = errors.first().map(|first| match errors.len() - 1 {
-        0 => format!("{first:#}"),
-        others => format!("{first:#}; {others} more can't be decoded"),
-    });
-    (autoscalers, warning)
+    (autoscalers, kubectl::summarize_undecodable(&errors))
 }
 
 /// Reads the scales of the autoscalers whose short reports need them: the status of an autoscaler

@@ -17,8 +17,8 @@ pub(crate) struct StatusController {
 }
 
 impl StatusController {
-    /// The newest entry of `managedFields` for the status, without those in the future, which users
-    /// forge.
+    /// The newest entry of `managedFields` for the status. Ignores entries in the future, which
+    /// users may have forged.
     pub(crate) fn from_managed_fields(object: &Value) -> Self {
         Self::until(object, Timestamp::now())
     }
@@ -50,8 +50,8 @@ impl StatusController {
     }
 }
 
-/// Whether the time is ahead of `now` by more than clocks differ, or unreadable: the API server
-/// stores times up to the year 9999, of which the last days can't be read.
+/// Whether the time is [in the future](is_in_future) or unreadable: the API server stores times up
+/// to the end of the year 9999, whose last hours a `Timestamp` can't represent.
 fn is_ahead(time: &str, now: Timestamp) -> bool {
     !time.is_empty() && time.parse().map_or(true, |at: Timestamp| is_in_future(at, now))
 }

@@ -14,7 +14,7 @@ use crate::{
 
 /// Calls `work` whenever this instance becomes the leader, until `stop` is cancelled. When the
 /// leadership ends, drops the future of `work` and joins the election again. If `work` completes
-/// before, this instance stays the leader. Releases the lease at the end.
+/// before that, this instance stays the leader. Releases the lease at the end.
 pub async fn lead<F: Future<Output = ()>>(
     election: Option<&Election>,
     clock: Arc<dyn Clock>,

@@ -48,8 +48,7 @@ pub fn decode_value<T: DeserializeOwned>(value: Value) -> Result<T, DecodeError>
     })
 }
 
-/// Decodes a JSON text. Only if this fails, the text is parsed again to find the field, which takes
-/// longer.
+/// Decodes a JSON text. If this fails, parses the text again to find the field, which takes longer.
 ///
 /// # Errors
 ///

@@ -285,7 +285,7 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The names of the settings that [`connection_cause`] advises. An empty one gives no advice.
+/// The names of the settings that [`connection_cause`] recommends. An empty one gives no advice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsSettingNames<'a> {
     /// The setting with the CA of the server.
@@ -295,7 +295,7 @@ pub struct TlsSettingNames<'a> {
 }
 
 /// Whether the server refused a connection without a client certificate. With TLS 1.3, the client
-/// learns it only when it waits for the response.
+/// learns this only while it waits for the response.
 pub fn is_client_certificate_missing(error: &(dyn Error + 'static)) -> bool {
     innermost(error).to_string().contains(CERTIFICATE_REQUIRED)
 }
@@ -303,7 +303,8 @@ pub fn is_client_certificate_missing(error: &(dyn Error + 'static)) -> bool {
 /// The name of the TLS alert in the errors of rustls.
 const CERTIFICATE_REQUIRED: &str = "CertificateRequired";
 
-fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+/// The last error in the chain of sources, for example `Connection refused`.
+pub fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -352,7 +353,7 @@ fn message(error: &(dyn Error + 'static)) -> String {
         };
     }
     match error.downcast_ref::<kube::Error>() {
-        // As which kube returns an event of a watch that it can't decode.
+        // kube returns this error for an event of a watch that it can't decode.
         Some(kube::Error::Api(status)) if status.code == 0 && status.message.is_empty() => {
             "the API server sent an event that can't be decoded".to_owned()
         }

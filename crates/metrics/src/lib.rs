@@ -48,7 +48,7 @@
 //! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
 //!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
-//!   [`kube_objects`] implements it. It reads each object as a [`StoredObject`], and watches by
+//!   [`kube_objects`] implements it. It reads each object as a [`StoredObject`], and watches with
 //!   [`watch_events`](watch_events()). [`mapper`] loads the [`resource`]s from the API server's
 //!   discovery.
 //!
@@ -133,7 +133,7 @@ pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
 pub use decode::{DecodeError, decode_json, decode_value};
 pub use error::{
-    MetricError, NotFound, TlsSettingNames, connection_cause, describe,
+    MetricError, NotFound, TlsSettingNames, connection_cause, describe, innermost,
     is_client_certificate_missing, with_causes,
 };
 pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};

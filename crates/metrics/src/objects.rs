@@ -37,8 +37,8 @@ pub trait ObjectLister: Send + Sync {
     /// A node. `None` if there is none with this name.
     async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError>;
 
-    /// A text for each watched cache that has not synced yet. It has no text of the API server,
-    /// because every client of a readiness probe may see it.
+    /// A text for each watched cache that has not synced yet. It contains nothing that the API
+    /// server sent, because every client of a readiness probe may see it.
     fn unsynced_caches(&self) -> Vec<String> {
         Vec::new()
     }

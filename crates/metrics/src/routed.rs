@@ -149,10 +149,7 @@ fn require_value(values: Values) -> Result<Values, MetricError> {
             let query = origin.query;
             let reason = match omitted.first() {
                 _ if query.is_empty() => NotFound::Other(format!("{} returned none", origin.rule)),
-                Some(one) => NotFound::Other(format!(
-                    "the query {query} has no usable value: {}",
-                    one.reason
-                )),
+                Some(one) => NotFound::UnusableSample { query, reason: one.reason },
                 None => NotFound::NoResult { query },
             };
             Err(MetricError::NoValue(reason))

@@ -134,7 +134,7 @@ pub struct TimelinePoint {
     pub served: f64,
     /// The capacity of the ready pods.
     pub capacity: f64,
-    /// The backlog of the queue with the largest one.
+    /// The largest backlog of all queues.
     pub backlog: f64,
     pub ready: u32,
     pub pods: u32,
@@ -181,8 +181,8 @@ impl Variant {
         settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
     }
 
-    /// The sync period in seconds: the one that the autoscaler sets, or else that of the controller.
-    /// `settings` are those of the variant.
+    /// The sync period in seconds: that of the autoscaler or, if it sets none, that of the
+    /// controller. `settings` are those of the variant.
     pub(crate) fn sync_period(&self, settings: &Settings) -> f64 {
         let autoscaler_period = settings.sync_period.map(|period| period.as_secs_f64());
         autoscaler_period.unwrap_or(self.controller.sync_period.get())

@@ -38,7 +38,7 @@ pub struct Peer {
     known: OnceLock<KnownClient>,
 }
 
-/// A client of which a request had valid credentials.
+/// A client that has sent a request with valid credentials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KnownClient {
     /// A front proxy, or a member of `system:masters`.

@@ -110,10 +110,12 @@ impl Connections {
         let limits = self.limits;
         let is_full = open.by_id.len() >= limits.connections;
         let is_unknown_full = open.count(ClientClass::Unknown) >= limits.unknown;
-        if is_unknown_full && !open.close_one_of(ClientClass::Unknown) {
-            return None;
-        }
-        if is_full && !is_unknown_full && !open.close_one(limits) {
+        let has_room = if is_unknown_full {
+            open.close_one_of(ClientClass::Unknown)
+        } else {
+            !is_full || open.close_one(limits)
+        };
+        if !has_room {
             return None;
         }
         let id = open.next_sequence();

@@ -119,13 +119,12 @@ impl ServerOptions {
 
     fn request_limits(self, is_front_proxy: bool) -> RequestLimits {
         let limits = if is_front_proxy { FRONT_PROXY_LIMITS } else { CLIENT_LIMITS };
-        match (self.max_streams, is_front_proxy) {
-            (None, _) => limits,
-            (Some(streams), true) => RequestLimits { streams, ..limits },
-            (Some(streams), false) => {
-                RequestLimits { streams: streams.min(limits.streams), ..limits }
-            }
-        }
+        let streams = match self.max_streams {
+            Some(streams) if is_front_proxy => streams,
+            Some(streams) => streams.min(limits.streams),
+            None => limits.streams,
+        };
+        RequestLimits { streams, ..limits }
     }
 }
 

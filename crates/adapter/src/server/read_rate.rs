@@ -14,8 +14,8 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// The time of reading that clients can use in advance. From an unknown client, 8 KiB are read in
-/// it, which suffices for a request with an ordinary token.
+/// Clients can use this much of their reading time in advance: 8 KiB for an unknown client, which
+/// suffices for a request with an ordinary token.
 const BURST: Duration = Duration::from_millis(500);
 
 /// The bytes that a connection, or several together, may send in a second. A byte can stand for a
@@ -66,13 +66,14 @@ impl<S, F: Fn() -> Option<Arc<ReadBudget>>> ReadRate<S, F> {
         Self { stream, budget, pause: None }
     }
 
-    /// Waits until the client may send more.
-    fn poll_allowance(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Waits until the client may send more. Returns the budget that the bytes count against.
+    fn poll_budget(&mut self, context: &mut Context<'_>) -> Poll<Option<Arc<ReadBudget>>> {
         loop {
-            let paused_until = (self.budget)().and_then(|budget| budget.paused_until());
+            let budget = (self.budget)();
+            let paused_until = budget.as_ref().and_then(|budget| budget.paused_until());
             let Some(until) = paused_until else {
                 self.pause = None;
-                return Poll::Ready(());
+                return Poll::Ready(budget);
             };
             let pause = self.pause.get_or_insert_with(|| Box::pin(sleep_until(until)));
             ready!(pause.as_mut().poll(context));
@@ -90,10 +91,10 @@ impl<S: AsyncRead + Unpin, F: Fn() -> Option<Arc<ReadBudget>> + Unpin> AsyncRead
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_allowance(context));
+        let budget = ready!(self.poll_budget(context));
         let filled = buffer.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if let Some(budget) = (self.budget)() {
+        if let Some(budget) = budget {
             budget.count(buffer.filled().len() - filled);
         }
         outcome

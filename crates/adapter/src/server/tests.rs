@@ -202,20 +202,25 @@ async fn unknown_client_with_many_headers_is_slowed_down() {
     assert!(elapsed >= Duration::from_secs(5), "{elapsed:?}");
 }
 
+/// A token of 16 KiB.
+fn long_token() -> &'static str {
+    Box::leak("x".repeat(16 << 10).into_boxed_str())
+}
+
+/// Reviews for a token whose user has all rights.
+fn reviews_of(token: &'static str) -> KnownReviews {
+    KnownReviews { tokens: [token].into(), users: [token].into(), ..KnownReviews::default() }
+}
+
 #[tokio::test(start_paused = true)]
 async fn client_can_send_a_token_of_16_kib() {
-    let token: &'static str = Box::leak("x".repeat(16 << 10).into_boxed_str());
-    let reviews = || KnownReviews {
-        tokens: [token].into(),
-        users: [token].into(),
-        ..KnownReviews::default()
-    };
+    let (token, cluster) = (long_token(), ClusterCas::new());
     let bearer = format!("Bearer {token}");
-    let (client, _task) = connect_with(b"h2", reviews(), &ClusterCas::new(), None).await;
+    let (client, _task) = connect_with(b"h2", reviews_of(token), &cluster, None).await;
     let mut sender = http2_sender(client).await;
     assert_eq!(status(&mut sender, &[("authorization", bearer.as_str())]).await, 200);
 
-    let (mut client, _task) = connect_with(b"http/1.1", reviews(), &ClusterCas::new(), None).await;
+    let (mut client, _task) = connect_with(b"http/1.1", reviews_of(token), &cluster, None).await;
     let head =
         format!("GET /version HTTP/1.1\r\nhost: localhost\r\nauthorization: {bearer}\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
@@ -243,11 +248,9 @@ async fn request_above_the_users_share_of_connections_does_not_wait() {
 /// Each of the requests has about 14 KiB with HPACK, and 128 KiB are read in advance.
 #[tokio::test(start_paused = true)]
 async fn user_with_long_headers_is_slowed_down() {
-    let token: &'static str = Box::leak("x".repeat(16 << 10).into_boxed_str());
-    let reviews =
-        KnownReviews { tokens: [token].into(), users: [token].into(), ..KnownReviews::default() };
+    let token = long_token();
     let bearer = format!("Bearer {token}");
-    let (client, _task) = connect_with(b"h2", reviews, &ClusterCas::new(), None).await;
+    let (client, _task) = connect_with(b"h2", reviews_of(token), &ClusterCas::new(), None).await;
     let mut sender = http2_sender(client).await;
     let headers = [("authorization", bearer.as_str())];
     assert_eq!(status(&mut sender, &headers).await, 200);

@@ -103,8 +103,7 @@ enum Repr {
 impl Quantity {
     /// A quantity that prints like Go's `resource.NewMilliQuantity(value, format)`: whole values
     /// below 1000 without a suffix, others with the largest suffix that loses nothing. `BinarySI`
-    /// falls back to `DecimalSI` for values with a fraction and for magnitudes below
-    /// 1024.
+    /// falls back to `DecimalSI` for values with a fraction and for magnitudes below 1024.
     pub const fn from_milli(value: MilliValue, format: Format) -> Self {
         Self(Repr::Scaled(ScaledInteger { value: value.as_milli(), scale: MILLI, format }))
     }

@@ -10,8 +10,8 @@ use super::{
         SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     inputs::Inputs,
-    metrics::MetricReport,
-    phrases::{age, names, namespace},
+    metrics::{MetricReport, is_unready},
+    phrases::{age, api_and_server, names, namespace},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
 };
 use crate::{
@@ -81,10 +81,9 @@ pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> 
 fn no_pod_runs(inputs: &Inputs) -> Option<String> {
     let mut by_state = BTreeMap::<&str, usize>::new();
     for pod in &inputs.selected.pods {
-        let is_unready = pod.ready.is_some_and(|ready| ready.status == Some(false));
         let state = match &pod.phase {
             _ if pod.terminating => "being deleted",
-            PodPhase::Running if is_unready => "not ready",
+            PodPhase::Running if is_unready(pod) => "not ready",
             PodPhase::Pending | PodPhase::Failed | PodPhase::Succeeded => pod.phase.as_str(),
             _ => return None,
         };
@@ -353,15 +352,4 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     };
     let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.resources.spec.containers);
     !containers.any(|container| *container.name == source.container)
-}
-
-/// The API that a metric is read from, and the server that usually serves it.
-pub(super) fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
-    match source_type {
-        source_type if source_type.is_resource() => ("metrics.k8s.io", "metrics-server"),
-        MetricSourceType::External => {
-            ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
-        }
-        _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
-    }
 }

@@ -7,7 +7,7 @@ use super::{
     failure,
     inputs::Inputs,
     limits::ReplicaLimits,
-    phrases::{SettingOrigin, names},
+    phrases::{SettingOrigin, names, paused_text},
     reported::ReportedMetrics,
     reported_failure::{ReportedFailure, failed_read},
     target_pods::{absent_pods, unready_pods},
@@ -110,14 +110,8 @@ pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>
 
 /// The text about a pause and a dry run, which precedes the outcome.
 fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
-    let paused = match settings.pause {
-        Pause::NONE => None,
-        Pause::BOTH => Some("paused"),
-        Pause { up: true, .. } => Some("paused for scaling up"),
-        Pause { .. } => Some("paused for scaling down"),
-    };
-    let pause =
-        paused.map(|paused| format!("is {paused} by {} and ", SettingOrigin::of_pause(hpa)));
+    let pause = || format!("is {} and ", paused_text(hpa, settings.pause));
+    let pause = (settings.pause != Pause::NONE).then(pause);
     let dry_run = || format!("is in dry run by {} and ", SettingOrigin::of_dry_run(hpa));
     pause.into_iter().chain(settings.dry_run.then(dry_run)).collect()
 }
@@ -222,7 +216,7 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     if let Some(reason) = failed_write.or_else(held) {
         return Some(last_reported(reason));
     }
-    // What could not be read then was read here, so the limits that apply now come first.
+    // The same read succeeded here, so the limits that apply now come first.
     let failed_read =
         || failed_read(&inputs.hpa.status).map(|failed| last_reported(&failed.reason));
     unknown_limit(inputs, explanation, direction).or_else(failed_read)

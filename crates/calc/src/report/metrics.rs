@@ -143,7 +143,8 @@ const READY_BEFORE: &str = "is not ready, but its sample counts because it was r
 const NEEDS_NO_READINESS: &str =
     "is not ready, but its sample counts because readiness matters only for CPU";
 
-fn is_unready(pod: &Pod) -> bool {
+/// Whether the condition `Ready` of a pod is `False`.
+pub(super) fn is_unready(pod: &Pod) -> bool {
     pod.ready.is_some_and(|ready| ready.status == Some(false))
 }
 

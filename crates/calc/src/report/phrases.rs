@@ -1,10 +1,17 @@
-//! Formats ages, lists of names, the origin of a setting, and the namespace in commands.
+//! Formats ages, lists of names, a pause, the origin of a setting, the API of a metric, and the
+//! namespace in commands.
 
 use std::{borrow::Cow, fmt};
 
 use jiff::Timestamp;
 
-use crate::{api::HorizontalPodAutoscaler, explain::list_first, settings::DOMAIN, shell::quote};
+use crate::{
+    api::{HorizontalPodAutoscaler, MetricSourceType},
+    explain::list_first,
+    pause::Pause,
+    settings::DOMAIN,
+    shell::quote,
+};
 
 /// The maximum number of printed names. Further names are only counted.
 const MAX_NAMES: usize = 5;
@@ -29,39 +36,64 @@ fn join_first<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> Stri
 pub(super) enum SettingOrigin {
     /// The annotation with this name in the domain of the settings.
     Annotation(&'static str),
-    /// The field of the custom API with this path.
+    /// The field with this name in the spec of the custom API.
     Field(&'static str),
 }
 
 impl SettingOrigin {
-    /// The origin of the autoscaler's pause. A field has precedence over the annotation, even if
-    /// its value is invalid.
+    /// The origin of the autoscaler's pause.
     pub(super) fn of_pause(hpa: &HorizontalPodAutoscaler) -> Self {
-        let is_field = hpa.spec.unknown.contains_key("pause");
-        if is_field { Self::Field("spec.pause") } else { Self::Annotation("pause") }
+        Self::new(hpa, "pause", "pause")
     }
 
-    /// The origin of the autoscaler's dry run, like [`Self::of_pause`].
+    /// The origin of the autoscaler's dry run.
     pub(super) fn of_dry_run(hpa: &HorizontalPodAutoscaler) -> Self {
-        let is_field = hpa.spec.unknown.contains_key("dryRun");
-        if is_field { Self::Field("spec.dryRun") } else { Self::Annotation("dry-run") }
+        Self::new(hpa, "dryRun", "dry-run")
+    }
+
+    /// A field has precedence over the annotation, even if its value is invalid.
+    fn new(hpa: &HorizontalPodAutoscaler, field: &'static str, annotation: &'static str) -> Self {
+        let is_field = hpa.spec.unknown.contains_key(field);
+        if is_field { Self::Field(field) } else { Self::Annotation(annotation) }
     }
 
     /// The annotation with its name, or the path of the field.
     pub(super) fn with_name(self) -> String {
         match self {
             Self::Annotation(name) => format!("the annotation {DOMAIN}/{name}"),
-            Self::Field(path) => path.to_owned(),
+            Self::Field(_) => self.to_string(),
         }
     }
 }
 
 impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Annotation(_) => "annotation",
-            Self::Field(path) => path,
-        })
+        match self {
+            Self::Annotation(_) => f.write_str("annotation"),
+            Self::Field(name) => write!(f, "spec.{name}"),
+        }
+    }
+}
+
+/// A pause with its direction and its origin: `paused for scaling up by annotation`.
+/// [`Pause::NONE`] stands for an unknown direction.
+pub(super) fn paused_text(hpa: &HorizontalPodAutoscaler, pause: Pause) -> String {
+    let direction = match pause {
+        Pause::BOTH | Pause::NONE => "",
+        Pause { up: true, .. } => " for scaling up",
+        Pause { .. } => " for scaling down",
+    };
+    format!("paused{direction} by {}", SettingOrigin::of_pause(hpa))
+}
+
+/// The API that a metric is read from, and the server that usually serves it.
+pub(super) fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+    match source_type {
+        source_type if source_type.is_resource() => ("metrics.k8s.io", "metrics-server"),
+        MetricSourceType::External => {
+            ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
+        }
+        _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
     }
 }
 

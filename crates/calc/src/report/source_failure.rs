@@ -5,10 +5,9 @@ use super::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, PROMETHEUS,
         REFUSED_ADDRESS, is_api_missing, is_in_process, is_refused_query,
     },
-    failure::api_and_server,
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::namespace,
+    phrases::{api_and_server, namespace},
 };
 use crate::{
     api::{MetricSourceType, MetricSpec},

@@ -1,6 +1,6 @@
 //! The target's pods that don't exist, are not ready or don't count.
 
-use super::{failure, inputs::Inputs, phrases::namespace};
+use super::{failure, inputs::Inputs, metrics::is_unready, phrases::namespace};
 use crate::{
     api::{Pod, PodPhase},
     decision::Decision,
@@ -52,7 +52,8 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     }
     let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
     let total = active.clone().count();
-    let unready = active.filter(|pod| is_unready(pod) && !failure::is_recent(inputs, pod)).count();
+    let unready = active.filter(|pod| is_pending_or_unready(pod));
+    let unready = unready.filter(|pod| !failure::is_recent(inputs, pod)).count();
     match (unready, total) {
         (0, _) => None,
         (_, 1) => Some("the only pod is not ready".to_owned()),
@@ -61,8 +62,8 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     }
 }
 
-fn is_unready(pod: &Pod) -> bool {
-    pod.phase == PodPhase::Pending || pod.ready.is_some_and(|ready| ready.status == Some(false))
+fn is_pending_or_unready(pod: &Pod) -> bool {
+    pod.phase == PodPhase::Pending || is_unready(pod)
 }
 
 /// Advice about the pods of [`absent_pods`].

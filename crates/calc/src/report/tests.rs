@@ -49,6 +49,11 @@ fn samples(values: &[(&str, i64)]) -> Reading {
     Reading::Pods(values.iter().map(|(pod, milli)| (*pod, sample(*milli))).collect())
 }
 
+/// A sample of `milli` for each of four pods.
+fn equal_samples(milli: i64) -> Reading {
+    samples(&["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, milli)))
+}
+
 /// Four replicas with an average CPU usage of 431m, a request of 600m each and a target of 66 %.
 fn inputs(spec: Value) -> Inputs {
     let target = json!({ "type": "Utilization", "averageUtilization": 66 });
@@ -73,13 +78,12 @@ fn inputs(spec: Value) -> Inputs {
         hpa["spec"][name] = value.clone();
     }
     let names = ["web-0", "web-1", "web-2", "web-3"];
-    let values: Vec<_> = names.iter().map(|name| (*name, 431)).collect();
     Inputs {
         hpa: serde_json::from_value(hpa).unwrap(),
         scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
         settings: Settings::default(),
         selected: SelectedPods::new(names.map(|name| pod(name, "Running", Some("600m")))),
-        readings: [(0, Ok(samples(&values)))].into_iter().collect(),
+        readings: [(0, Ok(equal_samples(431)))].into_iter().collect(),
         history: Some(History::default()),
         now: at(0),
     }
@@ -316,8 +320,7 @@ fn sentence_mentions_that_no_controller_runs_for_any_decision() {
 /// Four replicas that each use `milli`, with an unknown history.
 fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inputs {
     let mut inputs = inputs(spec);
-    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, milli));
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(milli)))].into_iter().collect();
     inputs.history = None;
     let conditions = conditions
         .iter()

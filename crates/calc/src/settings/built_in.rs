@@ -54,30 +54,28 @@ impl Settings {
     /// an autoscaler that hpa-rs may handle instead: the warnings say what each controller would
     /// do.
     #[must_use]
-    pub fn with_unknown_controller(mut self) -> Self {
-        if let Some(summary) = &mut self.summary {
-            Arc::make_mut(summary).is_controller_unknown = true;
-        }
-        self
+    pub fn with_unknown_controller(self) -> Self {
+        self.with_changed_summary(|summary| summary.is_controller_unknown = true)
     }
 
     /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of
     /// an autoscaler whose status hpa-rs stored last: the warnings don't name
     /// kube-controller-manager as the writer.
     #[must_use]
-    pub fn with_status_of_hpa_rs(mut self) -> Self {
-        if let Some(summary) = &mut self.summary {
-            Arc::make_mut(summary).is_status_of_hpa_rs = true;
-        }
-        self
+    pub fn with_status_of_hpa_rs(self) -> Self {
+        self.with_changed_summary(|summary| summary.is_status_of_hpa_rs = true)
     }
 
     /// Adds the state of kube-controller-manager, for example the holder of its lease, to the
     /// warnings about settings that it ignores.
     #[must_use]
-    pub fn with_built_in_state(mut self, state: String) -> Self {
+    pub fn with_built_in_state(self, state: String) -> Self {
+        self.with_changed_summary(|summary| summary.built_in_state = state)
+    }
+
+    fn with_changed_summary(mut self, change: impl FnOnce(&mut SettingsSummary)) -> Self {
         if let Some(summary) = &mut self.summary {
-            Arc::make_mut(summary).built_in_state = state;
+            change(Arc::make_mut(summary));
         }
         self
     }

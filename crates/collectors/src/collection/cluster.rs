@@ -101,16 +101,16 @@ impl KubeCluster {
 
 /// The fields of an object that collectors need.
 #[derive(Deserialize)]
-struct Fields<T> {
+pub(super) struct Fields<T> {
     #[serde(default)]
-    metadata: FieldsOfMetadata,
-    spec: T,
+    pub(super) metadata: FieldsOfMetadata,
+    pub(super) spec: T,
 }
 
 #[derive(Default, Deserialize)]
-struct FieldsOfMetadata {
+pub(super) struct FieldsOfMetadata {
     #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
+    pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
 fn is_path_segment(text: &str) -> bool {

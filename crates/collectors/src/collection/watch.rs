@@ -4,20 +4,16 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
 use futures::future::join_all;
-use hpa_calc::{
-    HorizontalPodAutoscaler,
-    api::{HorizontalPodAutoscalerSpec, ObjectMeta},
-};
+use hpa_calc::{HorizontalPodAutoscaler, api::ObjectMeta};
 use hpa_metrics::StoredObject;
 use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
-use serde::Deserialize;
 
-use super::{CollectedMetrics, index::AutoscalerKey};
+use super::{CollectedMetrics, cluster::Fields, index::AutoscalerKey};
 use crate::object_watch::{ObjectWatch, WatchFailure};
 
 /// An API with autoscalers.
@@ -116,19 +112,6 @@ impl CollectedMetrics {
 
 fn key(group: AutoscalerGroup, object: &StoredObject) -> AutoscalerKey {
     (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
-}
-
-/// The fields that collectors need.
-#[derive(Deserialize)]
-struct Fields {
-    metadata: FieldsOfMetadata,
-    spec: HorizontalPodAutoscalerSpec,
-}
-
-#[derive(Deserialize)]
-struct FieldsOfMetadata {
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
 }
 
 /// Decodes the fields that collectors need. `None` for an undecodable object.

@@ -1,8 +1,8 @@
 //! Requests for a path, with a timeout and client-go's error texts.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use hpa_metrics::{describe, generic_message, percent_encode};
+use hpa_metrics::{describe, generic_message, innermost, percent_encode};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
@@ -162,15 +162,6 @@ fn status_reason(code: StatusCode) -> &'static str {
         code if code.is_server_error() => "InternalError",
         _ => "",
     }
-}
-
-/// The last error in the chain of sources, for example `Connection refused`.
-fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost
 }
 
 /// Percent-encodes a name for use as one segment of a path.

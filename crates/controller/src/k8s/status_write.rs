@@ -49,7 +49,7 @@ impl FieldManager {
     }
 }
 
-/// The most by which the API server's clock may be ahead of this machine's.
+/// The API server's clock may be ahead of this machine's by up to this.
 const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The last write of an autoscaler's status by one field manager.

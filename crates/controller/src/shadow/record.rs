@@ -71,8 +71,8 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     pub verdict: Verdict,
-    /// Whether the differences are others than those last reported. Without a difference, whether
-    /// any were last reported. `false` while unsettled.
+    /// Whether the differences are not the same as those last reported. Without a difference,
+    /// whether any were last reported. `false` while unsettled.
     pub is_new: bool,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Server {
     /// The autoscaler is deleted right after a scale write.
     pub(crate) deletes_hpa_after_scaling: bool,
     pub(crate) refuses_status_writes: bool,
-    /// The metrics of the autoscaler, if it has others than [`hpa`].
+    /// The metrics of the autoscaler, if they aren't those of [`hpa`].
     pub(crate) metrics: Option<Value>,
     /// The annotations of the autoscaler.
     pub(crate) annotations: Value,

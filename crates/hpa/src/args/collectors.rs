@@ -39,7 +39,7 @@ pub(crate) struct CollectorArguments {
     /// Loopback, link-local or metadata address that collectors may nevertheless connect to; can be
     /// repeated
     #[arg(long = "collector-address", env = HPA_PREFIX, value_name = "ADDRESS",
-          value_delimiter = ',')]
+        value_delimiter = ',')]
     pub(crate) collector_addresses: Vec<IpAddr>,
     /// File with the bearer token for an origin, as in
     /// `https://metrics.example.org=/etc/hpa/credentials/metrics`; can be repeated. The annotations
@@ -78,8 +78,7 @@ pub(crate) struct CollectorArguments {
     pub(crate) additional_prometheus_servers: Vec<(String, String)>,
     /// File with the bearer token for an additional Prometheus server, NAME=FILE; can be repeated
     #[arg(long = "additional-prometheus-server-token-file", env = HPA_PREFIX,
-          value_name = "NAME=FILE",
-        value_delimiter = ',', value_parser = name_and_value)]
+        value_name = "NAME=FILE", value_delimiter = ',', value_parser = name_and_value)]
     pub(crate) additional_prometheus_server_token_files: Vec<(String, String)>,
     /// URL of the server for metrics of the type influxdb
     #[arg(long, env = HPA_PREFIX, value_name = "URL")]

@@ -21,6 +21,6 @@ pub(crate) struct DebugArguments {
     pub(crate) debug_bind_address: IpAddr,
     /// Memory for recorded decisions. Each autoscaler gets an equal share
     #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "64Mi",
-          value_parser = bytes)]
+        value_parser = bytes)]
     pub(crate) debug_memory_limit: u64,
 }

@@ -59,13 +59,12 @@ pub(crate) struct PrometheusArguments {
     metrics_relist_interval: SignedDuration,
     /// Maximum age of the last sample of a listed series [default: --metrics-relist-interval]
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "0s",
-          hide_default_value = true,
-        value_parser = duration)]
+        hide_default_value = true, value_parser = duration)]
     pub(crate) metrics_max_age: SignedDuration,
     /// Maximum size of the list of a rule's series, as a number of bytes or a quantity such as 1Gi.
     /// If a list is larger, the rule keeps the series of its last list
     #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "512Mi",
-          value_parser = bytes)]
+        value_parser = bytes)]
     pub(crate) metrics_max_series_bytes: u64,
     /// Maximum number of different combinations of a name and label names in the list of a rule's
     /// series, at about 1 KB of memory each. If there are more, the rule keeps the series of its
@@ -197,7 +196,7 @@ pub(crate) struct SharingArguments {
     /// query reads all objects of the namespace, and its result is used for a third of a sync
     /// period. hpa rules check lists the rules that allow sharing
     #[arg(long, env = HPA_PREFIX, value_name = "MODE", default_value = "auto",
-          help_heading = "Metrics")]
+        help_heading = "Metrics")]
     pub(crate) share_queries: ShareQueries,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct RunArguments {
     /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
     /// Larger changes, conditions and replicas are always written at once
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "60s",
-          value_parser = duration)]
+        value_parser = duration)]
     pub(crate) status_interval: SignedDuration,
     /// Worker threads. One is enough for tens of thousands of autoscalers
     #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 1,
@@ -38,7 +38,7 @@ pub(crate) struct RunArguments {
     pub(crate) threads: u8,
     /// Time limit for running reconciles after SIGTERM, SIGINT or SIGHUP
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
-          value_parser = duration)]
+        value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
@@ -105,7 +105,7 @@ pub(crate) struct AutoscalingArguments {
     /// Relative difference between a metric and its target up to which replicas don't change, for
     /// autoscalers that don't set a tolerance
     #[arg(long, env = HPA_PREFIX, value_name = "FRACTION", default_value_t = 0.1,
-          value_parser = fraction)]
+        value_parser = fraction)]
     pub(crate) horizontal_pod_autoscaler_tolerance: f64,
     /// Time after the start of a pod during which its CPU samples may be ignored
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "5m0s",
@@ -114,7 +114,7 @@ pub(crate) struct AutoscalingArguments {
     /// Time after the start of a pod during which a change of its readiness counts as initial
     /// readiness
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "30s",
-          value_parser = duration)]
+        value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
     /// Allow autoscalers to scale to zero and back (the feature gate HPAScaleToZero, on by default
     /// since Kubernetes 1.37)
@@ -149,8 +149,7 @@ pub(crate) struct ClusterArguments {
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
     #[arg(long = "namespace", short = 'n', env = HPA_PREFIX, value_name = "NAME",
-          value_delimiter = ',',
-        value_parser = dns_label)]
+        value_delimiter = ',', value_parser = dns_label)]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
     #[arg(long, env = HPA_PREFIX, value_name = "API", default_value = "core")]
@@ -225,7 +224,7 @@ pub(crate) struct LogArguments {
     /// Log level: off, error, warn, info, debug or trace. Can be a list of directives by module,
     /// such as info,hpa_controller=debug
     #[arg(long, env = HPA_PREFIX, value_name = "LEVEL", default_value = "info",
-          value_parser = log_filter)]
+        value_parser = log_filter)]
     pub(crate) log_level: String,
     /// Format of a log line
     #[arg(long, env = HPA_PREFIX, value_name = "FORMAT", default_value = "text")]

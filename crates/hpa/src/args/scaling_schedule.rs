@@ -22,7 +22,7 @@ pub(crate) struct ScalingScheduleArguments {
 pub(crate) struct ScheduleDefaults {
     /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10m",
-          value_parser = duration)]
+        value_parser = duration)]
     pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
     /// Time zone of repeating entries whose own time zone is missing or unknown
     #[arg(long, env = HPA_PREFIX, value_name = "NAME", default_value = "Europe/Berlin")]

@@ -23,8 +23,8 @@ const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 /// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses
 /// that the controller stored.
 ///
-/// `writers` has the writer of each autoscaler's status. `released` has the time at which each lease
-/// of hpa-rs was first seen missing or without a holder, if it is.
+/// `writers` has the writer of each autoscaler's status. For each lease of hpa-rs that is missing
+/// or has no holder, `released` has the time at which that was first seen.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
     writers: &[StatusWriter],

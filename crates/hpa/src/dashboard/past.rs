@@ -34,7 +34,7 @@ pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
     last_search: Mutex<Option<LeaderSearch>>,
-    /// The time at which each lease that is missing or has no holder was first seen so.
+    /// For each lease that is missing or has no holder, the time at which that was first seen.
     released_since: Mutex<BTreeMap<LeaseName, Timestamp>>,
 }
 
@@ -56,16 +56,8 @@ impl ControllerPast {
         }
     }
 
-    async fn find_lease(&self, writers: &[StatusWriter]) -> ControllerLease {
-        self.find_lease_of(None, writers).await
-    }
-
-    /// Prefers the lease that the field manager names.
-    async fn find_lease_of(
-        &self,
-        manager: Option<&str>,
-        writers: &[StatusWriter],
-    ) -> ControllerLease {
+    /// Finds the lease of hpa-rs. Prefers the one that the field manager names.
+    async fn find_lease(&self, manager: Option<&str>, writers: &[StatusWriter]) -> ControllerLease {
         let statuses: Vec<(&str, &str)> =
             writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
         ControllerLease::find(&self.client, &self.location, manager, statuses).await
@@ -195,7 +187,7 @@ impl RecordSource for ControllerPast {
             return None;
         }
         // Another hpa-rs may have replaced the manager's controller. Other statuses name its lease.
-        let lease = self.find_lease_of(Some(manager), writers).await;
+        let lease = self.find_lease(Some(manager), writers).await;
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);
@@ -208,7 +200,7 @@ impl RecordSource for ControllerPast {
         writers: &[StatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let lease = self.find_lease(writers).await;
+        let lease = self.find_lease(None, writers).await;
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);

@@ -59,20 +59,16 @@ impl LeaseName {
     pub(crate) fn of_statuses<'a>(
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Vec<Self> {
-        let mut named = BTreeMap::<(&str, &str), (usize, BTreeSet<&str>)>::new();
+        let mut named = BTreeMap::<Self, (usize, BTreeSet<&str>)>::new();
         for (index, (namespace, manager)) in statuses.into_iter().enumerate() {
-            if let Some(lease) = FieldManager::parse_lease(manager) {
+            if let Some(lease) = Self::of_manager(manager) {
                 let (_, namespaces) = named.entry(lease).or_insert((index, BTreeSet::new()));
                 namespaces.insert(namespace);
             }
         }
         let mut named: Vec<_> = named.into_iter().collect();
         named.sort_by_key(|(_, (index, namespaces))| (Reverse(namespaces.len()), *index));
-        let leases = named.into_iter().map(|((namespace, name), _)| Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        });
-        leases.collect()
+        named.into_iter().map(|(lease, _)| lease).collect()
     }
 
     /// Chooses name and namespace: each from the flags, else from the first of `named`, else the

@@ -56,7 +56,7 @@ pub(super) async fn describe_all(
     let statuses = status_writers(&*autoscalers);
     let lease = ControllerLease::find_in_cluster(client, location, None, statuses).await;
     let writers = NamespaceWriters::of_autoscalers(autoscalers);
-    // One time for all autoscalers of a lease, because the sentences have its age.
+    // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
     let is_working = is_working(client, location).await;
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();

@@ -100,14 +100,20 @@ impl DecodedList {
 
     /// A sentence about the objects that can't be decoded. `None` if there are none.
     fn warning(&self, path: &str) -> Option<String> {
-        let first = self.undecodable.first()?;
+        let errors = summarize_undecodable(&self.undecodable)?;
         let path = path.split('?').next().unwrap_or_default();
-        let others = match self.undecodable.len() - 1 {
-            0 => String::new(),
-            others => format!("; {others} more can't be decoded"),
-        };
-        Some(format!("unable to decode an object of {path}: {first}{others}"))
+        Some(format!("unable to decode an object of {path}: {errors}"))
     }
+}
+
+/// The first error about objects that can't be decoded, and the number of further ones. `None` if
+/// there are no errors.
+pub(crate) fn summarize_undecodable(errors: &[String]) -> Option<String> {
+    let (first, others) = errors.split_first()?;
+    Some(match others.len() {
+        0 => first.clone(),
+        others => format!("{first}; {others} more can't be decoded"),
+    })
 }
 
 #[cfg(test)]

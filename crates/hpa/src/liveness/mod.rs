@@ -12,6 +12,7 @@ use std::{iter, slice};
 use hpa_controller::{AutoscalerApi, debug::ActingController, k8s::FieldManager};
 use jiff::{SignedDuration, Timestamp};
 
+use self::search::{is_held, is_lost};
 pub(crate) use self::{
     built_in::{KubeControllerManager, ManagerFlags},
     search::{ControllerLease, ReadLease},
@@ -49,7 +50,7 @@ pub(crate) struct Idle {
     pub(crate) cause: String,
     /// The result of the search for the lease of hpa-rs, if its namespace is not known.
     pub(crate) search: Option<String>,
-    /// The doubt that another hpa-rs, whose lease may be held, acts on the autoscaler.
+    /// A clause about the other instances of hpa-rs that may act on the autoscaler.
     pub(crate) successor: Option<String>,
 }
 
@@ -64,7 +65,7 @@ impl Idle {
         format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
     }
 
-    /// The cause, the result of the search, and the doubt about another hpa-rs.
+    /// The cause, the result of the search, and the clause about other instances of hpa-rs.
     pub(crate) fn reason(&self) -> String {
         self.cause.clone() + &self.addition()
     }
@@ -156,7 +157,7 @@ impl Leases<'_> {
     /// namespace.
     fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let holds_lease = |manager: &str| {
-            self.lease_of(manager).is_some_and(|(_, holder)| search::is_held(holder, self.now))
+            self.lease_of(manager).is_some_and(|(_, holder)| is_held(holder, self.now))
         };
         self.writers.any_in(api, namespace, holds_lease)
     }
@@ -203,7 +204,7 @@ impl Leases<'_> {
 
     /// The controller that acts on an autoscaler whose status kube-controller-manager stored last.
     fn successor_of_built_in(&self, hpa_rs_answers: bool) -> ActingController {
-        let is_held = self.hpa_rs().any(|(_, holder)| search::is_held(holder, self.now));
+        let is_held = self.hpa_rs().any(|(_, holder)| is_held(holder, self.now));
         let hpa_rs_runs = hpa_rs_answers || is_held;
         let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run();
         let is_built_in_writer = true;
@@ -216,8 +217,8 @@ impl Leases<'_> {
         }
     }
 
-    /// The controller that acts on an autoscaler whose status was stored by an hpa-rs that holds
-    /// its lease no longer. If there is none, hpa-rs acts as soon as it runs again.
+    /// The controller that acts on an autoscaler whose status was stored by an hpa-rs that no
+    /// longer holds its lease. If there is none, hpa-rs acts as soon as it runs again.
     fn successor_of_hpa_rs(&self) -> ActingController {
         let is_built_in_writer = false;
         match self.built_in_handles_autoscalers() {
@@ -348,12 +349,6 @@ impl Leases<'_> {
 /// A clause about a lease that is in none of the namespaces.
 pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
     format!("no lease {name} was found in {}", namespaces.join(" or "))
-}
-
-/// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
-/// unreadable time counts as expired.
-fn is_lost(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
-    matches!(holder, Err(Unavailable::NoLease(_))) || lost_lease(holder, now).is_some()
 }
 
 /// A clause about a lease that is not held, or has expired. `None` for other leases.

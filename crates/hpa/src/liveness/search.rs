@@ -13,7 +13,7 @@ use crate::{
     listed_autoscalers::list_readable_autoscalers,
 };
 
-/// The most leases that are read, of those that statuses name.
+/// The maximum number of leases that are read, of those that statuses name.
 const MAX_LEASES: usize = 8;
 
 /// A lease of hpa-rs.
@@ -31,7 +31,7 @@ pub(crate) struct ControllerLease {
     /// a status names it.
     pub(crate) searched_namespaces: Vec<String>,
     /// The other leases that statuses name: those of earlier or further instances. At most
-    /// `MAX_LEASES`, and held ones of the usual name.
+    /// `MAX_LEASES`, plus held ones of the usual name.
     pub(crate) others: Vec<ReadLease>,
 }
 
@@ -47,9 +47,7 @@ impl ControllerLease {
         manager: Option<&'a str>,
         others: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        let own = manager.and_then(LeaseName::of_manager);
-        let named = in_order(own, LeaseName::of_statuses(others));
-        Self::find_named(client, flags, named).await
+        Self::find_named(client, flags, named_leases(manager, others)).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far as
@@ -65,8 +63,7 @@ impl ControllerLease {
             return found;
         }
         let autoscalers = list_readable_autoscalers(client, None).await;
-        let own = manager.and_then(LeaseName::of_manager);
-        let named = in_order(own, LeaseName::of_statuses(status_writers(&autoscalers)));
+        let named = named_leases(manager, status_writers(&autoscalers));
         if found.has_read(&named) {
             return found;
         }
@@ -154,6 +151,14 @@ impl ReadLease {
     }
 }
 
+/// The leases that `manager` and then the other statuses name, at most [`MAX_LEASES`].
+fn named_leases<'a>(
+    manager: Option<&str>,
+    others: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<LeaseName> {
+    in_order(manager.and_then(LeaseName::of_manager), LeaseName::of_statuses(others))
+}
+
 /// `first` and then the others, at most [`MAX_LEASES`].
 fn in_order(first: Option<LeaseName>, others: Vec<LeaseName>) -> Vec<LeaseName> {
     let others: Vec<_> = others.into_iter().filter(|other| first.as_ref() != Some(other)).collect();
@@ -174,6 +179,12 @@ fn preferred(leases: &[ReadLease], now: Timestamp) -> usize {
 /// Whether an instance holds a lease.
 pub(super) fn is_held(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
     LeaseState::of(holder, now) == LeaseState::Held
+}
+
+/// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
+/// unreadable time counts as expired.
+pub(super) fn is_lost(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
+    LeaseState::of(holder, now) < LeaseState::Unknown
 }
 
 /// The state of a lease, in the order of precedence in a search. One that can't be read may be held,

@@ -12,7 +12,7 @@ use crate::listed_autoscalers::ListedAutoscaler;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceWriters(HashMap<String, BTreeSet<(AutoscalerApi, String)>>);
 
-/// The clock of this machine may be behind that of the API server by less than this.
+/// The maximum lag of this machine's clock behind that of the API server.
 const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
 
 /// The namespace and the writer of each status. Leaves out statuses with a time in the future: a

@@ -231,13 +231,12 @@ pub(super) async fn explain_metric(
         }
     };
     let UsageQuery { field, query: text, .. } = &query;
-    let (results, failure) = match server.result_labels(text).await {
-        Ok(results) => (results, None),
-        Err(failure) => (Vec::new(), Some(failure)),
-    };
-    let checked = match failure {
-        None => check_results(&results, &query, None, kind == "pods"),
-        Some(failure) => Err(failure),
+    let (results, checked) = match server.result_labels(text).await {
+        Ok(results) => {
+            let checked = check_results(&results, &query, None, kind == "pods");
+            (results, checked)
+        }
+        Err(problem) => (Vec::new(), Err(problem)),
     };
     let (mut report, outcome) = match checked {
         Ok(ResultObjects { count, .. }) => {

@@ -1,5 +1,5 @@
-//! The Prometheus servers of a rules file. A server that doesn't respond gets no more queries, so
-//! that a report doesn't wait for the time limit of each of them.
+//! The Prometheus servers of a rules file. After repeated timeouts, a server is sent no further
+//! queries, so that a report doesn't wait for the time limit of each.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::outcome::QueryProblem;
 
-/// After this many timeouts in a row, a server gets no more queries.
+/// After this many timeouts in a row, a server is sent no further queries.
 const MAX_TIMEOUTS: usize = 2;
 
 /// The servers of a rules file, and their timeouts.
@@ -49,8 +49,7 @@ impl<'p> RuleServers<'p> {
         PrometheusServer { servers: self, name }
     }
 
-    /// Adds to the first line of a report that a server gets no more queries, if there is such a
-    /// server.
+    /// Adds a note to the first line of a report if queries were left out after timeouts.
     pub(super) fn add_timeout_note(&self, report: String) -> String {
         if !self.timeouts.lock().values().any(Timeouts::are_too_many) {
             return report;
@@ -61,7 +60,7 @@ impl<'p> RuleServers<'p> {
 }
 
 impl PrometheusServer<'_> {
-    /// Sends a query, or fails with the last timeout if the server gets no more queries.
+    /// Sends a query. After too many timeouts, fails with the last one instead.
     pub(super) async fn send<T>(
         &self,
         query: impl Future<Output = Result<T, QueryFailure>>,
@@ -77,10 +76,7 @@ impl PrometheusServer<'_> {
         &self,
         query: CustomQuery,
     ) -> Result<CustomValues, MetricError> {
-        self.check_timeouts().map_err(MetricError::from_fetch_error)?;
-        let result = self.servers.source.read_custom(query).await;
-        self.record_read(result.as_ref().err());
-        result
+        self.read(self.servers.source.read_custom(query)).await
     }
 
     /// Like [`Self::send`], with the query for an external metric.
@@ -88,13 +84,25 @@ impl PrometheusServer<'_> {
         &self,
         query: ExternalQuery,
     ) -> Result<ExternalValues, MetricError> {
+        self.read(self.servers.source.read_external(query)).await
+    }
+
+    async fn read<T>(
+        &self,
+        read: impl Future<Output = Result<T, MetricError>>,
+    ) -> Result<T, MetricError> {
         self.check_timeouts().map_err(MetricError::from_fetch_error)?;
-        let result = self.servers.source.read_external(query).await;
-        self.record_read(result.as_ref().err());
+        let result = read.await;
+        let error = result.as_ref().err();
+        let failure = error.and_then(query_failure);
+        // Errors other than failed queries need no response.
+        if error.is_none() || failure.is_some() {
+            self.record(failure);
+        }
         result
     }
 
-    /// The problem of the last timeout, if the server gets no more queries.
+    /// The problem of the last timeout, if there were too many.
     pub(super) fn timeout_problem(&self) -> Option<QueryProblem> {
         let timeout = self.check_timeouts().err()?;
         Some(QueryProblem::new(&timeout, &self.servers.source.client(self.name)?))
@@ -105,19 +113,11 @@ impl PrometheusServer<'_> {
         Some(QueryProblem::new(query_failure(error)?, &self.servers.source.client(self.name)?))
     }
 
-    /// Fails with the last timeout if the server gets no more queries.
+    /// Fails with the last timeout if there were too many.
     fn check_timeouts(&self) -> Result<(), QueryFailure> {
         match self.servers.timeouts.lock().get(self.name) {
             Some(timeouts) if timeouts.are_too_many() => Err(timeouts.last.clone()),
             _ => Ok(()),
-        }
-    }
-
-    /// Records the result of a read. Errors other than failed queries need no response.
-    fn record_read(&self, error: Option<&MetricError>) {
-        let failure = error.and_then(query_failure);
-        if error.is_none() || failure.is_some() {
-            self.record(failure);
         }
     }
 

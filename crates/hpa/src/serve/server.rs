@@ -117,6 +117,35 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// A server, and the future that serves at its listener until the server is stopped. At most
+    /// `max_long_responses` long responses are in progress at the same time.
+    fn new(
+        listener: TcpListener,
+        certificates: Option<ServingCertificate>,
+        max_long_responses: usize,
+        endpoints: impl Endpoints,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let limits = ConnectionLimits {
+            connections: MAX_CONNECTIONS,
+            unknown: MAX_CONNECTIONS,
+            authenticated: 0,
+            unread: max_long_responses,
+        };
+        let stop = CancellationToken::new();
+        let shared = Arc::new(SharedState {
+            certificates,
+            endpoints,
+            connections: Connections::new(limits),
+            stop: stop.clone(),
+        });
+        let (sender, ended) = oneshot::channel::<()>();
+        let running = async move {
+            shared.listen(listener).await;
+            drop(sender);
+        };
+        (Self { ended, stop }, running)
+    }
+
     /// Stops accepting connections, and finishes the responses in progress within [`STOP_TIMEOUT`].
     pub(crate) async fn stop(self) {
         self.stop.cancel();
@@ -134,14 +163,9 @@ pub(crate) async fn serve(
 ) -> io::Result<(Server, SocketAddr)> {
     let listener = listen(address).await?;
     let address = listener.local_addr()?;
-    let shared = SharedState::new(certificates, max_long_responses, endpoints);
-    let stop = shared.stop.clone();
-    let (sender, ended) = oneshot::channel::<()>();
-    tokio::spawn(async move {
-        shared.listen(listener).await;
-        drop(sender);
-    });
-    Ok((Server { ended, stop }, address))
+    let (server, running) = Server::new(listener, certificates, max_long_responses, endpoints);
+    tokio::spawn(running);
+    Ok((server, address))
 }
 
 /// Like [`serve`], on a thread of its own: work of the current runtime doesn't delay responses.
@@ -159,14 +183,9 @@ pub(crate) async fn serve_on_thread(
         let _context = runtime.enter();
         TcpListener::from_std(listener)?
     };
-    let shared = SharedState::new(certificates, max_long_responses, endpoints);
-    let stop = shared.stop.clone();
-    let (sender, ended) = oneshot::channel::<()>();
-    thread::Builder::new().name("probes".to_owned()).spawn(move || {
-        runtime.block_on(shared.listen(listener));
-        drop(sender);
-    })?;
-    Ok((Server { ended, stop }, address))
+    let (server, running) = Server::new(listener, certificates, max_long_responses, endpoints);
+    thread::Builder::new().name("probes".to_owned()).spawn(move || runtime.block_on(running))?;
+    Ok((server, address))
 }
 
 /// The state that connections share.
@@ -178,21 +197,6 @@ struct SharedState<E> {
 }
 
 impl<E: Endpoints> SharedState<E> {
-    fn new(
-        certificates: Option<ServingCertificate>,
-        max_long_responses: usize,
-        endpoints: E,
-    ) -> Arc<Self> {
-        let limits = ConnectionLimits {
-            connections: MAX_CONNECTIONS,
-            unknown: MAX_CONNECTIONS,
-            authenticated: 0,
-            unread: max_long_responses,
-        };
-        let (connections, stop) = (Connections::new(limits), CancellationToken::new());
-        Arc::new(Self { certificates, endpoints, connections, stop })
-    }
-
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         let tasks = TaskTracker::new();
         loop {

@@ -15,9 +15,10 @@ use jiff::SignedDuration;
 use super::{
     check::{Check, Level},
     cluster::ClusterState,
+    controller::describe_lease_error,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
     listed_autoscalers::ListedAutoscaler,
     terminal::shorten_names,
 };
@@ -167,10 +168,7 @@ fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
             let LeaseName { namespace, name } = &holder.lease;
             format!("{} holds the lease {namespace}/{name}", holder.host_name())
         }
-        (None, Err(Unavailable::NoLease(LeaseName { namespace, name }))) => {
-            format!("there is no lease {namespace}/{name}")
-        }
-        (None, Err(error)) => error.to_string(),
+        (None, Err(error)) => describe_lease_error(error),
     };
     let built_in = match cluster.built_in.has_hpa_controller() {
         Some(true) => format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is on"),

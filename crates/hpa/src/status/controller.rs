@@ -101,7 +101,8 @@ fn check_lease(cluster: &ClusterState) -> Check {
                     .is_some_and(|manager| FieldManager::parse_lease(manager).is_none())
             };
             if is_replaced_by_built_in(cluster) {
-                return Check::new(Level::Ok, format!("{}: {REPLACED}", describe_lost(error)));
+                let text = format!("{}: {REPLACED}", describe_lease_error(error));
+                return Check::new(Level::Ok, text);
             }
             // A controller without this lease may handle the autoscalers.
             let may_be_handled = cluster.autoscalers.iter().any(has_no_lease);
@@ -151,8 +152,8 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
     cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
 }
 
-/// A clause about a lease that is missing or has no holder.
-fn describe_lost(error: &Unavailable) -> String {
+/// A clause about a lease that is missing, has no holder or can't be read.
+pub(super) fn describe_lease_error(error: &Unavailable) -> String {
     match error {
         Unavailable::NoLease(LeaseName { namespace, name }) => {
             format!("there is no lease {namespace}/{name}")

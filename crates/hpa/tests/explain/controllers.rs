@@ -122,6 +122,12 @@ fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
     })
 }
 
+fn released_lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
+    let mut lease = lease(namespace, name, renewed);
+    lease["spec"]["holderIdentity"] = json!("");
+    lease
+}
+
 #[tokio::test]
 async fn controller_with_an_expired_lease_scales_nothing() {
     let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
@@ -140,8 +146,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
                  shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
-    let mut released = own(old);
-    released["spec"]["holderIdentity"] = json!("");
+    let released = released_lease("shop", "hpa", old);
     let cluster = held("hpa-controller:shop/hpa", &[released]).await;
     let first =
         "No controller acts on 1 autoscaler (shop/web): no instance holds the lease shop/hpa. ";
@@ -176,8 +181,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
 #[tokio::test]
 async fn held_lease_of_some_statuses_precedes_the_lost_one_of_most() {
     let now = jiff::Timestamp::now();
-    let mut released = lease("shop", "one", now);
-    released["spec"]["holderIdentity"] = json!("");
+    let released = released_lease("shop", "one", now);
     let objects = |namespace_of_two: &str| {
         let mut all = controlled_by("hpa-controller:shop/one");
         let mut steady = all[1].clone();
@@ -322,8 +326,7 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     all[1]["status"] =
         json!({ "currentReplicas": 2, "desiredReplicas": 2, "conditions": conditions });
     let now = jiff::Timestamp::now();
-    let mut released = lease("shop", "hpa", now);
-    released["spec"]["holderIdentity"] = json!("");
+    let released = released_lease("shop", "hpa", now);
     all.extend([released, lease("kube-system", "kube-controller-manager", now)]);
     let cluster = Cluster::new(all).await;
     let status = async || cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status", "-n", "shop"]).await.0;

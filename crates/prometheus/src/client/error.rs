@@ -127,8 +127,13 @@ impl QueryFailure {
     #[must_use]
     pub fn describe_with_server(&self, url: &str) -> String {
         let text = describe(self);
-        let server = error_texts::PROMETHEUS;
-        if text.contains(server) { text } else { format!("{server}{url}: {text}") }
+        match self {
+            Self::Request { .. }
+            | Self::Timeout { .. }
+            | Self::SlowResponse { .. }
+            | Self::Status { .. } => text,
+            _ => format!("{}{url}: {text}", error_texts::PROMETHEUS),
+        }
     }
 
     /// Like [`Self::describe_with_server`], but without text from a response.

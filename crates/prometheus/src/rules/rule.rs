@@ -167,18 +167,22 @@ impl Rule {
     /// Whether the rule has the metric as soon as the series exists that its `seriesQuery` names.
     /// `false` if `seriesQuery` doesn't name one.
     pub fn describes(&self, metric: &str) -> bool {
-        self.series_name()
-            .is_some_and(|name| self.naming(name) == Naming::Metric(metric.to_owned()))
+        self.series_name().is_some_and(|series| self.derives(series, metric))
     }
 
     /// Whether the rule may have the metric, whatever series exist. `true` if both the names of the
     /// series and the metric's name are open, because of a regular expression, for example.
     pub fn may_have(&self, metric: &str) -> bool {
         match (self.series_name(), self.name.constant()) {
-            (Some(_), _) => self.describes(metric),
+            (Some(series), _) => self.derives(series, metric),
             (None, Some(constant)) => constant == metric,
             (None, None) => true,
         }
+    }
+
+    /// Whether [`Self::naming`] derives the metric from the series.
+    fn derives(&self, series: &str, metric: &str) -> bool {
+        self.naming(series) == Naming::Metric(metric.to_owned())
     }
 
     /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.

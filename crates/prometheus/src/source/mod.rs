@@ -263,10 +263,14 @@ impl PrometheusSource {
         self.state.read().clone()
     }
 
-    /// Adds the invalid file, if there is one, to problems of rules.
-    fn with_refused_file(&self, mut problems: Vec<String>) -> Vec<String> {
+    /// The reasons why metrics are not discovered yet: an invalid file, and these problems of rules.
+    /// Without either, no discovery has succeeded yet.
+    fn undiscovered_reasons(&self, mut problems: Vec<String>) -> Vec<String> {
         if self.rules_file_error.read().is_some() {
             problems.insert(0, "the rules file is invalid".to_owned());
+        }
+        if problems.is_empty() {
+            problems.push("no discovery has succeeded yet".to_owned());
         }
         problems
     }
@@ -293,19 +297,6 @@ fn log_change(previous: Option<&str>, error: Option<&str>) {
     }
 }
 
-impl PrometheusSource {
-    /// The reasons why the metrics are not discovered yet, at least one. `None` if they are.
-    fn discovery_failures(&self) -> Option<Vec<String>> {
-        let state = self.state();
-        if state.is_discovered() {
-            return None;
-        }
-        let reasons = self.with_refused_file(state.failure_reasons().collect());
-        let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
-        Some(if reasons.is_empty() { none_yet() } else { reasons })
-    }
-}
-
 impl Catalog for PrometheusSource {
     fn groups(&self) -> ApiGroups {
         let config = &self.rules.read().config;
@@ -317,7 +308,12 @@ impl Catalog for PrometheusSource {
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        let mut reasons = self.discovery_failures().unwrap_or_default();
+        let state = self.state();
+        let mut reasons = if state.is_discovered() {
+            Vec::new()
+        } else {
+            self.undiscovered_reasons(state.failure_reasons().collect())
+        };
         // Custom metrics don't need the caches: without them, objects are listed for each query.
         if self.groups().resource {
             reasons.extend(self.objects.unsynced_caches());
@@ -326,13 +322,12 @@ impl Catalog for PrometheusSource {
     }
 
     fn undiscovered(&self, query: &Query) -> Option<String> {
-        let reasons = self.discovery_failures()?;
         let state = self.state();
-        if !state.may_discover(query) {
+        if state.is_discovered() || !state.may_discover(query) {
             return None;
         }
-        let problems = self.with_refused_file(state.discovery_problems());
-        Some(not_discovered("rules", if problems.is_empty() { &reasons } else { &problems }))
+        let problems = self.undiscovered_reasons(state.discovery_problems());
+        Some(not_discovered("rules", &problems))
     }
 
     fn has(&self, query: &Query) -> bool {

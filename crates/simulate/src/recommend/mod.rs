@@ -167,7 +167,7 @@ struct Goal {
 }
 
 impl Goal {
-    /// Compares settings. The best are the least.
+    /// Orders settings from the best to the worst.
     fn compare(&self, one: &Score, other: &Score) -> Ordering {
         let accepted_risk = self.default.risk.min(self.max_risk);
         let key = |score: &Score| {

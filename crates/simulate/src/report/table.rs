@@ -122,7 +122,7 @@ fn has_prices(results: &[VariantRun]) -> bool {
     results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0)
 }
 
-/// What decides between variants with the same overload.
+/// The criterion that decides between variants with the same overload.
 pub(super) fn cost_order(results: &[VariantRun]) -> &'static str {
     if has_prices(results) { "lowest cost" } else { "fewest pod-hours" }
 }

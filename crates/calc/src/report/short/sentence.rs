@@ -6,7 +6,7 @@ use crate::{
     explain::{counted, metric_name, policy_text},
     pause::Pause,
     report::{
-        phrases::SettingOrigin,
+        phrases::{SettingOrigin, paused_text},
         reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
     },
 };
@@ -73,20 +73,15 @@ pub(super) fn sentence(
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
 
-/// The text about a pause. `None` if the sentence of this state doesn't mention it.
+/// The text about a pause. `None` if the sentence of this state doesn't mention it. The status can
+/// have a pause that `pause` lacks, because the settings are not known.
 pub(super) fn pause_text(
     hpa: &HorizontalPodAutoscaler,
     state: State,
     pause: Pause,
 ) -> Option<String> {
-    let paused = match (state, pause) {
-        (State::Failing, Pause::NONE) => return None,
-        (State::Failing | State::Paused, Pause::BOTH | Pause::NONE) => "paused",
-        (State::Failing | State::Paused, Pause { up: true, .. }) => "paused for scaling up",
-        (State::Failing | State::Paused, _) => "paused for scaling down",
-        _ => return None,
-    };
-    Some(format!("{paused} by {}", SettingOrigin::of_pause(hpa)))
+    let is_mentioned = state == State::Paused || state == State::Failing && pause != Pause::NONE;
+    is_mentioned.then(|| paused_text(hpa, pause))
 }
 
 /// The text about the bound that the desired replicas are at. A setting may replace the bound of

@@ -21,8 +21,7 @@ fn unready_pods_whose_samples_count_are_in_the_sentence(
     let source = json!({ "metric": { "name": "rps" }, "target": target });
     let rps = json!({ "type": "Pods", "pods": source });
     inputs.hpa.spec.metrics = vec![serde_json::from_value(rps).unwrap()];
-    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, 10_000));
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(10_000)))].into_iter().collect();
     let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
     for pod in pods.iter_mut().take(count) {
         pod.start_time = Some(at(started_ago));
@@ -78,8 +77,7 @@ fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
                    ignores the pause";
     assert!(sentence.ends_with(&format!("; {unknown}; {idle}")), "{sentence}");
     // The doubt about a scaling has it already.
-    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, 900));
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
     assert_eq!(sentence.matches(unknown).count(), 1, "{sentence}");

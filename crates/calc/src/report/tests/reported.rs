@@ -172,8 +172,7 @@ fn failure_of_one_metric_by_its_api_does_not_blame_the_api_for_another() {
 
 #[test]
 fn rule_without_series_is_named_before_the_api() {
-    let names = ["web-0", "web-1", "web-2", "web-3"];
-    let cpu = Ok(samples(&names.map(|name| (name, 431))));
+    let cpu = Ok(equal_samples(431));
     let cause = |name: &str| {
         format!(
             "no collector reads {name}, and rules[0] of --metrics-config describes {name}, but \
@@ -253,7 +252,7 @@ fn failure_before_the_first_status_is_one_here() {
     assert_eq!(inputs.report().sentence, expected);
     // Any controller lacks the request.
     let names = ["web-0", "web-1", "web-2", "web-3"];
-    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, 431)))))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(431)))].into_iter().collect();
     inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", None)));
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("stays at 4: cpu cannot be read: missing request"), "{sentence}");
@@ -272,8 +271,7 @@ fn flags_that_were_given_are_not_advised() {
 #[test]
 fn metric_that_can_be_read_here_is_decided_on() {
     let mut inputs = failing_inputs(NOT_FOUND, "missing request for cpu in container app of Pod a");
-    let names = ["web-0", "web-1", "web-2", "web-3"];
-    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, 431)))))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(431)))].into_iter().collect();
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("would stay at 4: cpu is at 71% of requests"), "{sentence}");
 }
@@ -282,8 +280,7 @@ fn metric_that_can_be_read_here_is_decided_on() {
 /// `cause`.
 fn inputs_that_only_fail_there(milli: i64, cause: &str) -> Inputs {
     let mut inputs = failing_inputs(NOT_FOUND, cause);
-    let names = ["web-0", "web-1", "web-2", "web-3"];
-    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, milli)))))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(milli)))].into_iter().collect();
     inputs
 }
 

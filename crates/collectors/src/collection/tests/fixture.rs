@@ -46,7 +46,7 @@ pub(super) struct FakeCluster {
     pub(super) selector_error: Mutex<Option<LookupError>>,
     pub(super) is_failing: Mutex<bool>,
     pub(super) is_panicking: Mutex<bool>,
-    /// The time for which the machine was suspended. The monotonic clock stood still meanwhile.
+    /// The time for which the machine was suspended. The monotonic clock doesn't count it.
     pub(super) suspended: Mutex<Duration>,
     /// The number of lookups of pods. Each collection makes one.
     collections: AtomicUsize,

@@ -36,12 +36,22 @@ impl CollectionObserver for WatchFailures {
     }
 }
 
-/// The metrics of the autoscalers of a testbed, with the cache of pods that they read. Nothing is
-/// watched.
-fn unwatched(testbed: &Testbed) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
+/// A testbed whose requests can be made to fail.
+fn faulty_testbed() -> (Testbed, Faults) {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    (Testbed::new(Config { interceptor, ..Config::default() }), faults)
+}
+
+/// Watches the autoscalers of these API groups of a testbed. Returns their metrics with the cache of
+/// pods that they read, which isn't watched.
+fn watch(
+    testbed: &Testbed,
+    groups: &'static [AutoscalerGroup],
+) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
     let client = testbed.client();
     let objects = Arc::new(KubeObjects::new(client.clone()));
-    let cluster = Arc::new(KubeCluster::new(client, objects.clone()));
+    let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
     let failures = Arc::<WatchFailures>::default();
     let collection = Arc::new(CollectedMetrics::new(
         CollectionSettings::default(),
@@ -51,20 +61,11 @@ fn unwatched(testbed: &Testbed) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc
         Arc::new(|| Timestamp::UNIX_EPOCH),
         failures.clone(),
     ));
-    (collection, objects, failures)
-}
-
-/// Watches the autoscalers of these API groups of a testbed.
-fn watch(
-    testbed: &Testbed,
-    groups: &'static [AutoscalerGroup],
-) -> (Arc<CollectedMetrics>, Arc<WatchFailures>) {
-    let (client, (collection, _, failures)) = (testbed.client(), unwatched(testbed));
     tokio::spawn({
         let collection = collection.clone();
         async move { collection.watch(client, groups, None).await }
     });
-    (collection, failures)
+    (collection, objects, failures)
 }
 
 fn namespace() -> Value {
@@ -95,7 +96,8 @@ fn autoscaler() -> Value {
 async fn api_that_is_not_installed_is_not_reported_as_failed() {
     let (logs, _guard) = recorded_logs();
     let testbed = Testbed::default();
-    let (collection, failures) = watch(&testbed, &[AutoscalerGroup::Core, AutoscalerGroup::Custom]);
+    let groups = &[AutoscalerGroup::Core, AutoscalerGroup::Custom];
+    let (collection, _, failures) = watch(&testbed, groups);
     collection.wait_for_first_list().await;
     sleep(Duration::from_mins(5)).await;
     assert_eq!(*logs.lock(), [""; 0]);
@@ -106,16 +108,14 @@ async fn api_that_is_not_installed_is_not_reported_as_failed() {
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_a_watch_is_logged() {
     let (logs, _guard) = recorded_logs();
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let (testbed, faults) = faulty_testbed();
     testbed.apply(namespace()).unwrap();
     let outage = || {
         let watches = Match::verb("watch").resource("horizontalpodautoscalers");
         faults.add(Fault::on(watches).effect(Effect::InternalError))
     };
     let fault = outage();
-    let (collection, _) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
     collection.wait_for_first_list().await;
     sleep(Duration::from_mins(2)).await;
     faults.remove(fault);
@@ -132,12 +132,10 @@ async fn each_outage_of_a_watch_is_logged() {
 #[tokio::test(start_paused = true)]
 async fn first_list_after_a_failure_is_not_logged_as_a_return() {
     let (logs, _guard) = recorded_logs();
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let (testbed, faults) = faulty_testbed();
     let lists = Match::verb("list").resource("horizontalpodautoscalers");
     let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
-    let (collection, _) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
     sleep(Duration::from_secs(30)).await;
     faults.remove(outage);
     // Longer than the backoff.
@@ -150,12 +148,10 @@ async fn first_list_after_a_failure_is_not_logged_as_a_return() {
 /// As after the deletion of the definition, and its return.
 #[tokio::test(start_paused = true)]
 async fn autoscalers_are_removed_while_their_api_is_not_served() {
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let (testbed, faults) = faulty_testbed();
     testbed.apply(namespace()).unwrap();
     testbed.apply(autoscaler()).unwrap();
-    let (collection, failures) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, _, failures) = watch(&testbed, &[AutoscalerGroup::Core]);
     let metrics = || collection.status()["pods"].metric_count;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(metrics(), 1);
@@ -177,16 +173,10 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
 
 #[tokio::test(start_paused = true)]
 async fn readiness_names_the_unsynced_cache_of_pods() {
-    let faults = Faults::new(1);
-    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    let (testbed, faults) = faulty_testbed();
     let lists = Match::verb("list").resource("pods");
     let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
-    let (collection, objects, _) = unwatched(&testbed);
-    tokio::spawn({
-        let (collection, client) = (collection.clone(), testbed.client());
-        async move { collection.watch(client, &[AutoscalerGroup::Core], None).await }
-    });
+    let (collection, objects, _) = watch(&testbed, &[AutoscalerGroup::Core]);
     tokio::spawn(async move { objects.watch_pods().await });
     collection.wait_for_first_list().await;
     sleep(Duration::from_secs(1)).await;

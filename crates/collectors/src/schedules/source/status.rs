@@ -36,8 +36,8 @@ impl Schedules {
         }
     }
 
-    /// Writes outdated statuses. Returns whether a write failed. It is no failure if the schedule
-    /// was changed or deleted meanwhile. Logs only the first of consecutive failures.
+    /// Writes outdated statuses. Returns whether a write failed, except because the schedule was
+    /// changed or deleted since. Logs only the first of consecutive failures.
     async fn write_outdated_statuses(&self, client: &Client, has_failed: bool) -> bool {
         let mut fails_now = false;
         for (key, entry) in self.cache.all() {

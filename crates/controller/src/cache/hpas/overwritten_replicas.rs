@@ -1,7 +1,7 @@
 //! Detects that another client changes the target's replicas after each scaling.
 
-/// The number of consecutive overwritten scalings after which they are reported. Fewer may be a
-/// user who scales by hand.
+/// The number of consecutive overwritten scalings after which they are reported. Fewer may come
+/// from a user who scales by hand.
 const REPORT_AFTER: u32 = 3;
 
 /// The number of further overwritten scalings after which they are reported again, because events

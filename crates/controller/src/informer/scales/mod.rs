@@ -246,26 +246,31 @@ async fn fill_cache<T: Watchable + ScaleSource>(
                 }
             }
             Ok(Some(Event::InitDone)) => cache.finish_list(),
-            Ok(Some(Event::Apply(object) | Event::Delete(object)))
-                if object.namespace_and_name().is_none() =>
-            {
-                // The event may be about any object.
-                cache.invalidate();
-                stream.schedule_relist_for_undecodable();
-            }
             Ok(Some(Event::Apply(object))) => {
-                let Some((namespace, name)) = object.namespace_and_name() else { continue };
-                match object.scale(paths) {
-                    Some(scale) => cache.apply(namespace, name, &scale),
-                    // The reconcile reads the scale and reports the API server's error.
-                    None => cache.delete(namespace, name, object.resource_version()),
-                }
+                // If there is none, the reconcile reads it and reports the API server's error.
+                let scale = object.scale(paths);
+                apply_event(&object, scale.as_ref(), cache, &mut stream);
             }
-            Ok(Some(Event::Delete(object))) => {
-                if let Some((namespace, name)) = object.namespace_and_name() {
-                    cache.delete(namespace, name, object.resource_version());
-                }
-            }
+            Ok(Some(Event::Delete(object))) => apply_event(&object, None, cache, &mut stream),
         }
+    }
+}
+
+/// Caches the scale of an object in a watch event, or removes the cached one if `scale` is `None`.
+fn apply_event<T: Watchable + ScaleSource>(
+    object: &T,
+    scale: Option<&ScaleObject>,
+    cache: &ScaleCache,
+    stream: &mut WatchStream<T>,
+) {
+    let Some((namespace, name)) = object.namespace_and_name() else {
+        // The event may be about any object.
+        cache.invalidate();
+        stream.schedule_relist_for_undecodable();
+        return;
+    };
+    match scale {
+        Some(scale) => cache.apply(namespace, name, scale),
+        None => cache.delete(namespace, name, object.resource_version()),
     }
 }

@@ -11,7 +11,7 @@ use hpa_metrics::{resource::ApiResources, with_causes};
 use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
-        config::{Issues, ManifestRules, ResourceRules},
+        config::{Issues, ManifestRules, Position, ResourceRules},
         labels::AmbiguousLabel,
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         query::on_one_line,
@@ -186,9 +186,8 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
     report.add_resource_rules(config, &objects).await;
     let Report { text, problem_count, warning_count, unchecked, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
-    sections.sort_by_key(|(position, _)| *position);
     let counts = describe_counts(problem_count, warning_count);
-    let sections: String = sections.into_iter().map(|(_, text)| text).collect();
+    let sections = in_file_order(sections).concat();
     let headline = format!("{file}: {counts}{}", describe_unchecked(&unchecked));
     let text = servers.add_timeout_note(format!("{headline}\n{sections}"));
     let checked = CheckedRules::new(text, problem_count, warning_count);
@@ -196,6 +195,12 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         return Ok(checked);
     }
     Ok(CheckedRules { outcome: CheckOutcome::NotChecked, ..checked })
+}
+
+/// The texts in the order of their positions in the file.
+fn in_file_order(mut texts: Vec<(Option<Position>, String)>) -> Vec<String> {
+    texts.sort_by_key(|(position, _)| *position);
+    texts.into_iter().map(|(_, text)| text).collect()
 }
 
 /// The part of the first line about rules whose servers didn't answer. Empty if there are none.
@@ -229,19 +234,17 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     let findings: Vec<_> = findings.filter(|finding| is_independent(&finding.path)).collect();
     let warning_count = findings.iter().filter(|finding| finding.is_warning).count();
     let undecodable = issues.iter().map(|issue| (Some(issue.position), issue.to_string()));
-    let mut lines: Vec<_> = undecodable
+    let lines: Vec<_> = undecodable
         .chain(rejected.map(|error| (error.position, error.describe())))
         .chain(findings.iter().map(|finding| (finding.position, finding.to_string())))
         .collect();
     if lines.len() == 1 {
         return error;
     }
-    lines.sort_by_key(|(position, _)| *position);
     // The outermost context is the name of the file.
     let counts = describe_counts(lines.len() - warning_count, warning_count);
     let headline = format!("{error}: {counts}");
-    let lines = lines.into_iter().map(|(_, line)| line);
-    let text: Vec<String> = iter::once(headline).chain(lines).collect();
+    let text: Vec<String> = iter::once(headline).chain(in_file_order(lines)).collect();
     anyhow::Error::msg(text.join("\n"))
 }
 
@@ -293,13 +296,12 @@ fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedR
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
     let missing = missing.map(|path| (None, format!("{path} is missing")));
     let errors = errors.iter().map(|error| (error.position, error.describe()));
-    let mut lines: Vec<_> = errors.chain(missing).collect();
-    lines.sort_by_key(|(position, _)| *position);
+    let lines: Vec<_> = errors.chain(missing).collect();
     let problem_count = lines.len();
     let (counts, rules) = (describe_counts(problem_count, 0), rule_counts(config));
     let cause = on_one_line(cause);
     let headline = format!("{file}: {counts} in the file ({rules}){NO_RESOURCES}: {cause}");
-    let lines = iter::once(headline).chain(lines.into_iter().map(|(_, line)| line));
+    let lines = iter::once(headline).chain(in_file_order(lines));
     let text = lines.map(|line| line + "\n").collect();
     let checked = CheckedRules::new(text, problem_count, 0);
     CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
@@ -320,9 +322,7 @@ fn check_syntax(
     let refused = rules.errors().map(|error| (error.position, error.describe()));
     let warnings = query_warnings(config, &rules, resources);
     let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
-    let mut lines: Vec<_> = refused.chain(others).collect();
-    lines.sort_by_key(|(position, _)| *position);
-    let mut lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    let mut lines = in_file_order(refused.chain(others).collect());
     let labels = rules.custom.iter().chain(&rules.external).flatten();
     let ambiguous = labels.flat_map(|rule| rule.labels().ambiguous());
     let ambiguous: Vec<String> = ambiguous

@@ -38,8 +38,8 @@ const APIS: [&str; 4] = [
     "metrics.k8s.io/v1beta1",
 ];
 
-/// The APIs that a server may lack. An adapter serves v1beta2 besides v1beta1, so each metric is
-/// compared without it. It serves `metrics.k8s.io` only if it has `resourceRules`. Otherwise,
+/// The APIs that a server may lack. An adapter with v1beta2 also serves v1beta1, where each metric
+/// is compared. An adapter serves `metrics.k8s.io` only if it has `resourceRules`. Otherwise,
 /// metrics-server serves it.
 const OPTIONAL_APIS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "metrics.k8s.io/v1beta1"];
 

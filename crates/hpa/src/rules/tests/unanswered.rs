@@ -24,6 +24,9 @@ use crate::rules::{explain, outcome::ExplainOutcome};
 
 const HTML: &str = "text/html";
 const JSON: &str = "application/json";
+/// A list of one series.
+const SERIES: &str = r#"{"status": "success",
+    "data": [{"__name__": "m", "namespace": "shop", "pod": "web-0"}]}"#;
 const NO_SAMPLES: &str = r#"{"status": "success", "data": {"resultType": "vector", "result": []}}"#;
 
 const RULES: &str = "
@@ -61,13 +64,10 @@ async fn serve_status(status: u16) -> String {
 /// A Prometheus that lists a series for each selector, except for those of `unread`, for which it
 /// answers 502. It answers each query with `status` and `body`. Returns the URL.
 async fn serve_series(status: u16, content_type: &'static str, body: &'static str) -> String {
-    let series = json!({
-        "status": "success", "data": [{ "__name__": "m", "namespace": "shop", "pod": "web-0" }],
-    });
-    let list = move |RawForm(form): RawForm| async move {
+    let list = |RawForm(form): RawForm| async move {
         let is_unread = String::from_utf8_lossy(&form).contains("unread");
         let status = if is_unread { StatusCode::BAD_GATEWAY } else { StatusCode::OK };
-        (status, [(header::CONTENT_TYPE, JSON)], series.to_string())
+        (status, [(header::CONTENT_TYPE, JSON)], SERIES)
     };
     let status = StatusCode::from_u16(status).unwrap();
     let answer = move || async move { (status, [(header::CONTENT_TYPE, content_type)], body) };
@@ -245,10 +245,7 @@ async fn first_line_of_explain_names_the_server_that_did_not_answer(
 /// and the number of queries.
 async fn serve_hanging_queries() -> (String, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
-    let series = json!({
-        "status": "success", "data": [{ "__name__": "m", "namespace": "shop", "pod": "web-0" }],
-    });
-    let list = move || async move { ([(header::CONTENT_TYPE, JSON)], series.to_string()) };
+    let list = || async { ([(header::CONTENT_TYPE, JSON)], SERIES) };
     let counter = count.clone();
     let hang = move || {
         counter.fetch_add(1, Ordering::Relaxed);
