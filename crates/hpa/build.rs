@@ -1,6 +1,6 @@
 //! Passes the git revision and its date to `hpa version`.
 //!
-//! `HPA_GIT_REVISION` and `SOURCE_DATE_EPOCH` override what git says, for builds without the
+//! `HPA_GIT_REVISION` and `SOURCE_DATE_EPOCH` take precedence over git, for builds without the
 //! repository. The date is never the time of the build: builds must be reproducible.
 
 use std::{env, path::Path, process::Command};
@@ -10,7 +10,7 @@ fn main() {
         println!("cargo::rerun-if-env-changed={name}");
     }
     println!("cargo::rerun-if-changed=build.rs");
-    // Unpacked in the repository of another project, an archive has another prefix.
+    // An archive that is unpacked in the repository of another project has another prefix.
     let is_repository = git(&["rev-parse", "--show-prefix"]).as_deref() == Some("crates/hpa/");
     let (mut revision, mut seconds) = (variable("HPA_GIT_REVISION"), variable("SOURCE_DATE_EPOCH"));
     if is_repository {

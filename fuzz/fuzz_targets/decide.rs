@@ -62,8 +62,8 @@ const PODS: &str = r#"[
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    /// The index of the autoscaler if `hpa` is invalid.
-    template: u8,
+    /// Selects one of [`DEFAULT_HPAS`] if `hpa` is invalid.
+    default_hpa: u8,
     /// An autoscaler as JSON.
     hpa: &'a [u8],
     /// A list of pods as JSON.
@@ -71,7 +71,7 @@ struct Input<'a> {
     /// `spec.replicas`, `status.replicas` and selector.
     scale: Option<(i32, i32, &'a str)>,
     /// The number of autoscalers that select the pods, modulo 3.
-    autoscalers: u8,
+    autoscaler_count: u8,
     /// Pod index, milli-units, and seconds of timestamp and window.
     samples: Vec<(u8, i64, i64, i64)>,
     /// Milli-units of Object and External metrics.
@@ -160,9 +160,9 @@ fn time(seconds: i64) -> Timestamp {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let template = DEFAULT_HPAS[usize::from(input.template) % DEFAULT_HPAS.len()];
-    let hpa = serde_json::from_slice(input.hpa).or_else(|_| serde_json::from_str(template));
-    let mut hpa: HorizontalPodAutoscaler = hpa.expect("the templates are valid");
+    let default_hpa = DEFAULT_HPAS[usize::from(input.default_hpa) % DEFAULT_HPAS.len()];
+    let hpa = serde_json::from_slice(input.hpa).or_else(|_| serde_json::from_str(default_hpa));
+    let mut hpa: HorizontalPodAutoscaler = hpa.expect("the default autoscalers are valid");
     apply_defaults(&mut hpa.spec);
     let pods = serde_json::from_slice(input.pods).or_else(|_| serde_json::from_str(PODS));
     let pods: Vec<Pod> = pods.expect("the pods are valid");
@@ -170,7 +170,7 @@ fuzz_target!(|input: Input<'_>| {
     let (up, down) = input.pause;
     let settings = input.settings().with_pause(Pause { up, down });
     let (scale, now) = (input.scale(), time(input.now));
-    let autoscalers = (0..input.autoscalers % 3).map(|index| index.to_string()).collect();
+    let autoscalers = (0..input.autoscaler_count % 3).map(|index| index.to_string()).collect();
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
         autoscalers,

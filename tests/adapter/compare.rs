@@ -117,7 +117,7 @@ impl Cluster {
         command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
         command.args(extra_flags);
         let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
-        // Without an APIService, the port shows when the adapter is ready.
+        // Without an APIService, the adapter is ready once its port accepts connections.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut polls = interval(Duration::from_millis(100));
         let listening = async {
@@ -129,25 +129,25 @@ impl Cluster {
         Ok((adapter, port))
     }
 
-    /// Repeats the comparison until both adapters have discovered their metrics. Returns the last
-    /// exit status and report.
+    /// Repeats the comparison until both adapters list the same metrics: each of them lists again
+    /// every five seconds, and Prometheus has more metrics after its second scrape. Returns the
+    /// last exit status and report.
     async fn compare(&self, port: u16) -> Result<(Option<i32>, String)> {
         let mut polls = interval(Duration::from_secs(1));
+        let mut last = (None, String::new());
         let compared = async {
             loop {
                 polls.tick().await;
                 let Output { status, stdout, stderr } = self.run_compare(port).await?;
-                let text = String::from_utf8([stdout, stderr].concat())?;
-                let is_discovered = |line: &str| {
-                    let counts = line.split("both list ").nth(1);
-                    counts.is_none_or(|counts| !counts.starts_with("0 "))
-                };
-                if status.code() != Some(2) && text.lines().all(is_discovered) {
-                    return Ok((status.code(), text));
+                last = (status.code(), String::from_utf8([stdout, stderr].concat())?);
+                if last.0 != Some(2) && last.1.lines().all(has_equal_list) {
+                    return Ok(());
                 }
             }
         };
-        timeout(TIMEOUT, compared).await.context("metrics are not discovered")?
+        let result: Result<Result<()>, _> = timeout(TIMEOUT, compared).await;
+        result.with_context(|| format!("the lists differ: {}", last.1))??;
+        Ok(last)
     }
 
     async fn run_compare(&self, port: u16) -> Result<Output> {
@@ -158,6 +158,13 @@ impl Cluster {
         command.arg("--right-token-file").arg(self.dir.path().join("token"));
         Ok(command.output().await?)
     }
+}
+
+/// Whether a line of a report isn't about the metrics of an API, or both sides list the same ones,
+/// at least one.
+fn has_equal_list(line: &str) -> bool {
+    let Some((_, lists)) = line.split_once("both list ") else { return true };
+    !lists.starts_with("0 ") && lists.ends_with("only left 0, only right 0")
 }
 
 fn write(dir: &Path, name: &str, content: &Value) -> Result<PathBuf> {

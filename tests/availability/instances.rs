@@ -78,7 +78,7 @@ impl Instances {
         self.with_proxy(instance, |proxy| _ = proxy.is_cut.send_replace(false));
     }
 
-    /// Holds the metrics responses to an instance back.
+    /// Holds back the metrics responses to an instance.
     pub(crate) fn hold_metrics(&self, instance: InstanceId) {
         self.with_proxy(instance, |proxy| _ = proxy.holds_metrics.send_replace(true));
     }

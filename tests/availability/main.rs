@@ -43,9 +43,9 @@ const ELECTION_FLAGS: [&str; 3] = [
     "--leader-elect-retry-period=200ms",
 ];
 /// Number of leader changes: each fault once with a scale-up and once with a scale-down.
-const ROUNDS: usize = 10;
+const ROUND_COUNT: usize = 10;
 /// Number of leader changes with `HPA_LONG_TESTS`.
-const MANY_ROUNDS: usize = 30;
+const LONG_ROUND_COUNT: usize = 30;
 
 struct Cluster {
     testbed: Testbed,
@@ -55,12 +55,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Starts two instances, with `autoscalers` Deployments of five replicas and a load of five.
-    fn new(autoscalers: usize, flags: &[&str]) -> Self {
+    /// Starts two instances, with autoscaled Deployments of five replicas and a load of five.
+    fn new(autoscaler_count: usize, flags: &[&str]) -> Self {
         let metrics = Arc::new(SettableMetrics::new(0, 5));
         let testbed = Testbed::new(Config { metrics: Some(metrics.clone()), ..Config::default() });
         testbed.apply_all([objects::namespace()]);
-        for name in (0..autoscalers).map(name) {
+        for name in (0..autoscaler_count).map(name) {
             let metric = objects::external_metric("load", "1");
             testbed.apply_all([
                 objects::running_deployment(&name, 5),
@@ -201,7 +201,7 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
     let cluster = Cluster::new(1, &flags);
     let faults =
         [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
-    let rounds = if are_long_tests_enabled() { MANY_ROUNDS } else { ROUNDS };
+    let rounds = if are_long_tests_enabled() { LONG_ROUND_COUNT } else { ROUND_COUNT };
     for round in 0..rounds {
         let leader = cluster.wait_for_leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
@@ -224,8 +224,8 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
         "{} takeovers, time from a free lease to the first reconcile: median {median:?}, longest {longest:?}",
         takeovers.len()
     );
-    // On an idle machine, it takes milliseconds. If it waited for another expiry, it would take
-    // longer.
+    // On an idle machine, a takeover takes milliseconds. A takeover that waits for another expiry
+    // takes longer than the lease duration.
     assert!(median < LEASE_DURATION, "{takeovers:?}");
 }
 
@@ -257,15 +257,16 @@ async fn stabilization_window_survives_the_leader() {
     // The tolerated deviation on a busy machine.
     const SLACK: Duration = Duration::from_secs(5);
     // With a dozen autoscalers, the history is stored every five seconds.
-    const AUTOSCALERS: usize = 12;
+    const AUTOSCALER_COUNT: usize = 12;
     let flags = [
         "--horizontal-pod-autoscaler-sync-period=250ms",
         "--horizontal-pod-autoscaler-downscale-stabilization=20s",
     ];
-    let cluster = Cluster::new(AUTOSCALERS, &flags);
+    let cluster = Cluster::new(AUTOSCALER_COUNT, &flags);
     let leader = cluster.wait_for_leader().await;
     let all_recommend = |replicas| {
-        (cluster.stored_recommendations() == [replicas; AUTOSCALERS]).then(std::time::Instant::now)
+        (cluster.stored_recommendations() == [replicas; AUTOSCALER_COUNT])
+            .then(std::time::Instant::now)
     };
     let load_dropped = cluster.log.wait("stored recommendations of 5", |_| all_recommend(5)).await;
     cluster.metrics.set_value(3);
@@ -278,7 +279,7 @@ async fn stabilization_window_survives_the_leader() {
         cluster.log.wait("the middle of the window", last_renewal_in_second_half).await;
     cluster.instances.signal(leader, Signal::KILL);
     let scale_downs = cluster.log.wait("all to be scaled down", |events| {
-        (events.scale_writes.len() >= AUTOSCALERS).then(|| events.scale_writes.clone())
+        (events.scale_writes.len() >= AUTOSCALER_COUNT).then(|| events.scale_writes.clone())
     });
     let scale_downs = scale_downs.await;
     for write in &scale_downs {
@@ -293,9 +294,9 @@ async fn stabilization_window_survives_the_leader() {
             "too late: after {after:?}"
         );
     }
-    assert_eq!(scale_downs.len(), AUTOSCALERS);
-    assert!((0..AUTOSCALERS).all(|index| cluster.replicas(index) == 3));
-    let last = scale_downs[AUTOSCALERS - 1].at.duration_since(load_dropped);
+    assert_eq!(scale_downs.len(), AUTOSCALER_COUNT);
+    assert!((0..AUTOSCALER_COUNT).all(|index| cluster.replicas(index) == 3));
+    let last = scale_downs[AUTOSCALER_COUNT - 1].at.duration_since(load_dropped);
     let killed = last_renewal.duration_since(load_dropped);
     println!(
         "a window of {WINDOW:?}: leader killed after {killed:?}, last target scaled down after {last:?}"

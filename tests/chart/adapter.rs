@@ -25,10 +25,10 @@ fn expected_apis(set: &str) -> &'static [&'static str] {
     }
 }
 
-/// The probes have their own port.
+/// The probes have their own port. Only the set `moved` has the probes of prometheus-adapter's
+/// chart.
 pub(crate) fn check_probes(objects: &[Value], set: &str) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
-    // The set `moved` has the probes of prometheus-adapter's chart.
     let is_moved = set == "moved";
     let paths = if is_moved { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
     let (port, scheme) = if is_moved { ("https", "HTTPS") } else { ("health", "HTTP") };
@@ -175,7 +175,7 @@ pub(crate) fn check_api_services(objects: &[Value], set: &str) -> Result<()> {
 
 /// The adapter may change only its certificate, its `APIServices`, the leases and events of its
 /// leader, and the status of scaling schedules.
-pub(crate) fn check_permissions(objects: &[Value]) -> Result<()> {
+pub(crate) fn check_write_permissions(objects: &[Value]) -> Result<()> {
     let roles = [of_kind(objects, "ClusterRole"), of_kind(objects, "Role")].concat();
     for role in &roles {
         for rule in role["rules"].as_array().context("rules")? {
@@ -202,8 +202,8 @@ pub(crate) fn check_permissions(objects: &[Value]) -> Result<()> {
     check_bindings(objects, &roles)
 }
 
-/// The adapter has only the rights that its configuration needs.
-pub(crate) fn check_rights(helm: &Helm) -> Result<()> {
+/// The adapter has only the permissions that its configuration needs.
+pub(crate) fn check_needed_permissions(helm: &Helm) -> Result<()> {
     let external = "rules.default=false,rules.external[0].seriesQuery=up,\
                     rules.external[0].metricsQuery=up,rbac.readers=null";
     let with = |set: &str| format!("{external},{set}");
@@ -237,9 +237,9 @@ pub(crate) fn check_rights(helm: &Helm) -> Result<()> {
     for (set, mut expected) in cases {
         let objects = helm.template_with(&set)?;
         let name = &deployment(&objects)?["metadata"]["name"];
-        let role = of_kind(&objects, "ClusterRole").into_iter();
-        let role = role.into_iter().find(|role| role["metadata"]["name"] == *name);
-        let rules = role.context("no ClusterRole")?["rules"].as_array().context("no rules")?;
+        let mut cluster_roles = of_kind(&objects, "ClusterRole").into_iter();
+        let own_role = cluster_roles.find(|role| role["metadata"]["name"] == *name);
+        let rules = own_role.context("no ClusterRole")?["rules"].as_array().context("no rules")?;
         let mut found: Vec<&str> =
             rules.iter().flat_map(|rule| texts(&rule["resources"])).collect();
         found.sort_unstable();

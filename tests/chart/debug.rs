@@ -11,9 +11,9 @@ use crate::{
 /// Flag, port, roles and bindings exist only if `debug.enabled` is set. They match each other and
 /// the requests of `hpa`.
 pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
-    let mentions_debug = |object: &&Value| object.to_string().contains("debug");
+    let mentions_debug = |object: &Value| object.to_string().contains("debug");
     let defaults = helm.template("defaults")?;
-    ensure!(!defaults.iter().any(|object| mentions_debug(&object)), "a debug API by default");
+    ensure!(!defaults.iter().any(mentions_debug), "a debug API by default");
 
     let objects = helm.template_with(
         "debug.enabled=true,debug.port=9000,debug.memoryLimit=16Mi,networkPolicy.enabled=true,\
@@ -32,7 +32,7 @@ pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
     ensure!(ingress[1]["ports"][0]["port"] == "debug", "{ingress}");
 
     // The token belongs to the account with this name, which has no other rights.
-    let reader = role(&objects, "Role", "-debug-reader")?;
+    let reader = find_by_suffix(&objects, "Role", "-debug-reader")?;
     let rights: Vec<_> = reader["rules"].as_array().into_iter().flatten().collect();
     let right = |group: &str, resource: &str, name: Option<&str>, verb: &str| {
         let mut rule = json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
@@ -51,7 +51,7 @@ pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
     let account = json!([{
         "kind": "ServiceAccount", "name": "a-lease-debug", "namespace": NAMESPACE,
     }]);
-    let documents = role(&objects, "ClusterRole", "-debug")?;
+    let documents = find_by_suffix(&objects, "ClusterRole", "-debug")?;
     let get = json!([{ "nonResourceURLs": ["/debug/v1/*"], "verbs": ["get"] }]);
     ensure!(documents["rules"] == get, "{documents}");
     let bound: Vec<_> = ["ClusterRoleBinding", "RoleBinding"]
@@ -66,12 +66,12 @@ pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
     ensure!(named.is_some_and(|one| one["automountServiceAccountToken"] == false), "no account");
 
     // The controller may review tokens and accesses, and the readers may read.
-    let reviews = role(&objects, "ClusterRoleBinding", "-auth-delegator")?;
+    let reviews = find_by_suffix(&objects, "ClusterRoleBinding", "-auth-delegator")?;
     ensure!(reviews["roleRef"]["name"] == "system:auth-delegator", "{reviews}");
     let controller_account =
         &deployment(&objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     ensure!(reviews["subjects"][0]["name"] == *controller_account, "{reviews}");
-    let readers = role(&objects, "RoleBinding", "-debug-reader")?;
+    let readers = find_by_suffix(&objects, "RoleBinding", "-debug-reader")?;
     ensure!(readers["subjects"] == json!([{ "kind": "Group", "name": "sre" }]), "{readers}");
 
     let bare = helm.template_with("debug.enabled=true,rbac.create=false")?;
@@ -79,10 +79,11 @@ pub(crate) fn check_debug_api(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-fn role<'a>(objects: &'a [Value], kind: &str, suffix: &str) -> Result<&'a Value> {
-    let is_named = |object: &&&Value| {
+/// The object of a kind whose name has this suffix.
+fn find_by_suffix<'a>(objects: &'a [Value], kind: &str, suffix: &str) -> Result<&'a Value> {
+    let is_named = |object: &&Value| {
         object["metadata"]["name"].as_str().is_some_and(|name| name.ends_with(suffix))
     };
-    let found = of_kind(objects, kind).into_iter().find(|object| is_named(&object));
+    let found = of_kind(objects, kind).into_iter().find(is_named);
     found.with_context(|| format!("no {kind} {suffix}"))
 }

@@ -126,9 +126,9 @@ pub(crate) fn check_values() -> Result<()> {
         for block in text.split("```") {
             let chart = if block.contains("charts/hpa-adapter") { &ADAPTER } else { &CONTROLLER };
             let schema = files::read_from_chart(chart, "values.schema.json")?;
-            for name in sets(block) {
+            for name in set_value_names(block) {
                 let document = document.display();
-                ensure!(is_value(&schema, name), "{document}: {} has no {name}", chart.name);
+                ensure!(has_value(&schema, name), "{document}: {} has no {name}", chart.name);
                 seen.insert((chart.name, name.to_owned()));
             }
         }
@@ -140,13 +140,13 @@ pub(crate) fn check_values() -> Result<()> {
 }
 
 /// The names of the values that `--set` arguments set.
-fn sets(block: &str) -> impl Iterator<Item = &str> {
+fn set_value_names(block: &str) -> impl Iterator<Item = &str> {
     let arguments = block.split("--set ").skip(1).filter_map(|rest| rest.split_whitespace().next());
     arguments.map(|set| set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default())
 }
 
 /// Whether the schema has this value. The fields of embedded Kubernetes objects are not checked.
-fn is_value(schema: &Value, name: &str) -> bool {
+fn has_value(schema: &Value, name: &str) -> bool {
     let mut at = schema;
     for part in name.split('.') {
         let Some(properties) = at.get("properties") else { return at["type"] == "object" };

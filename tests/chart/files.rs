@@ -73,7 +73,7 @@ pub(crate) fn check_log_levels() -> Result<()> {
     Ok(())
 }
 
-/// The roles may be applied without helm: their names are the flags' defaults in `hpa run`.
+/// The role files can be applied without helm, so their names must be the default of `hpa run`.
 pub(crate) fn check_role_names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
         let role = read_controller_file(file)?;

@@ -72,7 +72,7 @@ impl Helm {
         command.output().context("helm")
     }
 
-    /// `helm lint --strict` reports nothing.
+    /// Runs `helm lint --strict`. Fails if it reports a problem.
     pub(crate) fn lint(&self, set: &str) -> Result<()> {
         let output = self.run(&["lint", "--strict"], &self.chart.values(set))?;
         ensure!(output.status.success(), "helm lint: {}", output_text(&output));

@@ -156,7 +156,7 @@ fn check_with_helm(helm: &Helm, report: &mut Report) {
     }
 }
 
-/// The objects of the adapter's chart, by set of values.
+/// Checks the adapter's chart. Returns its rendered objects, by set of values.
 fn check_adapter_chart(
     helm: &Helm,
     binary: &Path,
@@ -172,14 +172,20 @@ fn check_adapter_chart(
             &name("apis_have_a_certificate"),
             adapter::check_api_services(&objects, set),
         );
-        report.add_result(&name("permissions_only_read"), adapter::check_permissions(&objects));
+        report.add_result(
+            &name("write_permissions_are_limited"),
+            adapter::check_write_permissions(&objects),
+        );
         report.add_result(&name("flags_are_valid"), rendered::check_flags(&objects, binary));
         report.add_result(&name("names_are_texts"), rendered::check_quoted_names(helm, set));
         all.push((format!("adapter/{set}"), objects));
     }
     report.add_result("adapter::arguments_follow_the_values", adapter::check_arguments(helm));
     report.add_result("adapter::switches_add_objects", adapter::check_switches(helm));
-    report.add_result("adapter::rights_follow_the_configuration", adapter::check_rights(helm));
+    report.add_result(
+        "adapter::permissions_follow_the_configuration",
+        adapter::check_needed_permissions(helm),
+    );
     report.add_result("adapter::manifests_are_those_of_the_chart", adapter::check_manifests(helm));
     report.add_result("adapter::invalid_values_are_rejected", adapter::check_invalid_values(helm));
     let notes = "adapter::notes_say_what_to_do_next";
@@ -192,7 +198,7 @@ fn check_adapter_chart(
     all
 }
 
-/// Renders a set, and runs the checks for both charts.
+/// Renders a set of values, and runs the checks that both charts share.
 fn render(helm: &Helm, set: &str, report: &mut Report) -> Option<Vec<Value>> {
     let name = |test: &str| format!("{}::{set}::{test}", helm.chart_name());
     match helm.lint(set).and_then(|()| helm.template(set)) {

@@ -98,7 +98,9 @@ impl Server {
                     .resource_url()
                     .to_owned()
             }
-            (Scope::Cluster, Some(namespace)) => anyhow::bail!("cluster-wide, in {namespace}"),
+            (Scope::Cluster, Some(namespace)) => {
+                anyhow::bail!("a cluster-scoped object in the namespace {namespace}")
+            }
         };
         let name = object["metadata"]["name"].as_str().context("no name")?;
         let parameters = "dryRun=All&fieldValidation=Strict&fieldManager=test&force=true";

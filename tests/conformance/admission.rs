@@ -14,7 +14,7 @@ const NAME: &str = "web";
 const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
 
 /// Applies defaults to a line's `input`, validates it, and compares with the recorded response.
-pub(crate) fn admission(line: &Value) -> Result<(), String> {
+pub(crate) fn check(line: &Value) -> Result<(), String> {
     let input = line.get("input").unwrap_or(&Value::Null);
     let mut spec: HorizontalPodAutoscalerSpec =
         serde_json::from_value(input.clone()).map_err(|error| format!("invalid input: {error}"))?;

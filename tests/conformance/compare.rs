@@ -32,10 +32,8 @@ pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option
             object_difference(path, expected, actual)
         }
         (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
-            let pairs = expected.iter().zip(actual).enumerate();
-            pairs
-                .into_iter()
-                .find_map(|(at, (left, right))| difference(&format!("{path}[{at}]"), left, right))
+            let mut pairs = expected.iter().zip(actual).enumerate();
+            pairs.find_map(|(at, (left, right))| difference(&format!("{path}[{at}]"), left, right))
         }
         _ if expected == actual => None,
         _ => Some(format!("{path}: expected {expected}, got {actual}")),
@@ -47,8 +45,8 @@ fn object_difference(
     expected: &Map<String, Value>,
     actual: &Map<String, Value>,
 ) -> Option<String> {
-    let names = expected.keys().chain(actual.keys().filter(|name| !expected.contains_key(*name)));
-    names.into_iter().find_map(|name| {
+    let new_names = actual.keys().filter(|name| !expected.contains_key(*name));
+    expected.keys().chain(new_names).find_map(|name| {
         let (left, right) = (expected.get(name), actual.get(name));
         difference(
             &format!("{path}.{name}"),

@@ -19,12 +19,12 @@ use hpa_calc::{
     report::{Inputs, MetricReport, PodReport, RateLimit, Report},
 };
 
-/// Checks the report of a step. `recorded` are the replicas that the reference wrote to the scale;
-/// they are not compared if the write failed (`has_failed`).
+/// Checks the report of a step. `recorded` are the replicas that the reference wrote to the scale.
+/// If its write failed, they are not compared.
 pub(crate) fn check(
     inputs: &Inputs,
     recorded: Option<i64>,
-    has_failed: bool,
+    write_failed: bool,
 ) -> Result<(), String> {
     let report = inputs.report();
     check_sentence(&report)?;
@@ -37,7 +37,7 @@ pub(crate) fn check(
     if derived != report.scale_to {
         return Err(format!("derived {derived:?}, decided {:?}", report.scale_to));
     }
-    if !has_failed && derived.map(i64::from) != recorded {
+    if !write_failed && derived.map(i64::from) != recorded {
         return Err(format!("derived {derived:?}, recorded {recorded:?}"));
     }
     check_changes(inputs, &report)

@@ -60,8 +60,8 @@ fn parse_number(value: &Value) -> Result<f64, String> {
 
 #[expect(clippy::float_cmp, reason = "exact unless a function rounds")]
 fn ensure_equal(expected: f64, value: f64, expression: &str) -> Result<(), String> {
-    let is_function = ["(", "**"].iter().any(|part| expression.contains(part));
-    let tolerance = if is_function { TOLERANCE * expected.abs() } else { 0.0 };
+    let can_round = ["(", "**"].iter().any(|part| expression.contains(part));
+    let tolerance = if can_round { TOLERANCE * expected.abs() } else { 0.0 };
     let is_same = expected == value
         || expected.is_nan() && value.is_nan()
         || (expected - value).abs() <= tolerance;

@@ -171,8 +171,8 @@ async fn check_query(line: &Value) -> Result<(), String> {
     let context = Context::new(&clients, &hpa.metadata.namespace, target, Timestamp::now());
     let values = plan.read(&context).await;
     let received = prometheus.received();
-    let params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
-    let sent_query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
+    let mut params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
+    let sent_query = params.find(|pair| pair[0] == "query").map(|pair| pair[1].clone());
     ensure_equal("query", recorded_query, &sent_query.unwrap_or_default())?;
     let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
     let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSI).to_string();

@@ -49,7 +49,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 const CHECKS: [(&str, bool, Check); 16] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
-    ("hpa_admission", false, |line, _| admission::admission(line)),
+    ("hpa_admission", false, |line, _| admission::check(line)),
     ("quantity", false, |line, _| values::quantity(line)),
     ("milli_format", false, |line, _| values::milli_format(line)),
     ("selector", true, values::selector),
@@ -65,17 +65,17 @@ const CHECKS: [(&str, bool, Check); 16] = [
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
-/// The directory of this file. `CARGO_MANIFEST_DIR` is that of crate `hpa`: the suite belongs to it
-/// because it starts its binary.
+/// The directory of this file. The suite starts the binary of the crate `hpa`, so it is a test of
+/// that crate, and `CARGO_MANIFEST_DIR` is the directory of that crate.
 pub(crate) const DEFAULT_DIR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
 
 /// Number of data files in the default directory. Fewer files are an error.
-const DEFAULT_FILES: usize = 18;
+const DEFAULT_FILE_COUNT: usize = 18;
 
 fn main() -> ExitCode {
     let custom_dir = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
-    let min_files = if custom_dir.is_some() { 1 } else { DEFAULT_FILES };
+    let min_files = if custom_dir.is_some() { 1 } else { DEFAULT_FILE_COUNT };
     let dir = custom_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
     let files = match data_files(&dir) {
         Ok(files) if files.len() >= min_files => files,

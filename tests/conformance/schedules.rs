@@ -1,7 +1,7 @@
 //! `scaling_schedule`: the value of a schedule of kube-metrics-adapter at a time.
 
 use hpa_collectors::schedules::{
-    Compat, Problem, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
+    Compat, EntryProblem, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -51,7 +51,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     ensure_equal("windows", line, &json!(windows.collect::<Vec<_>>()))?;
 
     let Ok((metric, default)) = default else { return Ok(()) };
-    if default == compatible || is_beyond_midnight(&metric, &windows_of(&metric, &case), &case) {
+    if default == compatible || is_beyond_midnight(&metric, &case) {
         return Ok(());
     }
     Err(format!("default: {default} instead of {compatible}, although no window crosses midnight"))
@@ -64,7 +64,7 @@ fn reference_text(error: &ScheduleError) -> &'static str {
         // The reference has no limit.
         ScheduleError::TooManyEntries(_) => "no error",
         ScheduleError::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
-        ScheduleError::Entry(Problem::InvalidTime { field: "startTime", .. }) => {
+        ScheduleError::Entry(EntryProblem::InvalidTime { field: "startTime", .. }) => {
             "could not parse the specified schedule period start time, format is not HH:MM"
         }
         ScheduleError::Entry(_) => {
@@ -73,14 +73,10 @@ fn reference_text(error: &ScheduleError) -> &'static str {
     }
 }
 
-fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {
-    metric.windows(case.now, case.now)
-}
-
 /// Whether one of the windows that are active now, including its ramps, starts on another day than
 /// now, or ends on another day than it starts. Days are those of the window's time zone.
-fn is_beyond_midnight(metric: &ScheduledMetric, windows: &[Window], case: &Line) -> bool {
-    windows.iter().any(|window| {
+fn is_beyond_midnight(metric: &ScheduledMetric, case: &Line) -> bool {
+    metric.windows(case.now, case.now).iter().any(|window| {
         let schedule = &case.spec.schedules[window.entry];
         let Some(period) = &schedule.period else { return false };
         let zone = Settings::default().time_zones;

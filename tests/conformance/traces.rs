@@ -105,8 +105,9 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
-        let (recorded, has_failed) = (step.expect["scaleTo"].as_i64(), step.update_error.is_some());
-        explanations::check(&inputs, recorded, has_failed).map_err(|difference| {
+        let recorded = step.expect["scaleTo"].as_i64();
+        let write_failed = step.update_error.is_some();
+        explanations::check(&inputs, recorded, write_failed).map_err(|difference| {
             format!("step {number} at {}s, in the report: {difference}", step.at)
         })?;
         shadow.compare(&step, &hpa, &settings, &other_selectors, now).map_err(|difference| {
@@ -118,8 +119,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// This controller in shadow mode beside the reference. All it knows of the reference's decisions
-/// is the stored status, and whether a step changed it.
+/// This controller in shadow mode beside the reference. It reads the reference's decisions only from
+/// the stored status, and from whether a step changed that status.
 struct Shadow {
     /// The last status that the reference stored.
     stored: HorizontalPodAutoscalerStatus,

@@ -119,7 +119,7 @@ fn full_name(plane: &str, scenario: &str) -> String {
 
 fn main() -> ExitCode {
     let (options, words): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|a| a.starts_with('-'));
+        std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
     let [testbed, real] = [TESTBED, "kube-apiserver"].map(|plane| Selection::new(plane, &words));
     if options.iter().any(|option| option == "--list") {
         for Selection { plane, scenarios } in [testbed, real] {

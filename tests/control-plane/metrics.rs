@@ -249,10 +249,10 @@ impl State {
 }
 
 impl Load {
-    fn per_pod(self, pods: usize) -> i64 {
+    fn per_pod(self, pod_count: usize) -> i64 {
         match self {
             Self::PerPod(each) => each,
-            Self::Total(all) => all / i64::try_from(pods.max(1)).unwrap_or(i64::MAX),
+            Self::Total(all) => all / i64::try_from(pod_count.max(1)).unwrap_or(i64::MAX),
         }
     }
 }

@@ -76,7 +76,7 @@ async fn run_with_simulated_workloads(
     Ok(())
 }
 
-/// A control plane with what replaces the rest of a cluster.
+/// A control plane, and the metrics and workloads that replace the rest of a cluster.
 struct Cluster {
     plane: Arc<dyn ControlPlane>,
     metrics: Metrics,

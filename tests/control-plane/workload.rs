@@ -83,13 +83,13 @@ impl Workloads {
     /// Starts to run the pods that workload controllers create.
     pub(crate) fn run_pods(&self) {
         let client = self.client.clone();
-        self.tasks.lock().expect("no one panics with the lock").spawn(run_pods(client));
+        self.tasks.lock().expect("no panic").spawn(run_pods(client));
     }
 
     /// Starts to run the pods of all targets of a kind.
     pub(crate) fn run_targets(&self, kind: Kind) {
-        let driver = TargetRunner { client: self.client.clone(), kind, pods: HashMap::new() };
-        self.tasks.lock().expect("no one panics with the lock").spawn(driver.run());
+        let runner = TargetRunner { client: self.client.clone(), kind, pods: HashMap::new() };
+        self.tasks.lock().expect("no panic").spawn(runner.run());
     }
 }
 
@@ -119,7 +119,7 @@ impl TargetRunner {
                 }
             };
             if let Err(error) = self.match_replicas(&target, is_deleted).await {
-                eprintln!("workload driver: {} {}: {error:#}", self.kind.kind, target.name_any());
+                eprintln!("workloads: {} {}: {error:#}", self.kind.kind, target.name_any());
             }
         }
     }
@@ -187,7 +187,7 @@ async fn run_pods(client: Client) {
         }
         let (ns, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         if let Err(error) = run_pod(&Api::namespaced(client.clone(), &ns), &name).await {
-            eprintln!("workload driver: Pod {ns}/{name}: {error:#}");
+            eprintln!("workloads: Pod {ns}/{name}: {error:#}");
         }
     }
 }

@@ -58,7 +58,7 @@ impl Validation {
         matches!(self, Self::Rejected { message, .. } if message.contains(marker))
     }
 
-    /// Describes the difference, if there is one other than the message or fields of a rejection.
+    /// Describes the difference, if there is one. All rejections are equal.
     pub(crate) fn difference_from(&self, expected: &Self) -> Option<String> {
         match (self, expected) {
             (Self::Accepted(spec), Self::Accepted(expected)) if spec == expected => None,

@@ -49,8 +49,8 @@ async fn check_rights(cluster: &Cluster) -> Result<()> {
         "not permitted to create a token for the ServiceAccount scaling/hpa-controller-debug: ",
         "not permitted to read pod scaling/hpa-",
     ];
-    for (granted, missing) in missing.into_iter().enumerate() {
-        cluster.grant(READER_RULES.get(..granted).unwrap_or_default()).await?;
+    for (granted_count, missing) in missing.into_iter().enumerate() {
+        cluster.grant(READER_RULES.get(..granted_count).unwrap_or_default()).await?;
         let text = cluster.explain().await?;
         let missing = format!("The controller's past decisions are missing: {missing}");
         ensure!(text.contains(&missing), "{missing:?} is not in:\n{text}");

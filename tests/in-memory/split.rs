@@ -20,8 +20,8 @@ use hpa_tests::harness::{
 const PERIOD: Duration = Duration::from_secs(15);
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 const AUTOSCALERS_PER_NAMESPACE: usize = 5;
-/// The largest lateness of a reconcile: reconciles start at steps of 100 ms, and a new leader reads
-/// first.
+/// The largest lateness of a reconcile: reconciles start at steps of 100 ms, and a new leader first
+/// reads the stored histories.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The reconciles of each autoscaler, in order: the name of the instance, and the time.
@@ -169,9 +169,9 @@ async fn release_moves_to_another_machine_without_a_pause() {
 #[tokio::test(start_paused = true)]
 async fn namespace_moves_to_another_release_within_a_period() {
     let cluster = Cluster::new();
-    let old = [cluster.start("1", &["a", "b"], "hpa-1"), cluster.start("2", &["c"], "hpa-2")];
+    let old_1 = cluster.start("1", &["a", "b"], "hpa-1");
+    let old_2 = cluster.start("2", &["c"], "hpa-2");
     cluster.run_for(3).await;
-    let [old_1, old_2] = old;
     // As in a rollout, the new instance waits for the lease of the old one.
     let new_1 = cluster.start("1 without b", &["a"], "hpa-1");
     cluster.run_for(1).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NAMESPACES: usize = 20;
+const NAMESPACE_COUNT: usize = 20;
 const AUTOSCALERS_PER_NAMESPACE: usize = 1000;
 
 fn namespace(index: usize) -> String {
@@ -28,7 +28,7 @@ fn annotated_autoscaler(namespace: &str, name: &str) -> Value {
 
 /// The last listed autoscaler is the only one with an invalid annotation.
 fn set_up_autoscalers(testbed: &Testbed) {
-    for index in 0..NAMESPACES {
+    for index in 0..NAMESPACE_COUNT {
         let namespace = namespace(index);
         apply(
             testbed,
@@ -38,7 +38,7 @@ fn set_up_autoscalers(testbed: &Testbed) {
             apply(testbed, annotated_autoscaler(&namespace, &format!("web-{index:02}-{at:04}")));
         }
     }
-    let mut last = annotated_autoscaler(&namespace(NAMESPACES - 1), "zz-last");
+    let mut last = annotated_autoscaler(&namespace(NAMESPACE_COUNT - 1), "zz-last");
     last["metadata"]["annotations"]["metric-config.pods.rps.json-path/interval"] = "soon".into();
     apply(testbed, last);
 }

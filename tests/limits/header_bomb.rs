@@ -94,14 +94,14 @@ async fn connect(port: u16) -> io::Result<TlsStream<TcpStream>> {
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Sends requests with `headers` headers each, until the server closes the connection.
-async fn send_requests(port: u16, headers: usize) -> io::Result<()> {
+/// Sends requests with `header_count` headers each, until the server closes the connection.
+async fn send_requests(port: u16, header_count: usize) -> io::Result<()> {
     let (mut responses, mut sender) = split(connect(port).await?);
     let send = async {
         sender.write_all(PREFACE).await?;
         sender.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
         let mut request = REQUEST.to_vec();
-        request.resize(REQUEST.len() + headers - 1, NEWEST_HEADER);
+        request.resize(REQUEST.len() + header_count - 1, NEWEST_HEADER);
         for batch in 0.. {
             let streams = (0..BATCH).map(|index| 2 * (batch * BATCH + index) + 1);
             let frames: Vec<u8> = streams
@@ -119,16 +119,16 @@ async fn send_requests(port: u16, headers: usize) -> io::Result<()> {
 }
 
 /// Repeats [`send_requests`] forever, each time with a new connection.
-async fn reconnect_forever(port: u16, headers: usize) {
+async fn reconnect_forever(port: u16, header_count: usize) {
     let mut ticks = interval(Duration::from_millis(100));
     loop {
         ticks.tick().await;
-        send_requests(port, headers).await.ok();
+        send_requests(port, header_count).await.ok();
     }
 }
 
-/// Sends requests with `headers` headers each on `connections` connections, without end.
-pub(super) async fn send_forever(port: u16, connections: usize, headers: usize) {
-    let connections = (0..connections).map(|_| reconnect_forever(port, headers));
+/// Sends requests with `header_count` headers each on `connection_count` connections, without end.
+pub(super) async fn send_forever(port: u16, connection_count: usize, header_count: usize) {
+    let connections = (0..connection_count).map(|_| reconnect_forever(port, header_count));
     futures::future::join_all(connections).await;
 }

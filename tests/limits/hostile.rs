@@ -76,7 +76,7 @@ pub(super) fn scaled_by_endpoint(name: &str, url: &str, key: &str) -> [Value; 2]
 }
 
 /// Pods with a Deployment, and its autoscaler on a metric that the pods serve.
-pub(super) fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
+pub(super) fn scaled_by_pods(name: &str, pod_count: i64, port: u16) -> Vec<Value> {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
         &[
@@ -86,8 +86,8 @@ pub(super) fn scaled_by_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
             ("pods.rps.json-path/interval", "1s"),
         ],
     );
-    let deployment = objects::running_deployment(name, pods);
-    let pods = (0..pods).map(|index| {
+    let deployment = objects::running_deployment(name, pod_count);
+    let pods = (0..pod_count).map(|index| {
         let mut pod = objects::pod(name, index);
         pod["status"]["podIP"] = "127.0.0.1".into();
         pod
@@ -179,7 +179,7 @@ impl Durations {
     }
 
     /// Fails if three probes in a row exceed their timeout, or more than 1 % of all.
-    pub(super) fn assert_are_quick(mut self, name: &str) {
+    pub(super) fn assert_probes_are_quick(mut self, name: &str) {
         let (is_busy, limit) = (self.is_busy(), PROBE_TIMEOUT * self.busy_factor());
         let is_slow = |probe: &Duration| *probe > limit;
         let has_failed = self.probes.windows(3).any(|three| three.iter().all(is_slow));
@@ -276,7 +276,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let durations = durations.into_inner();
     let factor = durations.busy_factor();
     println!("hostile tenant: scaled after {delays:?}; {peak} MiB");
-    durations.assert_are_quick("hostile tenant");
+    durations.assert_probes_are_quick("hostile tenant");
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }

@@ -328,10 +328,10 @@ async fn memory_is_bounded_for_autoscalers_with_thousands_of_metrics() {
 }
 
 /// The number of autoscalers with their own external metric and target.
-const EXTERNAL_AUTOSCALERS: usize = 10;
+const EXTERNAL_AUTOSCALER_COUNT: usize = 10;
 
 fn set_up_external(testbed: &Testbed) {
-    for at in 0..EXTERNAL_AUTOSCALERS {
+    for at in 0..EXTERNAL_AUTOSCALER_COUNT {
         let mut deployment = objects::running_deployment("web", 1);
         deployment["metadata"]["name"] = format!("web-{at}").into();
         apply(testbed, deployment);
@@ -346,7 +346,7 @@ fn set_up_external(testbed: &Testbed) {
 async fn memory_is_bounded_for_metrics_responses_of_40_mib() {
     // The number of responses that fit into the budget depends on timing.
     let reasons = &["ValidMetricFound", "FailedGetExternalMetric"];
-    assert_bounded(set_up_external, reasons, EXTERNAL_AUTOSCALERS).await;
+    assert_bounded(set_up_external, reasons, EXTERNAL_AUTOSCALER_COUNT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -363,7 +363,8 @@ externalRules:
     {
         let rules = Rules { file: RULES, url: serve_prometheus(len).await };
         let program = Program::ControllerWithRules(rules);
-        assert_program_is_bounded(&program, set_up_external, reasons, EXTERNAL_AUTOSCALERS).await;
+        assert_program_is_bounded(&program, set_up_external, reasons, EXTERNAL_AUTOSCALER_COUNT)
+            .await;
     }
 }
 

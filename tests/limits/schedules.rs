@@ -54,7 +54,7 @@ async fn memory_is_bounded_for_schedules_of_a_megabyte() {
     }
 }
 
-/// An autoscaler on a schedule, with as many metrics of it as `count`.
+/// A Deployment, and its autoscaler with `count` metrics of a schedule.
 fn scaled_by_schedule(name: &str, schedule: &str, count: usize) -> [Value; 2] {
     let metrics = (0..count).map(|at| {
         json!({ "type": "Object", "object": {
@@ -68,8 +68,7 @@ fn scaled_by_schedule(name: &str, schedule: &str, count: usize) -> [Value; 2] {
     [objects::running_deployment(name, 2), objects::hpa(name, 1..=9, metrics)]
 }
 
-/// A schedule of 9000 entries, of which the first is invalid, and autoscalers that read it 512
-/// times.
+/// A schedule of 9000 entries with an invalid first one, and autoscalers that read it 512 times.
 fn hostile_schedule() -> Vec<Value> {
     let mut large = schedule(HOSTILE, "large", &["Sun", "Mon"]);
     let mut entry = large["spec"]["schedules"][0].clone();

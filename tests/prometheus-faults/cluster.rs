@@ -174,7 +174,7 @@ impl Cluster {
 
     async fn wait_until_has_problems(&self, expected: bool) -> Vec<String> {
         let problems = || self.source.problems();
-        let description = || format!("problems, not {expected}: {:?}", problems());
+        let description = || format!("has problems: expected {expected}, found {:?}", problems());
         self.wait_until(|| problems().is_empty() != expected, description).await;
         problems()
     }

@@ -128,18 +128,15 @@ impl Prometheus {
         let data =
             if is_query { self.vector(&form.text, fault) } else { self.series(&form, fault) };
         let body = json!({ "status": "success", "data": data }).to_string();
-        let half = body.len() / 2;
-        // For a broken body: what follows its first half, nothing or an error.
-        let end = match fault {
-            Some(Fault::Cut) => Some(None),
-            Some(Fault::Reset) => Some(Some(Err(ErrorKind::ConnectionReset.into()))),
-            _ => None,
-        };
-        let Some(end) = end else {
-            return Ok(Response::new(complete_body(body)));
-        };
-        let start = Bytes::from(body).slice(..half);
-        Ok(streamed_response(stream::iter([Some(Ok(start)), end]).filter_map(async |chunk| chunk)))
+        let first_half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
+        Ok(match fault {
+            Some(Fault::Cut) => streamed_response(stream::iter([Ok(first_half)])),
+            Some(Fault::Reset) => {
+                let reset = Err(ErrorKind::ConnectionReset.into());
+                streamed_response(stream::iter([Ok(first_half), reset]))
+            }
+            _ => Response::new(complete_body(body)),
+        })
     }
 
     fn now(&self) -> Timestamp {

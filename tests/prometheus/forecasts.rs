@@ -25,10 +25,10 @@ const RISE: i64 = 15;
 const FALL: i64 = 600;
 const HORIZON: &str = "40m";
 /// The number of pods that the current load needs, and that the highest load needs.
-const PODS: i64 = 20;
-const MAX_PODS: i64 = 60;
-/// The target of the metric `requests` per pod.
-const REQUESTS: i64 = 100;
+const POD_COUNT: i64 = 20;
+const MAX_POD_COUNT: i64 = 60;
+/// The target of the metric `requests`.
+const REQUESTS_PER_POD: i64 = 100;
 /// The autoscalers: one on CPU usage, whose past the kubelet exports, and one on an external
 /// metric.
 const NAMES: [&str; 2] = ["web", "queue"];
@@ -43,10 +43,10 @@ const RULES: &str = "externalRules:
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// The number of pods that the load needs at a minute relative to now.
-fn pods(minute: i64) -> i64 {
+fn needed_pods(minute: i64) -> i64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
     let (rise, fall) = (minute - RISE, FALL - minute);
-    PODS + (MAX_PODS - PODS) * rise.clamp(0, 6).min(fall.clamp(0, 6)) / 6
+    POD_COUNT + (MAX_POD_COUNT - POD_COUNT) * rise.clamp(0, 6).min(fall.clamp(0, 6)) / 6
 }
 
 /// The past loads as an OpenMetrics file, with a sample in each minute until now.
@@ -56,11 +56,11 @@ fn past_samples(now: Timestamp) -> String {
     let labels = format!("namespace=\"{NAMESPACE}\",pod=\"web-5d4f8c7b9-x2x7k\",container=\"app\"");
     let mut cpu_seconds = 0;
     for minute in -DAYS * MINUTES_PER_DAY..=0 {
-        let (at, pods) = (now.as_second() + minute * 60, pods(minute));
+        let (at, pods) = (now.as_second() + minute * 60, needed_pods(minute));
         // Each pod uses a core.
         cpu_seconds += pods * 60;
         // Writing to a string can't fail.
-        let _ = writeln!(requests, "requests {} {at}", pods * REQUESTS);
+        let _ = writeln!(requests, "requests {} {at}", pods * REQUESTS_PER_POD);
         let _ = writeln!(cpu, "container_cpu_usage_seconds_total{{{labels}}} {cpu_seconds} {at}");
     }
     format!("{requests}{cpu}# EOF\n")
@@ -69,7 +69,7 @@ fn past_samples(now: Timestamp) -> String {
 fn autoscaler(name: &str) -> Value {
     let metric = match name {
         "web" => objects::cpu_metric(100),
-        _ => objects::external_metric("requests", &REQUESTS.to_string()),
+        _ => objects::external_metric("requests", &REQUESTS_PER_POD.to_string()),
     };
     let mut hpa = objects::hpa(name, 1..=100, [metric]);
     // Scales up at once, not in steps of 15 seconds.
@@ -86,11 +86,11 @@ struct Cluster {
 
 impl Cluster {
     async fn new() -> Self {
-        let metrics = Arc::new(SettableMetrics::new(100, PODS * REQUESTS));
+        let metrics = Arc::new(SettableMetrics::new(100, POD_COUNT * REQUESTS_PER_POD));
         let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
         testbed.apply_all([objects::namespace()]);
-        testbed.apply_all(NAMES.map(|name| objects::running_deployment(name, PODS)));
-        testbed.apply_all((0..PODS).map(|index| objects::pod("web", index)));
+        testbed.apply_all(NAMES.map(|name| objects::running_deployment(name, POD_COUNT)));
+        testbed.apply_all((0..POD_COUNT).map(|index| objects::pod("web", index)));
         testbed.apply_all(NAMES.map(autoscaler));
         let served = ServedTestbed::new(&testbed).await;
         Self { testbed, served }
@@ -123,7 +123,7 @@ impl Cluster {
 
     /// Waits until a Deployment has more replicas than the current load needs.
     async fn wait_for_scale_up(&self, name: &str) -> Result<i64> {
-        let has_scaled = |_: Option<&Deployment>| self.testbed.replicas(name) > PODS;
+        let has_scaled = |_: Option<&Deployment>| self.testbed.replicas(name) > POD_COUNT;
         let deployments = Api::namespaced(self.testbed.client(), NAMESPACE);
         let reached = timeout(LIMIT, await_condition(deployments, name, has_scaled)).await;
         let condition = || self.testbed.condition(name, "ForecastActive");
@@ -164,7 +164,7 @@ pub(crate) async fn check(binary: &Path) -> Result<()> {
     for name in NAMES {
         let replicas = cluster.wait_for_scale_up(name).await?;
         // Prometheus extrapolates rates, so they are not exact.
-        ensure!((replicas - MAX_PODS).abs() <= 1, "{name}: {replicas} replicas");
+        ensure!((replicas - MAX_POD_COUNT).abs() <= 1, "{name}: {replicas} replicas");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! them.
 
 use anyhow::{Result, ensure};
+use fastrand::Rng;
 use hpa_prometheus::{
     client::{InstantQuery, QueryFailure, TimeoutParameter},
     promql,
@@ -33,27 +34,23 @@ const TOKENS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) gro
                      \"s\" 7 sum rate( vector(1) or time() m";
 
 /// The number of compared queries, most of them changed.
-const COMPARISONS: u64 = 1500;
+const COMPARISON_COUNT: usize = 1500;
+const SEED: u64 = 20_261_128;
 
 pub(crate) async fn check(reader: &Reader) -> Result<()> {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(random >> 33).unwrap_or_default() % below.max(1)
-    };
+    let mut rng = Rng::with_seed(SEED);
     let tokens: Vec<&str> = TOKENS.split_whitespace().collect();
     let mut accepted = 0;
-    for index in 0..COMPARISONS {
-        let query = QUERIES.get(next(QUERIES.len())).copied().unwrap_or_default();
+    for _ in 0..COMPARISON_COUNT {
+        let query = QUERIES[rng.usize(..QUERIES.len())];
         let mut words: Vec<&str> = query.split(' ').collect();
-        let (first, second) = (next(words.len()), next(words.len()));
-        match next(if index == 0 { 1 } else { 5 }) {
+        let (first, second) = (rng.usize(..words.len()), rng.usize(..words.len()));
+        match rng.u8(..5) {
             0 => {}
             1 => _ = words.remove(first),
             2 => words.swap(first, second),
-            3 => words.insert(first, words.get(second).copied().unwrap_or_default()),
-            _ => words.insert(first, tokens.get(next(tokens.len())).copied().unwrap_or_default()),
+            3 => words.insert(first, words[second]),
+            _ => words.insert(first, tokens[rng.usize(..tokens.len())]),
         }
         let query = words.join(" ");
         let expected = is_accepted(reader, &query).await?;

@@ -79,7 +79,7 @@ impl Reader {
         self.source_with(file, None).await
     }
 
-    /// A source that can share queries.
+    /// Like [`Self::source`], but shares queries if there are settings for it.
     pub(crate) async fn source_with(
         &self,
         file: &str,

@@ -74,16 +74,16 @@ pub(crate) struct Cluster {
     /// A second controller, which waits for the lease when it starts.
     standby: Option<Instance>,
     /// The number of instances with leader election that were started.
-    election_instances: usize,
+    election_instance_count: usize,
     is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
 
-/// A cluster that has been running for a minute, and its faults, of which there are none yet.
+/// A cluster that has been running for a minute without faults, and the handle to add faults.
 pub(crate) async fn running_cluster() -> (Cluster, Faults) {
     let faults = Faults::new(1);
     let cluster = Cluster::with_faults(&faults);
-    cluster.until(Duration::from_secs(61)).await;
+    cluster.wait_until_age(Duration::from_secs(61)).await;
     (cluster, faults)
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
             telemetry: Arc::default(),
             controller: None,
             standby: None,
-            election_instances: 0,
+            election_instance_count: 0,
             is_restored,
             tasks,
         };
@@ -181,7 +181,7 @@ impl Cluster {
     }
 
     /// Sets the load of all [`TARGETS`] from now on.
-    pub(crate) fn load_all(&self, load: i64) {
+    pub(crate) fn set_all_loads(&self, load: i64) {
         for target in TARGETS {
             self.loads.set(target, load);
         }
@@ -293,8 +293,8 @@ impl Cluster {
     }
 
     fn next_identity(&mut self) -> String {
-        self.election_instances += 1;
-        identity(self.election_instances)
+        self.election_instance_count += 1;
+        identity(self.election_instance_count)
     }
 
     fn record_end(&self, instance: Option<&Instance>) {
@@ -401,7 +401,7 @@ impl Cluster {
     }
 
     /// Waits until the cluster has this age.
-    pub(crate) async fn until(&self, age: Duration) {
+    pub(crate) async fn wait_until_age(&self, age: Duration) {
         self.clock.wait_until_age(age).await;
     }
 }

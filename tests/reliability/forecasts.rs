@@ -57,7 +57,7 @@ fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> PastResult {
 
 /// The number of pods that a load needs: 20, and up to 120 for about an hour in each 96 minutes.
 /// The load rises in six minutes, so that the check on the past finds that forecasts help.
-fn pods(minute: i64) -> f64 {
+fn needed_pods(minute: i64) -> f64 {
     let minute = minute.rem_euclid(96);
     let share = (minute - 20).clamp(0, 6).min((90 - minute).clamp(0, 6));
     20.0 + 100.0 * share as f64 / 6.0
@@ -65,7 +65,7 @@ fn pods(minute: i64) -> f64 {
 
 #[expect(clippy::unnecessary_wraps, reason = "other faults hang")]
 fn wrong_loads(range: PastRange, _: usize) -> Option<PastResult> {
-    Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
+    Some(minutes(range, |minute| CORES_PER_POD * needed_pods(minute)))
 }
 
 /// Like [`wrong_loads`], but the loads differ from response to response.
@@ -73,7 +73,7 @@ fn wrong_loads(range: PastRange, _: usize) -> Option<PastResult> {
 fn inconsistent_loads(range: PastRange, reads: usize) -> Option<PastResult> {
     let shift = i64::try_from(reads).unwrap_or(0) * 17;
     let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
-    Some(minutes(range, |minute| CORES_PER_POD * factor * pods(minute + shift)))
+    Some(minutes(range, |minute| CORES_PER_POD * factor * needed_pods(minute + shift)))
 }
 
 /// Times and values that no load can have.
@@ -110,7 +110,7 @@ async fn run(response: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Ru
     annotate(source.as_ref().map(|_| "scale"));
     let mut run = Run { web: Vec::new(), others: Vec::new(), reads: 0 };
     let mut observe = async |load: i64, duration: Duration| {
-        cluster.load_all(load);
+        cluster.set_all_loads(load);
         for _ in 0..duration.as_secs() / PERIOD.as_secs() {
             cluster.sleep(PERIOD).await;
             let [web, others @ ..] = cluster.all_replicas();

@@ -99,7 +99,7 @@ pub(crate) struct LeaseVersion {
     pub(crate) holder: String,
 }
 
-/// The start or the end of a controller.
+/// The start and the end of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifetime {
     pub(crate) instance: String,
@@ -121,7 +121,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    fn when(&mut self, at: Duration) -> When {
+    fn next_when(&mut self, at: Duration) -> When {
         self.count += 1;
         When { at, number: self.count }
     }
@@ -189,14 +189,14 @@ impl Journal {
 
     pub(crate) fn started(&self, instance: &str) {
         let mut entries = self.entries.lock();
-        let started = entries.when(self.clock.age());
+        let started = entries.next_when(self.clock.age());
         let instance = instance.to_owned();
         entries.lifetimes.push(Lifetime { instance, started, ended: None });
     }
 
     pub(crate) fn ended(&self, instance: &str) {
         let mut entries = self.entries.lock();
-        let now = entries.when(self.clock.age());
+        let now = entries.next_when(self.clock.age());
         let mut lifetimes = entries.lifetimes.iter_mut().rev();
         if let Some(lifetime) = lifetimes.find(|one| one.instance == instance) {
             lifetime.ended.get_or_insert(now);
@@ -209,7 +209,7 @@ impl Journal {
             let (from, to) = (change.old.map_or(-1, replicas), replicas(new));
             if from != to {
                 let mut entries = self.entries.lock();
-                let when = entries.when(self.clock.age());
+                let when = entries.next_when(self.clock.age());
                 let by = change.client.map_or(entries.acting, |_| Actor::Controller);
                 let instance = change.client.unwrap_or_default().to_owned();
                 entries.scalings.push(Scaling {
@@ -233,7 +233,7 @@ impl Journal {
         let conditions = object["status"]["conditions"].as_array();
         let mut entries = self.entries.lock();
         let version = AutoscalerVersion {
-            when: entries.when(self.clock.age()),
+            when: entries.next_when(self.clock.age()),
             autoscaler: Id::of(object),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             spec: object["spec"].clone(),
@@ -248,7 +248,7 @@ impl Journal {
     fn lease_changed(&self, lease: &Value) {
         let mut entries = self.entries.lock();
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
-        let when = entries.when(self.clock.age());
+        let when = entries.next_when(self.clock.age());
         entries.leases.push(LeaseVersion { when, holder });
     }
 }
@@ -302,7 +302,7 @@ impl Observer for InstanceObserver {
         let explanation = &conclusion.explanation;
         let key = concluded.key;
         let mut entries = self.journal.entries.lock();
-        let ended = entries.when(self.journal.clock.age());
+        let ended = entries.next_when(self.journal.clock.age());
         let reconcile = Reconcile {
             started: ended.at.saturating_sub(concluded.duration),
             ended,
@@ -331,7 +331,7 @@ impl Interceptor for Recorder {
             request.verb == "get" && request.resource == "horizontalpodautoscalers";
         if !is_read || reads_autoscaler {
             let mut entries = self.journal.entries.lock();
-            let when = entries.when(self.journal.clock.age());
+            let when = entries.next_when(self.journal.clock.age());
             entries.requests.push(Request {
                 when,
                 instance: request.client.clone(),

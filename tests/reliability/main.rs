@@ -5,7 +5,7 @@
 //! - [`reference_failures`]: failures that the reference is known to have
 //! - [`isolation`]: a failing dependency must not affect other autoscalers
 //! - [`forecasts`]: sources of past loads with faults
-//! - [`cluster`], [`workloads`], [`targets`], [`journal`]: what the tests run, and a record of it
+//! - [`cluster`], [`workloads`], [`targets`], [`journal`]: the cluster of the tests, and its record
 //!
 //! Random scenarios run for a few dozen seeds, for 300 with `HPA_LONG_TESTS=1`, or for
 //! `RELIABILITY_SEEDS` (a count, or `FROM..TO`). `RELIABILITY_SEED=N` runs one seed, and
@@ -36,6 +36,8 @@ const PERIOD: Duration = Duration::from_secs(15);
 /// goes from one replica to at most four. This is not a multiple of the period, so that no
 /// reconcile is in progress.
 const RECOVERY: Duration = Duration::from_millis(PERIOD.as_secs() * 2500);
+/// The lease duration of elected instances. The standby waits for it when the leader ends.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// Downscale stabilization of autoscalers without a behavior.
 const WINDOW: Duration = Duration::from_secs(60);
 /// `maxReplicas` of autoscalers without forecasts. With more replicas, a difference of one is

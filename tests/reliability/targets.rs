@@ -69,17 +69,15 @@ impl Kind {
         }
     }
 
-    /// The plural name.
-    pub(crate) fn resource(self) -> &'static str {
+    pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Deployment => "deployments",
             Self::Fleet => "fleets",
         }
     }
 
-    /// The kind with a plural name.
     pub(crate) fn from_plural(plural: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.resource() == plural)
+        Self::ALL.into_iter().find(|kind| kind.plural() == plural)
     }
 }
 

@@ -69,16 +69,13 @@ impl Cluster {
         Self { testbed, clock, _controller: controller, _tasks: tasks }
     }
 
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     fn is_active(&self) -> bool {
         let object = self.testbed.get("zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening");
         object.expect("a schedule")["status"]["active"] == true
     }
 }
 
+/// The controller's dependencies. Starts the watch of schedules in `tasks`.
 fn dependencies(
     testbed: &Testbed,
     clock: &VirtualClock,
@@ -191,9 +188,10 @@ async fn edited_schedule_applies_at_once() {
     cluster.testbed.apply(edited).expect("a valid object");
     sleep(TOLERANCE).await;
     assert_eq!(cluster.testbed.replicas("web"), 97);
-    let deleted = ["zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening"];
-    let [api_version, kind, namespace, name] = deleted;
-    cluster.testbed.delete(api_version, kind, namespace, name).expect("it exists");
+    cluster
+        .testbed
+        .delete("zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening")
+        .expect("it exists");
     sleep(TOLERANCE).await;
     let [status, reason, message] =
         cluster.testbed.condition("web", "ScalingActive").expect("a condition");
@@ -208,6 +206,6 @@ async fn schedule_status_is_active_only_in_its_window_and_ramps() {
     let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
     for (minutes, expected) in [(19, false), (21, true), (60, true), (99, true), (101, false)] {
         cluster.clock.wait_until_age(Duration::from_mins(minutes)).await;
-        assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.now());
+        assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.clock.now());
     }
 }

@@ -11,7 +11,7 @@ use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
-use hpa_tests::harness::{RunningController, SimulationClock, controller_options};
+use hpa_tests::harness::{ControllerClock, RunningController, controller_options};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -36,7 +36,7 @@ impl Scaling {
 }
 
 struct Recorder {
-    clock: Arc<SimulationClock>,
+    clock: Arc<ControllerClock>,
     /// The second of each reconcile, and its scaling.
     reconciles: Mutex<Vec<(f64, Option<Scaling>)>>,
 }
@@ -55,7 +55,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Returns the second of the first reconcile, and all scalings.
+/// Returns the second of the first reconcile, and the scalings before the end of the scenario.
 pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let start: Timestamp = "2026-01-05T00:00:00Z".parse().expect("a time");
     let clock = SimulatedClock::new(start, 1.0);
@@ -70,7 +70,7 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     };
     let limits = ClientLimits::default();
     let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
-    let clock = Arc::new(SimulationClock::new(clock, start));
+    let clock = Arc::new(ControllerClock::new(clock, start));
     let recorder = Arc::new(Recorder { clock: Arc::clone(&clock), reconciles: Mutex::default() });
     let dependencies = Dependencies {
         clock: clock.clone(),

@@ -25,9 +25,9 @@ const MAX_SECONDS: f64 = 4.0 * 3600.0;
 /// The maximum duration of a scenario without `HPA_LONG_TESTS`.
 const SHORT_MAX_SECONDS: f64 = 1200.0;
 /// The number of random scenarios with `HPA_LONG_TESTS`.
-const RANDOM_SCENARIOS: u64 = 100;
+const RANDOM_SCENARIO_COUNT: u64 = 100;
 /// The number of random scenarios without `HPA_LONG_TESTS`.
-const FEW_RANDOM_SCENARIOS: u64 = 12;
+const SHORT_RANDOM_SCENARIO_COUNT: u64 = 12;
 
 fn scenario_file(file: &Path) -> ScenarioFile {
     let text = fs::read_to_string(file).expect("a file");
@@ -47,9 +47,11 @@ fn examples() -> Vec<(String, Variant)> {
     let variants = |file: &std::path::PathBuf| {
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         // The testbed has no other pods.
-        let variants =
-            scenario_file(file).variants.into_iter().filter(|it| it.other_pods.is_empty());
-        variants.map(|variant| (format!("{name}/{}", variant.name), variant)).collect::<Vec<_>>()
+        let variants = scenario_file(file).variants.into_iter();
+        variants
+            .filter(|variant| variant.other_pods.is_empty())
+            .map(|variant| (format!("{name}/{}", variant.name), variant))
+            .collect::<Vec<_>>()
     };
     files.iter().flat_map(variants).collect()
 }
@@ -91,7 +93,8 @@ async fn examples_scale_as_with_the_controller() {
 
 #[tokio::test(start_paused = true)]
 async fn random_scenarios_scale_as_with_the_controller() {
-    let count = if are_long_tests_enabled() { RANDOM_SCENARIOS } else { FEW_RANDOM_SCENARIOS };
+    let count =
+        if are_long_tests_enabled() { RANDOM_SCENARIO_COUNT } else { SHORT_RANDOM_SCENARIO_COUNT };
     let mut total = 0;
     for seed in 0..count {
         let text = random::scenario(seed).to_string();

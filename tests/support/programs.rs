@@ -8,10 +8,11 @@ use std::{env, fmt::Display};
 
 /// The names that `HPA_REQUIRE` may contain, separated by commas. Two are not programs: `address`
 /// is a non-loopback address of this machine, and `axe` the file that `AXE_CORE` names.
-const TEST_PROGRAMS: [&str; 11] = [
+const TEST_PROGRAMS: [&str; 12] = [
     "address",
     "axe",
     "chromium",
+    "etcd",
     "helm",
     "kube-apiserver",
     "kube-controller-manager",

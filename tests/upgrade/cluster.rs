@@ -18,8 +18,8 @@ pub(crate) const SYNC_PERIOD: i64 = 15;
 pub(crate) const STABILIZATION_WINDOW: i64 = 300;
 pub(crate) const LEASE_DURATION: i64 = 15;
 pub(crate) const POLICY_PERIOD: i64 = 300;
-/// The second at which the load drops from 10 replicas to 4. The policy no longer counts the
-/// scale-up.
+/// The second at which the load drops from 10 replicas to 4. By then, the policy of `limited` no
+/// longer counts the scale-up.
 pub(crate) const LOAD_DROP_TIME: i64 = 400;
 /// The second at which the leader of the previous release is killed.
 pub(crate) const KILL_TIME: i64 = 500;
@@ -109,10 +109,10 @@ impl Cluster {
         self.clock.wait_until_age(Duration::from_secs(second.unsigned_abs())).await;
     }
 
-    /// Drops the load, and waits until a second of the cluster's clock.
-    pub(crate) async fn drop_load_and_wait_until(&self, second: i64) {
+    /// Drops the load at once, and waits until [`KILL_TIME`].
+    pub(crate) async fn drop_load_and_wait_until_kill_time(&self) {
         self.metrics.set_value(4);
-        self.wait_until(second).await;
+        self.wait_until(KILL_TIME).await;
     }
 
     fn second(&self) -> i64 {
@@ -163,8 +163,8 @@ impl Cluster {
     }
 
     pub(crate) async fn lease(&self) -> Value {
-        let path = format!("{}/hpa-controller", STORED_COLLECTIONS[4]);
-        self.request("GET", &path, &Value::Null).await
+        let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/hpa-controller";
+        self.request("GET", path, &Value::Null).await
     }
 
     /// The objects that an upgrade keeps, without fields that differ between runs.

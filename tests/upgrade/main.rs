@@ -72,7 +72,7 @@ async fn recommendations_and_scalings_of_the_previous_release_are_used() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.drop_load_and_wait_until(KILL_TIME).await;
+        cluster.drop_load_and_wait_until_kill_time().await;
         let _new = cluster.start_controller("new");
         for name in ["web", "own"] {
             let scaled = cluster.wait_for_scaling_from(name, 10).await;
@@ -100,7 +100,7 @@ async fn lease_of_the_previous_release_is_taken_over() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.drop_load_and_wait_until(KILL_TIME).await;
+        cluster.drop_load_and_wait_until_kill_time().await;
         let before = cluster.lease().await;
         let _new = cluster.start_controller("new");
         cluster.wait_until(KILL_TIME + LEASE_DURATION + SYNC_PERIOD).await;
@@ -128,9 +128,12 @@ async fn stored_state_can_be_read_by_the_previous_release() {
     };
     let (old, new) = (shapes(&previous), shapes(&current));
     let missing: Vec<_> = old.difference(&new).collect();
-    assert!(missing.is_empty(), "{version} may need what is no longer stored: {missing:#?}");
-    let history = |objects: &[Value]| History::by_autoscaler(objects);
-    assert_eq!(history(&current), history(&previous), "the same run, so the same history");
+    assert!(missing.is_empty(), "fields of {version} are no longer stored: {missing:#?}");
+    assert_eq!(
+        History::by_autoscaler(&current),
+        History::by_autoscaler(&previous),
+        "the same run, so the same history"
+    );
 }
 
 /// After a downgrade, the previous release must find its histories.
@@ -139,7 +142,7 @@ async fn this_version_keeps_the_histories_of_the_previous_release() {
     let (_, previous) = releases().pop().expect("a release");
     let cluster = Cluster::new();
     cluster.restore(&previous).await;
-    cluster.drop_load_and_wait_until(KILL_TIME).await;
+    cluster.drop_load_and_wait_until_kill_time().await;
     let new = cluster.start_controller("new");
     cluster.wait_until(KILL_TIME + LEASE_DURATION + 5 * SYNC_PERIOD).await;
     new.kill().await;

@@ -31,8 +31,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* The metadata of an object: a list of the context, the suffix of its name, and its annotations
-     (or nothing). */}}
+{{/* The metadata of an object. The argument is a list: the context, the suffix of the object's name,
+     and its annotations or nil. */}}
 {{- define "hpa-adapter.metadata" -}}
 {{- $root := index . 0 }}
 {{- $own := index . 2 | default dict -}}
@@ -68,8 +68,8 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{/* "true" if there are rules for an API, schedules or collectors: a list of the context and custom, external or
-     resource. */}}
+{{/* "true" if rules, schedules or collectors have metrics of an API. The argument is a list: the
+     context, and custom, external or resource. */}}
 {{- define "hpa-adapter.hasRules" -}}
 {{- $values := (index . 0).Values }}
 {{- $rules := $values.rules }}
@@ -84,7 +84,8 @@ subjects:
 {{- if or .Values.scalingSchedules.enabled .Values.collectors.enabled }}true{{ end }}
 {{- end }}
 
-{{/* "true" if an API is served: a list of the context and custom, external or resource. */}}
+{{/* "true" if an API is served. The argument is a list: the context, and custom, external or
+     resource. */}}
 {{- define "hpa-adapter.serves" -}}
 {{- $set := index (index . 0).Values.apiServices (index . 1) }}
 {{- if kindIs "invalid" $set }}
@@ -117,7 +118,8 @@ subjects:
 {{- .Values.prometheus.port | default $standard }}
 {{- end }}
 
-{{/* Where the serving certificate comes from: values, cert-manager, arguments, or the adapter itself. */}}
+{{/* The source of the serving certificate: values, cert-manager, arguments, or own (made by the
+     adapter). */}}
 {{- define "hpa-adapter.certificate" -}}
 {{- if .Values.tls.enable }}values
 {{- else if .Values.certManager.enabled }}cert-manager

@@ -139,17 +139,17 @@ impl<'a> Share<'a> {
             return bodiless_too_many_requests();
         };
         let (head, bytes) = response.into_parts();
-        Response::from_parts(head, Bytes::from_owner(CountedBody { bytes, _permit: permit }))
+        Response::from_parts(head, Bytes::from_owner(UnreadBody { bytes, _permit: permit }))
     }
 }
 
 /// A body that counts as unread until hyper has sent and dropped it.
-struct CountedBody {
+struct UnreadBody {
     bytes: Bytes,
     _permit: FairPermit,
 }
 
-impl AsRef<[u8]> for CountedBody {
+impl AsRef<[u8]> for UnreadBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::metrics_api::{Group, RequestInfo, ResourceAttributes};
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
-use parking_lot::RwLock;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder, core::Collector,
@@ -16,7 +15,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The metrics that the server exports.
 pub struct Metrics {
-    registry: RwLock<Registry>,
+    registry: Registry,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
@@ -62,8 +61,8 @@ fn freshness_buckets() -> Vec<f64> {
 
 impl Metrics {
     pub fn new() -> Result<Self, MetricsError> {
-        let registry = Registry::new();
         let metrics = Self {
+            registry: Registry::new(),
             requests: IntCounterVec::new(
                 Opts::new("hpa_adapter_requests_total", "Requests by API group, verb and code"),
                 &["group", "verb", "code"],
@@ -120,7 +119,6 @@ impl Metrics {
                 "hpa_adapter_requests_in_flight",
                 "Requests in progress",
             )?,
-            registry: RwLock::new(registry),
         };
         metrics.register(metrics.requests.clone())?;
         metrics.register(metrics.request_seconds.clone())?;
@@ -136,12 +134,12 @@ impl Metrics {
 
     /// Adds metrics of other components.
     pub fn register(&self, collector: impl Collector + 'static) -> Result<(), MetricsError> {
-        Ok(self.registry.read().register(Box::new(collector))?)
+        Ok(self.registry.register(Box::new(collector))?)
     }
 
     /// The metrics in Prometheus' text format.
     pub fn render(&self) -> Result<String, MetricsError> {
-        let families = self.registry.read().gather();
+        let families = self.registry.gather();
         let mut text = Vec::new();
         TextEncoder::new().encode(&families, &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -191,7 +189,8 @@ impl Metrics {
 /// choose are not label values, because the number of series would be unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLabels {
-    /// The verb of authorization, for our own metrics: `get`, `list` or `watch`, or else `other`.
+    /// The verb of authorization, for `hpa_adapter_requests_total`: `get`, `list`, `watch` or
+    /// `other`.
     pub(crate) authorization_verb: &'static str,
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,
@@ -284,7 +283,7 @@ impl RequestLabels {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics_api::Query;
+    use crate::metrics_api::UrlQuery;
     use rstest::rstest;
 
     use super::*;
@@ -351,7 +350,7 @@ mod tests {
         metrics.observe_authentication("anonymous");
         metrics.observe_access("allowed");
         metrics.observe_freshness(Group::Custom, Timestamp::now(), [Timestamp::now()].into_iter());
-        let families = metrics.registry.read().gather();
+        let families = metrics.registry.gather();
         assert_eq!(families.len(), 9);
         for family in families {
             assert!(document.contains(&format!("`{}`", family.name())), "{}", family.name());
@@ -408,7 +407,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let groups = ApiGroups { custom: true, external: true, resource: true };
-        let info = RequestInfo::new(method, path, &Query::default()).unwrap();
+        let info = RequestInfo::new(method, path, &UrlQuery::default()).unwrap();
         let labels = RequestLabels::new(groups, &info);
         let RequestLabels { verb, group, version, resource, subresource, scope, component, .. } =
             labels;

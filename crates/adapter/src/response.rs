@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::metrics_api::{
-    EncodeError, MediaType, Query, StatusError, accept,
+    MediaType, StatusError, UrlQuery, accept,
     status::{bounded, escape_html},
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -20,7 +20,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 #[derive(Clone, Copy)]
 pub(crate) struct Preferences<'a> {
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) query: &'a Query,
+    pub(crate) query: &'a UrlQuery,
 }
 
 impl Preferences<'_> {
@@ -63,13 +63,11 @@ impl Preferences<'_> {
 pub(crate) fn encode(code: u16, media_type: &MediaType, body: &impl Serialize) -> Reply {
     match media_type.encode(body) {
         Ok(bytes) => reply(code, media_type.content_type(), bytes),
-        Err(error) => encode_failure(&error),
+        Err(error) => {
+            error!(error = hpa_metrics::describe(&error), "unable to encode a response");
+            text_reply(500, "unable to encode the response\n")
+        }
     }
-}
-
-fn encode_failure(error: &EncodeError) -> Reply {
-    error!(error = hpa_metrics::describe(error), "unable to encode a response");
-    text_reply(500, "unable to encode the response\n")
 }
 
 /// Indented JSON, for documents without negotiation.
@@ -130,7 +128,7 @@ pub(crate) struct HealthCheck {
 
 /// The response of a health endpoint: `ok`, or the list of all checks if one failed or with
 /// `?verbose`. A check that `?exclude=NAME` names can't fail.
-pub(crate) fn health_reply(path: &str, checks: &[HealthCheck], query: &Query) -> Reply {
+pub(crate) fn health_reply(path: &str, checks: &[HealthCheck], query: &UrlQuery) -> Reply {
     let endpoint = path.trim_start_matches('/');
     let mut lines = String::new();
     let mut failed = false;
@@ -165,7 +163,7 @@ mod tests {
     fn excluded_checks_do_not_fail_readiness() {
         let failed = |name| HealthCheck { name, outcome: Err(vec!["broken".to_owned()]) };
         let checks = [failed("discovery"), failed("shutdown")];
-        let status = |query| health_reply("/readyz", &checks, &Query::parse(query)).status();
+        let status = |query| health_reply("/readyz", &checks, &UrlQuery::parse(query)).status();
         assert_eq!(status("exclude=discovery&exclude=shutdown"), 200);
         assert_eq!(status("exclude=shutdown"), 500);
     }

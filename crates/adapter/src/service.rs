@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::metrics_api::{
-    NoRoute, Query, RequestInfo, Route, StatusError, discovery, query,
+    NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query,
     status::{Forbidden, bounded},
 };
 use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User};
@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Share, known_client},
-    authentication::{Authenticated, Authenticator, Peer, Unauthenticated},
+    authentication::{AuthenticatedUser, AuthenticationError, Authenticator, Peer},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     response::{
         HealthCheck, Preferences, Reply, for_method, health_reply, internal_error, json_reply,
@@ -109,10 +109,11 @@ impl Adapter {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
+    /// Responds to a request, within a minute. The response to `HEAD` has no body.
     pub async fn respond(&self, request: &Parts, peer: &Peer) -> Response<Bytes> {
         let started = Instant::now();
         let _in_flight = self.metrics.start_request();
-        let query = Query::parse(request.uri.query().unwrap_or_default());
+        let query = UrlQuery::parse(request.uri.query().unwrap_or_default());
         let info = match query::decode(request.uri.path()) {
             Some(path) => RequestInfo::new(request.method.as_str(), &path, &query)
                 .map_err(|error| internal_error(request.uri.path(), &error.to_string())),
@@ -143,7 +144,7 @@ impl Adapter {
             Ok(authenticated) => authenticated,
             Err(error) => {
                 let path = info.as_ref().map_or("", |info| &info.path);
-                let response = self.unauthenticated(&error, path, preferences);
+                let response = self.authentication_error_response(&error, path, preferences);
                 return self.admission.share_of_anonymous(peer.address()).limit_unread(response);
             }
         };
@@ -184,7 +185,7 @@ impl Adapter {
     }
 
     /// The response of a health endpoint. `None` if the path isn't one.
-    pub fn health_response(&self, path: &str, query: &Query) -> Option<Reply> {
+    pub fn health_response(&self, path: &str, query: &UrlQuery) -> Option<Reply> {
         let ping = HealthCheck { name: "ping", outcome: Ok(()) };
         match path {
             "/healthz" | "/livez" => Some(health_reply(path, &[ping], query)),
@@ -198,9 +199,9 @@ impl Adapter {
         &self,
         request: &Parts,
         peer: &Peer,
-    ) -> Result<(User, Share<'_>), Unauthenticated> {
+    ) -> Result<(User, Share<'_>), AuthenticationError> {
         let authenticated = self.authenticator.authenticate(peer, &request.headers).await?;
-        let Authenticated { user, is_proxied } = authenticated;
+        let AuthenticatedUser { user, is_proxied } = authenticated;
         if let Some(client) = known_client(&user, is_proxied) {
             peer.set_known(client);
         }
@@ -208,13 +209,14 @@ impl Adapter {
         Ok((user, share))
     }
 
-    fn unauthenticated(
+    /// The response to a request that can't be authenticated. Counts and logs the error.
+    fn authentication_error_response(
         &self,
-        error: &Unauthenticated,
+        error: &AuthenticationError,
         path: &str,
         preferences: Preferences<'_>,
     ) -> Reply {
-        if *error == Unauthenticated::Busy {
+        if *error == AuthenticationError::Busy {
             self.metrics.observe_authentication("busy");
             return preferences.too_many_requests();
         }

@@ -23,7 +23,7 @@ pub(crate) struct ControllerSettings<'a> {
     pub(crate) concurrent_syncs: u32,
     pub(crate) metrics_port: u16,
     /// Whether the API server can respond in protobuf. If not, `reference` uses JSON.
-    pub(crate) protobuf: bool,
+    pub(crate) supports_protobuf: bool,
     /// A directory for files of the controller.
     pub(crate) dir: &'a Path,
     /// The Prometheus that `ours` reads. `None` if `ours` reads the metrics APIs.
@@ -132,7 +132,7 @@ impl Controller {
                 "--authorization-always-allow-paths=/metrics".to_owned(),
             ]),
         }
-        if self.kind == ControllerKind::Reference && !settings.protobuf {
+        if self.kind == ControllerKind::Reference && !settings.supports_protobuf {
             flags.push("--kube-api-content-type=application/json".to_owned());
         }
         flags

@@ -45,7 +45,7 @@ pub(crate) struct Load {
     tick_length: Duration,
     start: Instant,
     /// Initial pods of each target, and its average load in pods.
-    pods: u32,
+    pods_per_target: u32,
     state: Mutex<State>,
 }
 
@@ -80,24 +80,26 @@ struct Scrape {
 }
 
 impl Load {
-    /// The initial pods of each target, and its average load in pods.
-    pub(crate) fn pods(&self) -> u32 {
-        self.pods
-    }
-
     pub(crate) fn new(population: &Population) -> Self {
         Self {
             change: population.change,
             period: population.period,
             tick_length: (population.period / TICKS_PER_PERIOD).max(Duration::from_nanos(1)),
             start: Instant::now(),
-            pods: population.pods,
+            pods_per_target: population.pods,
             state: Mutex::default(),
         }
     }
 
+    /// The initial pods of each target, and its average load in pods.
+    pub(crate) fn pods_per_target(&self) -> u32 {
+        self.pods_per_target
+    }
+
+    /// Adds a target with its initial pods. `index` must be unique: it determines where the target
+    /// starts in a wave and in the jitter.
     pub(crate) fn add(&self, namespace: &str, name: &str, index: u32) {
-        let target = Target { replicas: self.pods, index };
+        let target = Target { replicas: self.pods_per_target, index };
         let mut state = self.state.lock();
         state.targets.entry(namespace.to_owned()).or_default().insert(name.to_owned(), target);
         state.scrapes.remove(namespace);
@@ -129,7 +131,7 @@ impl Load {
                 (1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()) * self.jitter(target, elapsed)
             }
         };
-        f64::from(self.pods) * factor
+        f64::from(self.pods_per_target) * factor
     }
 
     fn jitter(&self, target: &Target, elapsed: Duration) -> f64 {

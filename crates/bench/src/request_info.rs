@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hpa_testbed::qualified;
+use hpa_testbed::name_with_group;
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ impl RequestInfo {
         let resource = match (info.resource.as_str(), info.group.as_str()) {
             ("", _) => String::new(),
             (_, EXTERNAL_METRICS) => EXTERNAL_METRICS.to_owned(),
-            (plural, group) => qualified(plural, group),
+            (plural, group) => name_with_group(plural, group),
         };
         let kind = RequestKind { verb: info.verb, resource, subresource: info.subresource };
         Self { kind, namespace: info.namespace, name: info.name }

@@ -83,8 +83,7 @@ fn plan_decide_conclude(bencher: Bencher<'_, '_>) {
     let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "1", "generation": 1 },
         "spec": {
-            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-        },
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
             "minReplicas": 1, "maxReplicas": 100,
             "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
                 "target": { "type": "Utilization", "averageUtilization": 80 } } }] },

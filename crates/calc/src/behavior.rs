@@ -107,7 +107,6 @@ pub(crate) fn scale_up_limit(current: i32) -> i32 {
 pub struct EffectiveBehavior<'a> {
     up: EffectiveRules<'a>,
     down: EffectiveRules<'a>,
-    is_set: bool,
 }
 
 impl<'a> EffectiveBehavior<'a> {
@@ -127,20 +126,19 @@ impl<'a> EffectiveBehavior<'a> {
             direction,
             rules,
             default_window,
-            has_policies: behavior.is_some(),
+            has_behavior: behavior.is_some(),
         };
         let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
         let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
         Self {
             up: rules(Direction::Up, up, SignedDuration::ZERO),
             down: rules(Direction::Down, down, default_down),
-            is_set: behavior.is_some(),
         }
     }
 
     /// Whether the spec has a `behavior`.
     pub fn is_set(&self) -> bool {
-        self.is_set
+        self.up.has_behavior
     }
 
     /// The rules for scaling up.
@@ -178,7 +176,8 @@ pub struct EffectiveRules<'a> {
     direction: Direction,
     rules: Option<&'a ScalingRules>,
     default_window: SignedDuration,
-    has_policies: bool,
+    /// Whether the spec has a `behavior`. Without it, no policies apply.
+    has_behavior: bool,
 }
 
 impl<'a> EffectiveRules<'a> {
@@ -206,7 +205,7 @@ impl<'a> EffectiveRules<'a> {
     fn policies(&self) -> impl Iterator<Item = Policy> + use<'a> {
         let policies_of_spec = self.rules.and_then(|rules| rules.policies.as_deref());
         let defaults: &[Policy] = match (policies_of_spec, self.direction) {
-            _ if !self.has_policies => &[],
+            _ if !self.has_behavior => &[],
             (Some(_), _) => &[],
             (None, Direction::Up) => &DEFAULT_SCALE_UP,
             (None, Direction::Down) => &DEFAULT_SCALE_DOWN,

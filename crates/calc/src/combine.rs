@@ -18,8 +18,8 @@ use crate::{
 
 /// The combined result of all metrics.
 pub(crate) struct CombinedMetrics {
-    /// The largest proposal, with an error text if some metrics failed. It is an error if the
-    /// metrics can't decide.
+    /// The largest proposal, and an error text if some metrics failed. `Err` if the metrics can't
+    /// decide.
     pub(crate) result: Result<(LargestProposal, Option<String>), Undecided>,
     pub(crate) statuses: Vec<MetricStatus>,
     pub(crate) events: Vec<Event>,
@@ -42,7 +42,8 @@ pub(crate) struct LargestProposal {
 /// scale-down.
 pub(crate) struct Undecided {
     pub(crate) reason: ConditionReason,
-    /// The error of the first failed metric, or that there are no metrics, for the condition.
+    /// The error of the first failed metric, or the text that no metrics are set. It is part of the
+    /// condition's message.
     pub(crate) cause: String,
     /// The error of the whole decision.
     pub(crate) message: String,
@@ -170,6 +171,8 @@ struct Failures {
 }
 
 impl Failures {
+    /// Decides whether the largest proposal stands in spite of the failures. `total` is the number
+    /// of metrics.
     fn resolve(
         self,
         largest: LargestProposal,

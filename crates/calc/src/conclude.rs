@@ -8,8 +8,7 @@ use crate::{
     decision::{Decision, Outcome, ReconcileError},
     event::{Event, EventReason},
     explain::Explanation,
-    history::History,
-    status::StatusDraft,
+    history::{Direction, History},
 };
 
 /// The result of a reconcile.
@@ -107,7 +106,7 @@ impl Decision<'_> {
         ));
         // Only policies read scale events, and without `behavior` there are none.
         if self.hpa.spec.behavior.is_some() {
-            let direction = Outcome::direction(self.current, to);
+            let direction = Direction::of_change(self.current, to);
             let rules = EffectiveBehavior::new(&self.hpa.spec, self.settings).rules(direction);
             let longest_period = rules.longest_policy_period();
             self.history.add_scale_event(self.current, to, longest_period, now);
@@ -116,39 +115,6 @@ impl Decision<'_> {
         self.set_current_status();
         self.draft.status.desired_replicas = to;
         self.draft.status.last_scale_time = Some(now);
-    }
-
-    /// Sets `ScaledToZero` after a scale write (KEP-2021), or removes it if the feature is off.
-    fn update_scaled_to_zero(&mut self, to: i32) {
-        if !self.settings.scale_to_zero {
-            self.draft.remove(&ConditionType::ScaledToZero);
-            return;
-        }
-        let scales_to_zero = self.scales_to_zero(to);
-        self.draft.set_scaled_to_zero(scales_to_zero);
-    }
-
-    /// Whether this decision scales the target to zero, and the autoscaler may scale it up again.
-    fn scales_to_zero(&self, to: i32) -> bool {
-        let spec = &self.hpa.spec;
-        self.settings.scale_to_zero
-            && self.current > 0
-            && to == 0
-            && self.bounds.min_replicas == 0
-            && spec.has_object_or_external_metric()
-    }
-
-    /// The status to store before the scale is written: with `ScaledToZero=True` if this decision
-    /// scales the workload to zero, otherwise `None`.
-    ///
-    /// The reference stores the condition only after the write. If its controller stops in between,
-    /// the workload is at zero without the condition, looks paused by a user, and never scales up
-    /// again.
-    pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
-        self.scale_to().filter(|to| self.scales_to_zero(*to))?;
-        let mut draft = StatusDraft::new(self.hpa, self.draft.now());
-        draft.set_scaled_to_zero(true);
-        Some(draft.status)
     }
 
     fn record_failed_rescale(&mut self, to: i32, reason: &str, error: &ScaleWriteError) {

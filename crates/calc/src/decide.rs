@@ -1,6 +1,6 @@
 //! The second call of a reconcile: from the readings to the desired replicas.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cmp::Ordering};
 
 use jiff::Timestamp;
 
@@ -17,17 +17,25 @@ use crate::{
     history::History,
     messages,
     metric::MISSING_REQUESTS,
-    normalize::NormalizeInput,
-    plan::{
-        MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero,
-        kind_without_metrics,
-    },
+    normalize::{NormalizeInput, NormalizedReplicas},
+    plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, kind_without_metrics},
     readings::Readings,
     settings::{Bounds, BoundsChange, PodSelection, SettingsSummary},
     status::StatusDraft,
-    time::{after, before},
     validation::MAX_METRICS,
+    zero::is_scaled_to_zero,
 };
+
+/// The name of the setting that schedules the bounds, for effects.
+pub(crate) const BOUNDS: &str = "bounds";
+
+/// The maximum length of the message that names skipped pods, in characters.
+const MAX_SKIPPED_LEN: usize = 2000;
+
+const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
+const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
+const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
 impl<'a> Plan<'a> {
     /// Decides on the readings.
@@ -101,16 +109,6 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The maximum length of the message that names skipped pods, in characters.
-const MAX_SKIPPED_LEN: usize = 2000;
-const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
-const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
-/// The name of the setting that schedules the bounds.
-pub(crate) const BOUNDS: &str = "bounds";
-
-const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
-const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
-
 /// The bound that the proposal exceeds and that the desired replicas are at, as the reason of the
 /// condition about that bound.
 fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
@@ -173,8 +171,8 @@ impl Decision<'_> {
     }
 
     /// Sets the condition that names the pods that are left out because they lack a request or
-    /// limit. While a metric fails, its pods are not known, so the condition stays, unless no
-    /// metric has settings.
+    /// limit, or removes it if there are none. While a metric fails, its pods are not known: the
+    /// condition then stays if any metric has settings.
     fn report_skipped_pods(&mut self) {
         let metrics = &self.explanation.metrics;
         let texts = metrics.iter().flat_map(|metric| {
@@ -315,7 +313,7 @@ impl Decision<'_> {
         if self.settings.pods == PodSelection::Selected {
             self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
-        let readings = readings.without_uncounted_pods(self.settings, &plan.pods);
+        let readings = readings.of_counted_pods(self.settings, &plan.pods);
         let context = plan.context(self.hpa, self.settings, scale, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);
         let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
@@ -352,17 +350,6 @@ impl Decision<'_> {
         }
     }
 
-    /// With [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero), clears
-    /// `ScaledToZero` if the target has replicas, even if another client scaled it up.
-    fn clear_stale_zero(&mut self) {
-        if self.settings.strict_scale_to_zero
-            && self.current > 0
-            && is_scaled_to_zero(self.hpa, self.settings)
-        {
-            self.draft.set_scaled_to_zero(false);
-        }
-    }
-
     /// With [`Settings::strict_scale_to_zero`](crate::Settings::strict_scale_to_zero), applies a
     /// `minReplicas` above zero to a target at zero replicas, although there is no proposal.
     fn scale_from_zero_to_min(&mut self) {
@@ -370,27 +357,6 @@ impl Decision<'_> {
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {
             self.rescale_to_min();
         }
-    }
-
-    /// Records since when the metrics propose zero. Returns whether the setting `zero-after` holds
-    /// the last replica, because they have not proposed zero for that long.
-    ///
-    /// A reconcile without a proposal doesn't call this, so the recorded time stays.
-    fn update_zero_since(&mut self, proposed: i32, now: Timestamp) -> bool {
-        let delay = self.settings.zero_after;
-        if delay.is_zero() || proposed > 0 || self.current == 0 {
-            self.history.zero_since = None;
-            return false;
-        }
-        let since = *self.history.zero_since.get_or_insert(now);
-        self.bounds.min_replicas == 0 && since > before(now, delay)
-    }
-
-    fn explain_held_replica(&mut self) {
-        let Some(since) = self.history.zero_since else { return };
-        let at = after(since, self.settings.zero_after);
-        let text = format!("to 0 replicas at {at:.0}, if the metrics ask for it until then");
-        self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
     }
 
     /// Applies stabilization, rate limits and bounds to the largest proposal, and sets the
@@ -404,11 +370,11 @@ impl Decision<'_> {
             format!("the HPA was able to successfully calculate a replica count from {metric}"),
         );
         let proposed = replicas.max(0);
-        let mut reason = match proposed {
-            _ if is_fallback && proposed != self.current => metric,
-            _ if proposed > self.current => format!("{metric} above target"),
-            _ if proposed < self.current => "All metrics below target".to_owned(),
-            _ => String::new(),
+        let mut reason = match proposed.cmp(&self.current) {
+            Ordering::Equal => String::new(),
+            _ if is_fallback => metric,
+            Ordering::Greater => format!("{metric} above target"),
+            Ordering::Less => "All metrics below target".to_owned(),
         };
         let is_held = self.update_zero_since(proposed, now);
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
@@ -418,19 +384,8 @@ impl Decision<'_> {
         }
         let input = NormalizeInput { spec, settings, bounds, current, now };
         let normalized = input.normalize(proposed, &mut self.history);
-        let (able_reason, able_message) = match &normalized.stabilization {
-            Some(limit) => (limit.reason.clone(), limit.message),
-            None => (ConditionReason::ReadyForNewScale, messages::SIZE_MATCHES),
-        };
-        self.draft.set(ConditionType::AbleToScale, true, able_reason, able_message);
-        let (limit, is_limited) = (&normalized.limit, normalized.is_limited());
-        self.draft.set(
-            ConditionType::ScalingLimited,
-            is_limited,
-            limit.reason.clone(),
-            limit.message,
-        );
-        if is_held && limit.reason == ConditionReason::TooFewReplicas {
+        self.report_limits(&normalized);
+        if is_held && normalized.limit.reason == ConditionReason::TooFewReplicas {
             self.explain_held_replica();
         }
         let mut desired = normalized.replicas;
@@ -442,20 +397,37 @@ impl Decision<'_> {
             }
         }
         self.explanation.winner = winner;
+        self.explanation.exceeded_bound = exceeded_bound(self.bounds, proposed, desired);
+        self.explain_limits(proposed, normalized);
+        if desired != current {
+            self.rescale(desired, reason);
+        }
+    }
+
+    /// Sets the conditions about stabilization, rate limits and bounds.
+    fn report_limits(&mut self, normalized: &NormalizedReplicas) {
+        let (reason, message) = match &normalized.stabilization {
+            Some(limit) => (limit.reason.clone(), limit.message),
+            None => (ConditionReason::ReadyForNewScale, messages::SIZE_MATCHES),
+        };
+        self.draft.set(ConditionType::AbleToScale, true, reason, message);
+        let (is_limited, limit) = (normalized.is_limited(), &normalized.limit);
+        let reason = limit.reason.clone();
+        self.draft.set(ConditionType::ScalingLimited, is_limited, reason, limit.message);
+    }
+
+    fn explain_limits(&mut self, proposed: i32, normalized: NormalizedReplicas) {
+        let is_limited = normalized.is_limited();
         self.explanation.proposed_replicas = Some(proposed);
         self.explanation.stabilized_replicas = Some(normalized.stabilized);
         self.explanation.stabilization_window_seconds =
             normalized.stabilization.as_ref().map(|_| {
-                let behavior = EffectiveBehavior::new(spec, settings);
+                let behavior = EffectiveBehavior::new(&self.hpa.spec, self.settings);
                 let is_down = normalized.stabilized > proposed;
                 let rules = if is_down { behavior.down() } else { behavior.up() };
                 u32::try_from(rules.stabilization_window().as_secs()).unwrap_or(u32::MAX)
             });
         self.explanation.stabilized_by = normalized.stabilization.map(|limit| limit.reason);
         self.explanation.limited_by = is_limited.then_some(normalized.limit.reason);
-        self.explanation.exceeded_bound = exceeded_bound(self.bounds, proposed, desired);
-        if desired != current {
-            self.rescale(desired, reason);
-        }
     }
 }

@@ -45,13 +45,6 @@ pub(crate) enum Outcome {
     Paused { to: i32 },
 }
 
-impl Outcome {
-    /// The direction of a change from `current` to `to` replicas.
-    pub(crate) fn direction(current: i32, to: i32) -> Direction {
-        if to > current { Direction::Up } else { Direction::Down }
-    }
-}
-
 /// The error of a reconcile. Where the reference controller has the error, the text is the same. It
 /// includes all causes, so there is no `source`.
 ///
@@ -186,7 +179,7 @@ impl Decision<'_> {
         let mut message = pause.to_string();
         if let Outcome::Rescale { to, reason } = &self.outcome {
             let to = *to;
-            if pause.applies_to(Outcome::direction(self.current, to)) {
+            if pause.applies_to(Direction::of_change(self.current, to)) {
                 message = format!("{message}: {} desired", counted(to, "replica"));
                 self.explanation.summary = Summary::Paused(reason.clone());
                 self.outcome = Outcome::Paused { to };

@@ -93,11 +93,11 @@ impl<'a> Fallbacks<'a> {
         if failure == Some(MetricFailure::InvalidSpec) {
             return None;
         }
-        let metric = identity(spec)?;
-        let state = match self.failures.iter().find(|state| state.metric_hash == metric) {
+        let metric_hash = identity(spec)?;
+        let state = match self.failures.iter().find(|state| state.metric_hash == metric_hash) {
             // The spec has the metric twice.
             Some(state) => *state,
-            None => self.next_state(metric, spec, fallback, failure.is_some())?,
+            None => self.next_state(metric_hash, spec, fallback, failure.is_some())?,
         };
         state.fallback_since?;
         let replicas = fallback.proposal(self.current);
@@ -120,15 +120,15 @@ impl<'a> Fallbacks<'a> {
     /// Stores and returns the state of a metric after its reading; `None` if it doesn't fail.
     fn next_state(
         &mut self,
-        metric: u64,
+        metric_hash: u64,
         spec: &MetricSpec,
         fallback: Fallback,
         has_failed: bool,
     ) -> Option<FailingMetric> {
-        let position = self.unobserved.iter().position(|state| state.metric_hash == metric);
+        let position = self.unobserved.iter().position(|state| state.metric_hash == metric_hash);
         let known = position.map(|position| self.unobserved.swap_remove(position));
         let new = FailingMetric {
-            metric_hash: metric,
+            metric_hash,
             since: self.now,
             fallback_since: None,
             recovering_since: None,
@@ -198,8 +198,8 @@ impl Decision<'_> {
     /// a fallback.
     pub(crate) fn clear_fallback_condition(&mut self) {
         let condition_type = ConditionType::ExternalMetricFallbackActive;
-        let metrics = self.settings.metrics.iter().flat_map(|metrics| metrics.iter());
-        if !metrics.into_iter().any(|metric| metric.fallback.is_some()) {
+        let mut metrics = self.settings.metrics.iter().flat_map(|metrics| metrics.iter());
+        if !metrics.any(|metric| metric.fallback.is_some()) {
             self.draft.remove(&condition_type);
         } else if self.draft.status.is_true(&condition_type)
             && !self.history.failing_metrics.iter().any(|state| state.fallback_since.is_some())
@@ -253,16 +253,16 @@ fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
     rest.split_once(',')?.0.parse().ok()
 }
 
-/// The time at which the fallback of a metric starts, or at which its failure ends (and with it an
-/// active fallback), if the readings keep failing or succeeding as they do now. `None` if the
-/// metric doesn't fail, or if its fallback is active and the readings fail.
+/// The time of the next change of a failing metric, if its readings go on as they do now: failed
+/// readings activate the fallback, and successful ones end the failure and an active fallback.
+/// `None` if the metric doesn't fail, or if its fallback is active and the readings fail.
 pub(crate) fn next_change(
     fallback: Fallback,
     spec: &MetricSpec,
     history: &History,
 ) -> Option<Timestamp> {
-    let metric = identity(spec)?;
-    let state = history.failing_metrics.iter().find(|state| state.metric_hash == metric)?;
+    let metric_hash = identity(spec)?;
+    let state = history.failing_metrics.iter().find(|state| state.metric_hash == metric_hash)?;
     let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
     Some(match (state.recovering_since, state.fallback_since) {
         (Some(since), _) => after(since, RECOVERY),

@@ -38,8 +38,7 @@ impl Plan<'_> {
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = plan.context(self.hpa, self.settings, &self.scale, now);
-        let readings =
-            readings.clone().without_uncounted_pods(self.settings, &plan.pods).into_ordered();
+        let readings = readings.clone().of_counted_pods(self.settings, &plan.pods).into_ordered();
         let metrics = self.hpa.spec.metrics.iter().zip(&plan.queries).zip(readings).enumerate();
         let load = |(index, ((spec, query), reading))| {
             let evaluated =
@@ -59,15 +58,15 @@ pub(crate) fn explain(
 ) -> Option<Box<ForecastExplanation>> {
     let MetricForecast { reason, forecast, .. } = forecast?;
     let forecast = (*forecast).filter(|_| reason.is_active())?;
-    let proposed_replicas = propose(forecast.load, proposal.load, context)?;
     let Load { total: load, per_replica } = proposal.load;
+    let proposed_replicas = propose(forecast.load, per_replica, context)?;
     let may_raise = context.settings.forecasts.mode == Forecasting::Scale;
     Some(ForecastExplanation { load, per_replica, forecast, proposed_replicas, may_raise }.into())
 }
 
-/// The replicas for a forecast load, by the target and the tolerance of the metric. `None` if the
-/// load or the target is not usable.
-fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> Option<i32> {
+/// The replicas for a forecast load, by the target (the load per replica), the tolerance and the
+/// activation value of the metric. `None` if the load or the target is not usable.
+fn propose(load: f64, per_replica: f64, context: &Context<'_>) -> Option<i32> {
     let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0;
     let current = context.scale.spec_replicas;
     let needed = (load / per_replica * PARTS_PER_POD).round() / PARTS_PER_POD;
@@ -90,8 +89,9 @@ fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> 
 }
 
 impl Decision<'_> {
-    /// Sets the condition `ForecastActive`: true if the forecasts of any metric are active. It
-    /// stays as it is if no forecasts are active and some metrics have no [`MetricForecast`].
+    /// Sets the condition `ForecastActive`: true if the forecasts of any metric are active. Adds an
+    /// event if that changes. The condition stays as it is if no forecasts are active and some
+    /// metrics have no [`MetricForecast`].
     pub(crate) fn report_forecasts(&mut self, forecasts: &[Option<MetricForecast>]) {
         let metrics = self.hpa.spec.metrics.iter().zip(forecasts);
         let known: Vec<_> = metrics

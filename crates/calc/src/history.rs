@@ -37,6 +37,13 @@ pub enum Direction {
     Down,
 }
 
+impl Direction {
+    /// The direction of a change from `current` to `to` replicas.
+    pub(crate) fn of_change(current: i32, to: i32) -> Self {
+        if to > current { Self::Up } else { Self::Down }
+    }
+}
+
 /// The failure of a metric that has a fallback. It is kept until the metric has been readable for a
 /// while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -98,6 +98,7 @@ mod status;
 pub mod suggestions;
 mod time;
 pub mod validation;
+mod zero;
 
 pub use api::{HorizontalPodAutoscaler, Pod, Scale};
 pub use behavior::EffectiveBehavior;

@@ -24,7 +24,8 @@ pub(crate) const NAME_PART_MALFORMED: &str = "must consist of alphanumeric chara
     '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// The violations of the syntax of a DNS subdomain.
+/// The violations of the syntax of a DNS subdomain. `too_long` is the text for a name that exceeds
+/// the maximum length.
 pub(crate) fn dns_subdomain_errors(
     name: &str,
     too_long: &'static str,

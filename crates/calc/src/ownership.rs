@@ -21,9 +21,9 @@ const MAX_ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {
     /// Sets the condition `SelectorMatchesExtraPods` once the selector has matched more active pods
-    /// than the target has for longer than [`MAX_ROLLOUT`]. Until then, the condition stays as it
-    /// is. Removes it if there are no such pods, or if only owned pods count. Decisions don't
-    /// depend on it.
+    /// than the target has, for longer than [`MAX_ROLLOUT`]. Until then, the condition stays as it
+    /// is. Removes the condition if the selector matches no extra pods, or if only owned pods
+    /// count. Decisions don't depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::{
-    api::{ConditionType, HorizontalPodAutoscaler, Pod, Scale},
+    api::{HorizontalPodAutoscaler, Pod, Scale},
     metric::{Context, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
     settings::{Bounds, DEFAULT_METRIC_SETTINGS, ReadinessRules, Settings, Tolerances},
     validation::MAX_METRICS,
+    zero::is_scaled_to_zero,
 };
 
 /// The error of reading the target's scale. Conditions and events contain the text of the cause.
@@ -257,9 +258,4 @@ fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bound
     }
     is_scaled_to_zero(hpa, settings)
         && (bounds.min_replicas != 0 || hpa.spec.has_object_or_external_metric())
-}
-
-/// Whether the stored status has `ScaledToZero=True`, and the feature is on.
-pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
-    settings.scale_to_zero && hpa.status.is_true(&ConditionType::ScaledToZero)
 }

@@ -140,9 +140,9 @@ impl PodCounts {
 /// Classifies a pod for one metric, by its status and its sample of the metric.
 ///
 /// Readiness matters for CPU only, because pods use CPU while they start. Within the CPU
-/// initialization period, a CPU sample counts if the pod is ready and the sample's window began
-/// after it became ready. Later, it counts unless the pod has never been ready. A readiness of
-/// `Unknown` counts as ready.
+/// initialization period, a CPU sample counts if the pod is ready and became ready before the
+/// sample's window began. After that period, a CPU sample counts unless the pod has never been
+/// ready. A readiness of `Unknown` counts as ready.
 ///
 /// Source: [algorithm details]. Succeeded pods are ignored like Failed ones (kubernetes#141302).
 ///

@@ -219,10 +219,10 @@ impl Readings {
         self.forecasts.get(metric)?.as_ref()
     }
 
-    /// The readings without the samples of pods that don't count. If only owned pods count, these
-    /// are all pods other than `pods`. A metrics API selects by labels, so it also returns samples
-    /// of pods that the target doesn't own.
-    pub(crate) fn without_uncounted_pods(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
+    /// The readings with only the samples of pods that count. If only owned pods count, these are
+    /// `pods`: a metrics API selects by labels, so it also returns samples of pods that the target
+    /// doesn't own.
+    pub(crate) fn of_counted_pods(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
         match settings.pods {
             PodSelection::Selected => self,
             PodSelection::Owned => self.only_of_pods(pods),

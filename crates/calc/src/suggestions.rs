@@ -13,7 +13,8 @@ pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }
 
-/// The [similar](is_similar) name that differs from `wanted` in the fewest letters.
+/// The [similar](is_similar) name that differs from `wanted` in the fewest letters: of several, the
+/// first in alphabetical order. `None` if no name is similar.
 pub fn most_similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let similar =
         names.into_iter().filter_map(|name| Some((distance_if_similar(wanted, name)?, name)));

@@ -61,8 +61,8 @@ pub struct AnnotationConfig {
     pub interval: i64,
     /// Nanoseconds for which a pod must have been ready.
     pub min_pod_ready_age: i64,
-    /// The first invalid duration. The metric is not collected if there is one.
-    pub invalid: Option<AnnotationError>,
+    /// The error of the first invalid duration. If there is one, the metric is not collected.
+    pub duration_error: Option<AnnotationError>,
 }
 
 impl AnnotationConfig {
@@ -130,7 +130,7 @@ impl Annotations {
         match parse_duration(setting, value, metric_type, metric) {
             Ok(nanos) => *duration = nanos,
             Err(error) => {
-                config.invalid.get_or_insert_with(|| error.clone());
+                config.duration_error.get_or_insert_with(|| error.clone());
                 return Err(error);
             }
         }
@@ -206,7 +206,7 @@ mod tests {
             ]
         );
         let config = |name: &str| &parsed.metrics[&(MetricType::Pods, name.to_owned())];
-        assert!(config("a").invalid.is_some());
-        assert_eq!(config("d").invalid, None);
+        assert!(config("a").duration_error.is_some());
+        assert_eq!(config("d").duration_error, None);
     }
 }

@@ -50,6 +50,8 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
+    /// Creates the clients. Fails if a setting is invalid. Files of credentials and certificates
+    /// are read later.
     pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Result<Self, SettingsError> {
         settings.validate()?;
         let http = GuardedHttp::new(&settings);

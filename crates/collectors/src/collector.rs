@@ -155,7 +155,7 @@ impl Registration {
         self.external_types().any(|known| known == name)
     }
 
-    /// Whether the collector has a setting of this name.
+    /// Whether the collector has a setting of this name, except for those that all collectors have.
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => key.starts_with(prefix),
@@ -170,7 +170,7 @@ impl Registration {
     }
 }
 
-/// The operator's settings for parsing configurations.
+/// The operator's settings that determine how the configurations of metrics are parsed.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The available collectors.
@@ -191,6 +191,7 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The first collector that matches a metric.
     pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
         self.collectors.iter().find(|collector| collector.matches(metric))
     }

@@ -52,8 +52,8 @@ pub struct MetricConfig {
     pub min_pod_ready_age: i64,
     /// Whether the metric has the target `averageValue`.
     pub has_average_target: bool,
-    /// The first invalid duration, in an annotation or a label.
-    pub invalid: Option<AnnotationError>,
+    /// The error of the first invalid duration, in an annotation or a label.
+    pub duration_error: Option<AnnotationError>,
 }
 
 /// Returns the Pods, Object and External metrics of an autoscaler. With compatibility, an invalid
@@ -63,8 +63,8 @@ pub fn metric_configs(
     annotations: &Annotations,
     compat: Compat,
 ) -> Result<Vec<MetricConfig>, ConfigError> {
-    let invalid = annotations.metrics.values().find_map(|config| config.invalid.clone());
-    if let (Compat::Reference, Some(error)) = (compat, invalid) {
+    let error = annotations.metrics.values().find_map(|config| config.duration_error.clone());
+    if let (Compat::Reference, Some(error)) = (compat, error) {
         return Err(ConfigError::Annotation(error));
     }
     let target = Arc::new(hpa.spec.scale_target_ref.clone());
@@ -103,7 +103,7 @@ impl MetricConfig {
             config.per_replica = annotation_config.per_replica;
             config.interval = annotation_config.interval;
             config.min_pod_ready_age = annotation_config.min_pod_ready_age;
-            config.invalid.clone_from(&annotation_config.invalid);
+            config.duration_error.clone_from(&annotation_config.duration_error);
         }
         Some(config)
     }
@@ -142,7 +142,7 @@ impl MetricConfig {
             interval: 0,
             min_pod_ready_age: 0,
             has_average_target: metric_target.average_value.is_some(),
-            invalid: None,
+            duration_error: None,
         })
     }
 
@@ -156,7 +156,7 @@ impl MetricConfig {
         if let (0, Some(value)) = (self.interval, self.value("interval")) {
             match parse_duration("interval", value, self.metric_type, &self.metric.name) {
                 Ok(interval) => self.interval = interval,
-                Err(error) => _ = self.invalid.get_or_insert(error),
+                Err(error) => _ = self.duration_error.get_or_insert(error),
             }
         }
         self
@@ -176,15 +176,15 @@ impl MetricConfig {
         labels.chain(annotations).map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
-    /// Whether annotations configure the metric. A collector alone doesn't show that, because it
-    /// may be from the label `type`.
+    /// Whether annotations configure the metric. A non-empty `collector` alone doesn't show that,
+    /// because it may be from the label `type`.
     pub(crate) fn is_annotated(&self) -> bool {
         self.annotation_config.is_some()
     }
 
-    /// Whether `invalid` is the error of an annotation, not of a label.
-    pub(crate) fn is_annotation_invalid(&self) -> bool {
-        self.annotation_config.as_ref().is_some_and(|config| config.invalid.is_some())
+    /// Whether `duration_error` is that of an annotation, not of a label.
+    pub(crate) fn has_annotation_error(&self) -> bool {
+        self.annotation_config.as_ref().is_some_and(|config| config.duration_error.is_some())
     }
 
     /// The type of the metric in the keys of its annotations.
@@ -275,7 +275,7 @@ mod tests {
             assert_eq!(config.collector, "");
         }
         let invalid = configs(&json!({ "interval": "soon" }), Compat::Off);
-        let error = invalid[0].invalid.as_ref().map(ToString::to_string).unwrap_or_default();
+        let error = invalid[0].duration_error.as_ref().map(ToString::to_string).unwrap_or_default();
         assert!(error.starts_with("failed to parse interval value soon"), "{error}");
     }
 }

@@ -58,6 +58,7 @@ pub(crate) async fn extract_number(
     let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
     // The reply must live until here, because it holds the permit for a large body.
     drop(reply);
-    let number = number.map_err(|error| http_error(uri, HttpError::Task(error)))??;
+    let number =
+        number.map_err(|error| http_error(uri, HttpError::EvaluationPanicked(error)))??;
     Ok(MilliValue::from_milli(to_milli(number, clients.compat)?))
 }

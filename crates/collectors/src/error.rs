@@ -63,9 +63,9 @@ pub enum ConfigError {
     #[error("format '{0}' not supported")]
     PodFormat(String),
     #[error("config value json-key or json-eval must be set")]
-    PodNoJson,
+    PodNoJsonQuery,
     #[error("config value json-key and json-eval are mutually exclusive")]
-    PodTwoJson,
+    PodTwoJsonQueries,
     #[error("config value json-key or json-eval not found")]
     HttpNoJsonQuery,
     #[error("config value json-key and json-eval cannot be used together")]
@@ -183,12 +183,11 @@ pub enum FetchError {
         problem: &'static str,
     },
     /// A server of the operator refused a query of the tenant.
-    #[error("{service}{}{message}", error_texts::REFUSES_THE_QUERY)]
-    Server {
+    #[error("{service}{}{reason}", error_texts::REFUSES_THE_QUERY)]
+    QueryRefused {
         /// The kind of server.
         service: &'static str,
-        /// The kind of refusal.
-        message: &'static str,
+        reason: &'static str,
     },
     /// An annotation or label contains a token, readable for everyone who can read the autoscaler.
     #[error(
@@ -286,6 +285,14 @@ pub enum HttpError {
     /// All connections, or all that the namespace may have, are in use.
     #[error("no free connection within {} s: too many concurrent requests", .0.as_secs_f64())]
     Busy(Duration),
+    /// The response was large, and the permits for large responses, or those of the namespace, were
+    /// in use until the end of the time limit.
+    #[error(
+        "a response of more than 64 KiB could not be read within {} s: too many other large \
+         responses were being read. A shorter response doesn't wait for them",
+        .0.as_secs_f64()
+    )]
+    BusyReading(Duration),
     /// The connection wasn't opened in time.
     #[error("no connection within {} s", .0.as_secs_f64())]
     ConnectTimeout(Duration),
@@ -310,9 +317,8 @@ pub enum HttpError {
     /// The status of the response is not the expected one, usually 200.
     #[error("{unsuccessful}{0}", unsuccessful = error_texts::UNSUCCESSFUL_RESPONSE)]
     Status(http::StatusCode),
-    /// The task that evaluates a document panicked.
     #[error("evaluating the document panicked")]
-    Task(#[source] tokio::task::JoinError),
+    EvaluationPanicked(#[source] tokio::task::JoinError),
     /// The redirection is not followed, or leads to an unreachable server.
     #[error("the redirection {0}")]
     Redirect(&'static str),

@@ -201,7 +201,7 @@ pub(crate) fn config_finding(
             is_unannotated && config.metric_type == MetricType::Pods
         }
         // `annotation_findings` reports invalid annotations, but no invalid labels.
-        ConfigError::Annotation(_) => config.is_annotation_invalid(),
+        ConfigError::Annotation(_) => config.has_annotation_error(),
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
@@ -217,8 +217,8 @@ pub(crate) fn config_finding(
         .then(|| Finding { has_no_collector, ..Finding::error(subject_of(config), message) })
 }
 
-/// The annotation that a `query-name` without an annotation probably means: a similar one, or the
-/// only one, of those that aren't settings of the collector.
+/// The annotation that a `query-name` without an annotation probably means. Of the annotations that
+/// aren't settings of the collector, it is a similar one, or else the only one.
 fn intended_query<'c>(
     config: &'c MetricConfig,
     name: &str,

@@ -3,7 +3,7 @@
 use std::{mem, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
-use hpa_metrics::{StoredObject, describe, resource::GroupResource, watch_events};
+use hpa_metrics::{StoredObject, describe, is_within_list, resource::GroupResource, watch_events};
 use kube::{Api, Client, core::ApiResource, runtime::watcher};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -81,17 +81,15 @@ impl ObjectWatch {
         &mut self,
     ) -> Option<Result<watcher::Event<StoredObject>, WatchFailure>> {
         if self.must_relist {
-            // A resumed watch would not return the objects that `NotServed` removed. The delay is
-            // constant, because the kind may be installed at any time.
+            // A resumed watch would not return the objects that the caller removed after
+            // `NotServed`. The delay is constant, because the kind may be installed at any time.
             sleep(RELIST_DELAY).await;
             self.events = start(&self.api);
             self.must_relist = false;
         }
         Some(match self.events.next().await? {
             Ok(event) => {
-                let is_within_list =
-                    matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
-                if !is_within_list {
+                if !is_within_list(&event) {
                     self.log_recovery();
                     self.was_listed = true;
                 }

@@ -29,16 +29,11 @@ pub use crate::collector::{
     Values,
 };
 
+use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};
+
 /// The minimum interval of a metric, unless compatibility is selected. With shorter intervals,
 /// almost every request would start a collection.
 const MIN_INTERVAL_NANOS: i64 = 1_000_000_000;
-
-/// The types of external metrics that collectors read.
-pub fn external_types() -> impl Iterator<Item = &'static str> {
-    COLLECTORS.iter().flat_map(Registration::external_types)
-}
-
-use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};
 
 /// All collectors. The first collector that matches a metric reads it.
 pub const COLLECTORS: &[Registration] = &[
@@ -90,6 +85,11 @@ pub const COLLECTORS: &[Registration] = &[
     ),
 ];
 
+/// The types of external metrics that collectors read.
+pub fn external_types() -> impl Iterator<Item = &'static str> {
+    COLLECTORS.iter().flat_map(Registration::external_types)
+}
+
 impl Default for Environment {
     /// All collectors, and the defaults of the flags of kube-metrics-adapter.
     fn default() -> Self {
@@ -119,7 +119,7 @@ impl CollectorPlan {
     /// Finds the collector of a metric, parses its configuration and checks the permissions for its
     /// servers.
     pub fn new(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
-        if let Some(error) = &metric.invalid {
+        if let Some(error) = &metric.duration_error {
             return Err(ConfigError::Annotation(error.clone()));
         }
         let registration = environment
@@ -132,9 +132,10 @@ impl CollectorPlan {
         let collector = registration.parse(metric, environment)?;
         let servers = collector.servers();
         servers.iter().try_for_each(|server| environment.check_permission(server, metric))?;
-        let is_default = metric.interval == 0;
-        let interval_nanos =
-            if is_default { environment.default_interval_nanos } else { metric.interval };
+        let interval_nanos = match metric.interval {
+            0 => environment.default_interval_nanos,
+            interval => interval,
+        };
         Ok(Self { name: registration.name, interval_nanos, collector })
     }
 

@@ -69,8 +69,8 @@ pub struct Limits {
     pub connections_per_collection: usize,
     /// The maximum wait of a request for a connection.
     pub queue_timeout: Duration,
-    /// The time limit of a request. For requests to pods, tenants can set another one, and the
-    /// default is 15 s.
+    /// The time limit of a request. Requests to pods have a limit of 15 s instead, unless the
+    /// tenant sets another one.
     pub request_timeout: Duration,
     /// The maximum of the time limits that tenants can set for requests to pods.
     pub max_request_timeout: Duration,

@@ -25,8 +25,8 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
-    /// Whether to start although another controller wrote the status of an autoscaler shortly
-    /// before, see [`ActivePeer`](crate::ActivePeer).
+    /// Whether to start, and handle all autoscalers, although another controller wrote statuses
+    /// shortly before, see [`ActivePeer`](crate::ActivePeer).
     pub allows_active_peer: bool,
     /// Whether to watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,

@@ -115,12 +115,12 @@ fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
     }
 }
 
-/// Fails if another controller is active on the autoscalers, unless an option allows that. In a dry
-/// run, one is expected. Another release of hpa-rs is only logged: a rollout that changes the lease
-/// would otherwise wait forever for the pods that it replaces.
+/// Fails if another controller is active in all namespaces with autoscalers, unless an option
+/// allows that. In a dry run, one is expected. Another release of hpa-rs is only logged: a rollout
+/// that changes the lease would otherwise wait forever for the pods that it replaces.
 ///
-/// Returns a window if the peer may be forged. Then the controller starts, and leaves each
-/// autoscaler alone whose status the peer wrote within this window.
+/// Returns a window if only some namespaces have writes of another controller. Then the controller
+/// starts, and leaves each autoscaler alone whose status a peer wrote within this window.
 fn check_for_peer(
     dependencies: &Dependencies,
     options: &Options,
@@ -139,14 +139,14 @@ fn check_for_peer(
         warn!("another controller is active: {peer}");
         return Ok(None);
     }
-    if peer.is_proven() {
+    if peer.is_in_all_namespaces() {
         return Err(RunError::ActivePeer(Box::new(peer)));
     }
     let (with_write, all) = (peer.namespace_count, peer.all_namespace_count);
     warn!(
-        "another controller may be active: {peer}. Only {with_write} of {all} namespaces have such \
-         a write, and a user may have forged it in managedFields. After each status write of \
-         another controller, its autoscaler is left to it for two sync periods, at least 30s"
+        "another controller may be active: {peer}. Such writes are in {with_write} of {all} \
+         namespaces, and a user of these may have forged them. Each autoscaler is left alone for \
+         two sync periods, at least 30s, after another controller has written its status"
     );
     Ok(Some(window))
 }

@@ -137,8 +137,8 @@ impl Dependencies {
         (!self.dry_run).then_some(manager)
     }
 
-    /// Ignores suspensions of the machine that are shorter than the renew deadline (without an
-    /// election, than its default).
+    /// A detector that ignores suspensions shorter than the renew deadline, or than its default
+    /// without an election.
     pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
         let threshold = self
             .election

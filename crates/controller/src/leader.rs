@@ -21,7 +21,7 @@ use crate::{
     dependencies::{Dependencies, RunError},
     forecast::Forecasts,
     forecast_checks::ForecastChecks,
-    history_store::{HistoryHealth, HistoryStore, StoredUntil},
+    history_store::{HistoryHealth, HistoryStore, HistoryValidity},
     informer::{Informers, ScaleInformers},
     metrics::Telemetry,
     peer_check::PeerWindow,
@@ -43,7 +43,8 @@ const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
 /// The hooks of the controller's lease. They add annotations about the stored histories, detect by
-/// the lease's resource versions that the API server was rewound, and measure failures.
+/// the lease's resource versions that the API server was rewound, and report the start and the end
+/// of failures to the telemetry.
 pub(crate) struct ControllerLease {
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
@@ -69,15 +70,15 @@ impl LeaseHooks for ControllerLease {
     }
 }
 
-/// The time until which the stored histories are valid. `None` if the predecessor had no history
-/// store: histories of an earlier leader may be outdated.
-fn stored_until(predecessor: &Predecessor) -> Option<StoredUntil> {
+/// The validity of the stored histories. `None` if the predecessor had no history store: histories
+/// of an earlier leader may be outdated.
+fn history_validity(predecessor: &Predecessor) -> Option<HistoryValidity> {
     let Predecessor { renewed, annotations } = predecessor;
     annotations.get(KEEPS_HISTORY).filter(|value| *value == "true")?;
     // If the time is unreadable, no history counts as complete.
     let until = annotations.get(HISTORY_COMPLETE_UNTIL);
     let until = until.map(|until| until.parse().unwrap_or(Timestamp::UNIX_EPOCH));
-    Some(StoredUntil { time: until.unwrap_or(*renewed), is_complete: until.is_none() })
+    Some(HistoryValidity { until: until.unwrap_or(*renewed), is_complete: until.is_none() })
 }
 
 /// The controller on the instance that is the leader.
@@ -94,7 +95,7 @@ pub(crate) struct Leader<'a> {
 }
 
 /// The tasks of a leader, in the order in which they end.
-struct LeaderTasks {
+struct RunningTasks {
     workers: JoinSet<()>,
     background: JoinSet<()>,
     event_writer: JoinSet<()>,
@@ -102,7 +103,7 @@ struct LeaderTasks {
     stop_history_store: CancellationToken,
 }
 
-impl LeaderTasks {
+impl RunningTasks {
     /// Lets running reconciles and event writes finish.
     async fn finish(&mut self) {
         while self.workers.join_next().await.is_some() {}
@@ -133,7 +134,7 @@ impl Leader<'_> {
     }
 
     /// Restores the histories and starts the workers.
-    async fn start(&self, predecessor: Option<Predecessor>) -> LeaderTasks {
+    async fn start(&self, predecessor: Option<Predecessor>) -> RunningTasks {
         let Dependencies { clients, telemetry, dry_run, .. } = &self.dependencies;
         let client =
             if *dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
@@ -180,7 +181,7 @@ impl Leader<'_> {
         };
         workers.spawn(running.run());
         telemetry.set_working(true);
-        LeaderTasks { workers, background, event_writer, history_store, stop_history_store }
+        RunningTasks { workers, background, event_writer, history_store, stop_history_store }
     }
 
     fn start_background_tasks(&self, context: LeaderContext) -> JoinSet<()> {
@@ -264,14 +265,14 @@ impl Leader<'_> {
             self.dependencies.clock.clone(),
             self.history.clone(),
         );
-        let until = predecessor.as_ref().and_then(stored_until);
-        store.restore(until).await;
+        let validity = predecessor.as_ref().and_then(history_validity);
+        store.restore(validity).await;
         Arc::new(store)
     }
 
     /// Lets running reconciles and event writes finish within the grace period, then history writes
     /// within their own grace period.
-    async fn shut_down(&self, mut tasks: LeaderTasks) {
+    async fn shut_down(&self, mut tasks: RunningTasks) {
         let (telemetry, grace) = (&self.dependencies.telemetry, self.options.shutdown_grace);
         info!("shutting down, waiting for running reconciles");
         telemetry.set_stopping();
@@ -304,7 +305,7 @@ mod tests {
         Timestamp::from_second(second).expect("a timestamp")
     }
 
-    fn lease(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
+    fn predecessor_with(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
         let history = Arc::new(HistoryHealth::default());
         history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
         let lease = ControllerLease {
@@ -319,22 +320,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case::all_is_stored(lease(true, None), Some((20, true)))]
-    #[case::writes_fail(lease(true, Some(15)), Some((15, false)))]
-    #[case::no_history_store(lease(false, Some(15)), None)]
+    #[case::all_is_stored(predecessor_with(true, None), Some((20, true)))]
+    #[case::writes_fail(predecessor_with(true, Some(15)), Some((15, false)))]
+    #[case::no_history_store(predecessor_with(false, Some(15)), None)]
     fn lease_has_the_time_until_which_histories_are_complete(
         #[case] predecessor: Predecessor,
         #[case] expected: Option<(i64, bool)>,
     ) {
-        let until = stored_until(&predecessor).map(|until| (until.time, until.is_complete));
-        assert_eq!(until, expected.map(|(time, is_complete)| (second(time), is_complete)));
+        let validity = history_validity(&predecessor);
+        let validity = validity.map(|validity| (validity.until, validity.is_complete));
+        assert_eq!(validity, expected.map(|(until, is_complete)| (second(until), is_complete)));
     }
 
     #[test]
     fn unreadable_time_marks_histories_as_incomplete() {
-        let mut predecessor = lease(true, None);
+        let mut predecessor = predecessor_with(true, None);
         predecessor.annotations.insert(HISTORY_COMPLETE_UNTIL.to_owned(), "soon".to_owned());
-        let until = stored_until(&predecessor).expect("a history store");
-        assert_eq!((until.time, until.is_complete), (Timestamp::UNIX_EPOCH, false));
+        let validity = history_validity(&predecessor).expect("a history store");
+        assert_eq!((validity.until, validity.is_complete), (Timestamp::UNIX_EPOCH, false));
     }
 }

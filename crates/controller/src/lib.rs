@@ -34,13 +34,13 @@
 //! | [`queue`] | the work queue, and initial delays |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
 //! | [`shadow`] | comparison with a peer controller |
+//! | `peer_check` | looks for a peer controller at the start |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `forecast_checks` | daily background checks whether forecasts help |
 //! | `history_store` | histories for the next leader |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
 //! | [`debug`] | the data of the debug API |
-//! | `peer_check` | looks for another controller at the start |
 //! | `config`, `worker`, `dependencies`, `leader`, `controller` | wiring |
 //!
 //! [`hpa_lease`] decides which instance may write.

@@ -1,19 +1,32 @@
 //! Looks for a peer at the start: another controller that is active on the same autoscalers.
+//!
+//! The evidence is the time of an autoscaler's last status write in `managedFields`. A user who may
+//! write the autoscaler can forge it, so it counts only for autoscalers of the same namespace:
+//!
+//! - If all namespaces with autoscalers have a recent write, the start is refused. A user who can
+//!   forge all of these writes may change all autoscalers anyway.
+//! - Otherwise, the controller starts. Until it ends, it leaves an autoscaler alone while the last
+//!   write of a peer to that autoscaler's status is recent. So a real peer keeps the autoscalers
+//!   that it writes, and a forged write delays only the autoscaler that has it.
+//!
+//! The lease of kube-controller-manager is no evidence: it is also renewed while the HPA controller
+//! is switched off.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt, time::Duration};
 
 use hpa_calc::settings::Settings;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::SettingSource};
+use crate::{
+    cache::Autoscalers,
+    k8s::{StatusWrite, is_in_future},
+    key::HpaKey,
+    settings::SettingSource,
+};
 
 /// The default sync period of kube-controller-manager. A peer may have this period although this
 /// controller's is shorter.
 const DEFAULT_PEER_PERIOD: SignedDuration = SignedDuration::from_secs(15);
-
-/// Status writes in this many namespaces prove that a peer is active. Those in one or two of
-/// several namespaces may be forged by one tenant, who must not be able to prevent the start.
-const PROVING_NAMESPACES: usize = 3;
 
 /// The time for which a status write shows that its writer is active: two sync periods of either
 /// controller, at least 30 s, twice the default period of the reference.
@@ -38,7 +51,7 @@ impl PeerWindow {
 
     /// Whether a write of the status of an autoscaler with these settings is recent.
     pub(crate) fn includes(self, write: &StatusWrite, settings: &Settings, now: Timestamp) -> bool {
-        !write.is_ahead_of(now) && now.duration_since(write.at) <= self.length(settings)
+        !is_in_future(write.at, now) && now.duration_since(write.at) <= self.length(settings)
     }
 }
 
@@ -50,9 +63,9 @@ pub struct ActivePeer {
     pub write: StatusWrite,
     /// The time from the write to the start.
     pub age: SignedDuration,
-    /// The number of other autoscalers with such a write.
-    pub other_autoscaler_count: usize,
-    /// The number of namespaces with such a write.
+    /// The number of autoscalers with such a write by the same field manager.
+    pub autoscaler_count: usize,
+    /// The number of namespaces with such a write by any peer.
     pub namespace_count: usize,
     /// The number of namespaces with autoscalers that could have such a write.
     pub all_namespace_count: usize,
@@ -62,36 +75,35 @@ pub struct ActivePeer {
 }
 
 impl ActivePeer {
-    /// Whether enough namespaces have such a write that a tenant of one or two of them can't have
-    /// forged them all. If all namespaces have one, a forged one harms no other namespace.
-    pub fn is_proven(&self) -> bool {
-        self.namespace_count >= self.all_namespace_count.min(PROVING_NAMESPACES)
+    /// Whether all namespaces with autoscalers have such a write. A tenant of some namespaces can't
+    /// forge the writes in the others.
+    pub fn is_in_all_namespaces(&self) -> bool {
+        self.namespace_count == self.all_namespace_count
     }
 }
 
+/// Names the source, because a user can forge the field manager and the time.
 impl fmt::Display for ActivePeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, write, age, other_autoscaler_count, window, .. } = self;
+        let Self { key, write, age, autoscaler_count, window, .. } = self;
         let StatusWrite { manager, at } = write;
         let seconds = age.as_secs();
-        write!(f, "{manager} wrote the status of autoscaler {key} {seconds}s ago ({at})")?;
-        if *other_autoscaler_count > 0 {
-            write!(
-                f,
-                ", one of {} autoscalers with such a write within the last {window:#}",
-                other_autoscaler_count + 1
-            )?;
+        write!(f, "according to managedFields, field manager {manager} wrote the status of ")?;
+        if *autoscaler_count > 1 {
+            write!(f, "{autoscaler_count} autoscalers within the last {window:#}, last of ")?;
+        } else {
+            f.write_str("autoscaler ")?;
         }
-        Ok(())
+        write!(f, "{key} {seconds}s ago ({at})")
     }
 }
 
 /// The peer with the latest status write, if one is active. Call this after the first list, before
 /// this controller writes a status.
 ///
-/// Autoscalers in shadow mode don't count, because they are expected to have a peer. Writes of other
-/// releases of hpa-rs count only if there is no other write. A peer writes no status while nothing
-/// changes, so a peer may be active although none is returned.
+/// Autoscalers in shadow mode don't count, because they are expected to have a peer. Writes of
+/// other releases of hpa-rs count only if there is no other write. A peer writes no status while
+/// nothing changes, so a peer may be active although none is returned.
 pub(crate) fn active_peer(
     autoscalers: &Autoscalers,
     settings: &SettingSource,
@@ -117,15 +129,16 @@ pub(crate) fn active_peer(
     recent.sort_unstable_by_key(|(key, write, _)| (Reverse(write.at), key.clone()));
     let window = recent.iter().map(|(_, _, window)| *window).max()?;
     let namespaces: BTreeSet<_> = recent.iter().map(|(key, ..)| key.namespace.clone()).collect();
-    let other_autoscaler_count = recent.len().saturating_sub(1);
-    let (key, write, _) = recent.into_iter().next()?;
+    let (key, write, _) = recent.first()?.clone();
+    let is_by_same_manager = |other: &StatusWrite| other.manager == write.manager;
+    let autoscaler_count = recent.iter().filter(|(_, write, _)| is_by_same_manager(write)).count();
     // The clocks of this machine and of the API server may differ.
     let age = now.duration_since(write.at).max(SignedDuration::ZERO);
     Some(ActivePeer {
         key,
         write,
         age,
-        other_autoscaler_count,
+        autoscaler_count,
         namespace_count: namespaces.len(),
         all_namespace_count: all_namespaces.len(),
         window,
@@ -173,8 +186,8 @@ mod tests {
 
     #[test]
     fn write_within_two_periods_is_found() {
-        let text = "kube-controller-manager wrote the status of autoscaler shop/web 30s ago \
-                    (1970-01-01T00:01:40Z)";
+        let text = "according to managedFields, field manager kube-controller-manager wrote the \
+                    status of autoscaler shop/web 30s ago (1970-01-01T00:01:40Z)";
         assert_eq!(peer_text(&[("web", 100)], 130).as_deref(), Some(text));
         assert_eq!(peer_text(&[("web", 100)], 131), None);
         assert_eq!(peer_text(&[], 131), None);
@@ -193,15 +206,13 @@ mod tests {
 
     #[test]
     fn latest_write_is_named_and_the_others_are_counted() {
-        let text = "kube-controller-manager wrote the status of autoscaler shop/api 0s ago \
-                    (1970-01-01T00:01:45Z), one of 2 autoscalers with such a write within the last \
-                    30s";
-        let writes = [("web", 100), ("api", 105), ("old", 10)];
-        assert_eq!(
-            peer_text(&writes, 104).as_deref(),
-            Some(text),
-            "the API server's clock is ahead"
-        );
+        let text = "according to managedFields, field manager kube-controller-manager wrote the \
+                    status of 2 autoscalers within the last 30s, last of shop/api 0s ago \
+                    (1970-01-01T00:01:45Z)";
+        let autoscalers = autoscalers(&[("web", 100), ("api", 105), ("old", 10)]);
+        add(&autoscalers, &HpaKey::new("shop", "other"), "k3s", 101);
+        let peer = find(&autoscalers, PERIOD, 104).map(|peer| peer.to_string());
+        assert_eq!(peer.as_deref(), Some(text), "the API server's clock is ahead");
     }
 
     #[test]
@@ -233,21 +244,22 @@ mod tests {
 
     #[test]
     fn write_in_the_future_does_not_count() {
-        assert_eq!(peer_text(&[("web", 1000)], 699), None);
-        assert!(peer_text(&[("web", 1000)], 700).is_some(), "the clocks may differ");
+        assert_eq!(peer_text(&[("web", 1000)], 939), None);
+        assert!(peer_text(&[("web", 1000)], 940).is_some(), "the clocks may differ");
     }
 
-    /// The namespaces with a recent write, all namespaces, and whether a peer is proven.
+    /// The number of namespaces with a recent write, of all namespaces, and whether the start is
+    /// refused.
     #[rstest]
     #[case::one_of_one(1, 1, true)]
     #[case::one_of_two(1, 2, false)]
     #[case::two_of_two(2, 2, true)]
-    #[case::two_of_many(2, 9, false)]
-    #[case::three_of_many(3, 9, true)]
-    fn writes_in_few_namespaces_prove_no_peer(
+    #[case::three_of_four(3, 4, false)]
+    #[case::all_of_many(9, 9, true)]
+    fn writes_in_some_namespaces_do_not_prevent_the_start(
         #[case] with_write: usize,
         #[case] all: usize,
-        #[case] is_proven: bool,
+        #[case] is_in_all: bool,
     ) {
         let autoscalers = Autoscalers::default();
         for index in 0..all {
@@ -260,7 +272,7 @@ mod tests {
         }
         let peer = find(&autoscalers, PERIOD, 1010).expect("a peer");
         assert_eq!((peer.namespace_count, peer.all_namespace_count), (with_write, all));
-        assert_eq!(peer.is_proven(), is_proven);
+        assert_eq!(peer.is_in_all_namespaces(), is_in_all);
     }
 
     #[test]
@@ -268,6 +280,6 @@ mod tests {
         let autoscalers = autoscalers(&[("web", 100)]);
         add(&autoscalers, &HpaKey::new("shop", "api"), "hpa-controller:other/hpa", 105);
         let peer = find(&autoscalers, PERIOD, 110).expect("a peer");
-        assert_eq!((&*peer.key.name, peer.other_autoscaler_count), ("web", 0));
+        assert_eq!((&*peer.key.name, peer.autoscaler_count), ("web", 1));
     }
 }

@@ -10,8 +10,7 @@ use hpa_calc::{
 /// Derives the effective settings of autoscalers.
 #[derive(Clone, Debug, Default)]
 pub struct SettingSource {
-    /// The settings of autoscalers without settings of their own.
-    defaults: Arc<Settings>,
+    flags: Arc<Settings>,
     policy: SettingPolicy,
 }
 
@@ -49,12 +48,12 @@ impl SyncPeriod {
 impl SettingSource {
     /// `flags` are the defaults of all autoscalers.
     pub fn new(flags: Settings, policy: SettingPolicy) -> Self {
-        Self { defaults: Arc::new(flags), policy }
+        Self { flags: Arc::new(flags), policy }
     }
 
     /// The settings of autoscalers without settings of their own.
     pub fn flags(&self) -> &Settings {
-        &self.defaults
+        &self.flags
     }
 
     /// The effective settings of an autoscaler. [`Autoscaler::settings`] caches them until the
@@ -62,7 +61,7 @@ impl SettingSource {
     ///
     /// [`Autoscaler::settings`]: crate::cache::Autoscaler::settings
     pub fn derive(&self, hpa: &HorizontalPodAutoscaler) -> Arc<Settings> {
-        let settings = self.flags().for_autoscaler(hpa, &self.policy).settings;
-        if settings == *self.defaults { self.defaults.clone() } else { Arc::new(settings) }
+        let settings = self.flags.for_autoscaler(hpa, &self.policy).settings;
+        if settings == *self.flags { self.flags.clone() } else { Arc::new(settings) }
     }
 }

@@ -98,7 +98,8 @@ impl Workers {
     }
 
     /// The time of the next known change of a metric or of scheduled bounds, if that is before the
-    /// periodic reconcile, which stays due. Otherwise the time of the periodic reconcile.
+    /// periodic reconcile. Then also stores the time of the periodic reconcile, so that it stays
+    /// due. Otherwise returns `periodic`.
     fn change_or_periodic(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);

@@ -98,7 +98,7 @@ fn client(respond: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Cli
 async fn synced_informers(client: Client) -> Informers {
     let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
-    let initial_delay = InitialDelay::for_period(Duration::from_secs(15));
+    let initial_delay = InitialDelay::for_period(PERIOD);
     tokio::spawn(informers.clone().watch_autoscalers(
         AutoscalerApi::Core,
         client,

@@ -84,22 +84,20 @@ fn set_defaults(spec: &mut Value) -> Result<(), DefinitionError> {
         HorizontalPodAutoscalerSpec { behavior: Some(Box::default()), ..Default::default() };
     apply_defaults(&mut defaults);
     let defaults = serde_json::to_value(defaults).unwrap_or_default();
-    for (path, pointer) in [
-        ("minReplicas", "/minReplicas"),
-        ("metrics", "/metrics"),
-        ("behavior.scaleUp", "/behavior/scaleUp"),
-        (
-            "behavior.scaleUp.stabilizationWindowSeconds",
-            "/behavior/scaleUp/stabilizationWindowSeconds",
-        ),
-        ("behavior.scaleUp.selectPolicy", "/behavior/scaleUp/selectPolicy"),
-        ("behavior.scaleUp.policies", "/behavior/scaleUp/policies"),
-        ("behavior.scaleDown", "/behavior/scaleDown"),
-        ("behavior.scaleDown.selectPolicy", "/behavior/scaleDown/selectPolicy"),
-        ("behavior.scaleDown.policies", "/behavior/scaleDown/policies"),
+    for path in [
+        "minReplicas",
+        "metrics",
+        "behavior.scaleUp",
+        "behavior.scaleUp.stabilizationWindowSeconds",
+        "behavior.scaleUp.selectPolicy",
+        "behavior.scaleUp.policies",
+        "behavior.scaleDown",
+        "behavior.scaleDown.selectPolicy",
+        "behavior.scaleDown.policies",
     ] {
+        let pointer = format!("/{}", path.replace('.', "/"));
         let value = defaults
-            .pointer(pointer)
+            .pointer(&pointer)
             .ok_or_else(|| DefinitionError::NoSuchField(path.to_owned()))?;
         schema_at(spec, path)?.insert("default".to_owned(), value.clone());
     }

@@ -4,7 +4,10 @@
 //! Limits of numbers and lists are bounds, not CEL rules, because more tools can evaluate bounds.
 //! The expressions only use functions that the first API servers with CEL had.
 
-use hpa_calc::validation::MAX_METRICS;
+use hpa_calc::{
+    behavior::{MAX_POLICY_PERIOD, MAX_STABILIZATION_WINDOW},
+    validation::MAX_METRICS,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{DefinitionError, path::schema_at};
@@ -12,9 +15,9 @@ use crate::{DefinitionError, path::schema_at};
 /// The maximum length of strings that CEL rules read, in characters. The core API has no such
 /// limit, but without one the cost of a rule is unlimited, and the API server rejects the
 /// definition.
-const MAX_TEXT: i32 = 1024;
-/// The maximum length of a quantity, for the same reason.
-const MAX_QUANTITY: i32 = 128;
+const MAX_TEXT_LEN: i32 = 1024;
+/// The maximum length of a quantity in characters, for the same reason.
+const MAX_QUANTITY_LEN: i32 = 128;
 
 /// A quantity as the API server parses it: white space around it is allowed. The exponent has at
 /// most 18 digits, so it fits in 64 bits.
@@ -285,7 +288,7 @@ pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
         add_rules(schema_at(spec, path)?, rules);
     }
     for path in STRINGS_READ_BY_PARENT_RULES {
-        add_keywords(spec, path, json!({ "maxLength": MAX_TEXT }))?;
+        add_keywords(spec, path, json!({ "maxLength": MAX_TEXT_LEN }))?;
     }
     for source in METRIC_SOURCES {
         let target = format!("metrics[].{source}.target");
@@ -306,14 +309,14 @@ fn add_bounds(spec: &mut Value) -> Result<(), DefinitionError> {
         add_keywords(
             spec,
             &field("stabilizationWindowSeconds"),
-            json!({ "minimum": 0, "maximum": 3600 }),
+            json!({ "minimum": 0, "maximum": MAX_STABILIZATION_WINDOW.as_secs() }),
         )?;
         add_keywords(spec, &field("policies"), json!({ "minItems": 1 }))?;
         add_keywords(spec, &field("policies[].value"), json!({ "minimum": 1 }))?;
         add_keywords(
             spec,
             &field("policies[].periodSeconds"),
-            json!({ "minimum": 1, "maximum": 1800 }),
+            json!({ "minimum": 1, "maximum": MAX_POLICY_PERIOD.as_secs() }),
         )?;
         restrict_quantity(spec, &field("tolerance"), NOT_NEGATIVE)?;
     }
@@ -321,7 +324,7 @@ fn add_bounds(spec: &mut Value) -> Result<(), DefinitionError> {
 }
 
 fn restrict_quantity(spec: &mut Value, path: &str, rules: &[Rule]) -> Result<(), DefinitionError> {
-    add_keywords(spec, path, json!({ "maxLength": MAX_QUANTITY, "pattern": QUANTITY }))?;
+    add_keywords(spec, path, json!({ "maxLength": MAX_QUANTITY_LEN, "pattern": QUANTITY }))?;
     add_rules(schema_at(spec, path)?, rules);
     Ok(())
 }
@@ -335,7 +338,7 @@ fn add_keywords(spec: &mut Value, path: &str, keywords: Value) -> Result<(), Def
 
 fn add_rules(schema: &mut Map<String, Value>, rules: &[Rule]) {
     if schema.get("type").is_some_and(|kind| kind == "string") {
-        schema.insert("maxLength".to_owned(), MAX_TEXT.into());
+        schema.insert("maxLength".to_owned(), MAX_TEXT_LEN.into());
     }
     let rules: Vec<Value> = rules.iter().map(to_json).collect();
     schema.insert("x-kubernetes-validations".to_owned(), rules.into());

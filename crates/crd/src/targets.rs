@@ -15,7 +15,7 @@ use hpa_calc::{
 pub const TARGETS_FIELD: &str = "targets";
 
 /// The text has the values of this many metrics, as in the core API. The others are counted.
-const MAX_METRICS: usize = 2;
+const MAX_LISTED_METRICS: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
 /// Formats the values and targets of the first two metrics: `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
@@ -27,13 +27,15 @@ pub fn targets_text(
         .metrics
         .iter()
         .enumerate()
-        .take(MAX_METRICS)
+        .take(MAX_LISTED_METRICS)
         .map(|(index, metric)| metric_text(metric, status.current_metrics.get(index)))
         .collect();
     let text = texts.join(", ");
     match spec.metrics.len() {
         0 => "<none>".to_owned(),
-        count if count > MAX_METRICS => format!("{text} + {} more...", count - MAX_METRICS),
+        count if count > MAX_LISTED_METRICS => {
+            format!("{text} + {} more...", count - MAX_LISTED_METRICS)
+        }
         _ => text,
     }
 }

@@ -75,8 +75,8 @@ pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionErr
     Ok(fields_not_in(full_schema(object)?, object))
 }
 
-/// Finds the fields of an object that `schema` doesn't have, as [`unknown_fields`] does. For the
-/// kinds of other definitions, with a schema of [`with_metadata`].
+/// Finds the fields of an object that `schema` doesn't have, like [`unknown_fields`], but for the
+/// kinds of other definitions. `schema` is a result of [`with_metadata`].
 pub fn fields_not_in(schema: &'static Value, object: &Value) -> Vec<UnknownField> {
     let mut unknown = Vec::new();
     find_unknown(object, schema, "", &mut unknown);
@@ -286,9 +286,11 @@ mod tests {
                     "cpu",
                     {
                         "type": "External",
-                        "external": { "target": { "value": 0.5, "averageValue": "5 0",
+                        "external": {
+                            "target": { "value": 0.5, "averageValue": "5 0" },
+                            "metric": { "selector": { "matchLabels": { "queue": 3 } } },
+                        },
                     },
-                        "metric": { "selector": { "matchLabels": { "queue": 3 } } } } },
                 ],
                 "behavior": { "scaleUp": { "stabilizationWindowSeconds": 5_000_000_000_i64 } },
             },

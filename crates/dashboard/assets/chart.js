@@ -19,10 +19,11 @@ const TIME_STEPS = [
  * - `title`: the title for screen readers
  * - `now`: the present, in milliseconds
  * - `end`: the right edge, if it is later than the present
- * - `lines`: `{ name, className, points: [[time, value or null]], isSloped }`; an area between two
- *   lines has values `[low, high]`
- * - `levels`: horizontal lines, `{ name, className, value }`
- * - `base`: the unit in which labels are round
+ * - `lines`: `{ name, className, points: [[time, value or null]], isSloped }`; with `isSloped`, the
+ *   points are connected by slopes, otherwise by steps; an area has values `[low, high]`
+ * - `horizontalLines`: constant values, such as bounds, `{ name, className, value }`
+ * - `axisUnit`: the unit in which labels of the value axis are round, 1 by default
+ * - `whole`: whether all grid lines have whole values
  * - `format`: a function that formats a value
  */
 export function createChart(container) {
@@ -44,7 +45,7 @@ export function createChart(container) {
     const scale = scales(chart, width);
     picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     picture.setAttribute("aria-label", describe(chart));
-    picture.replaceChildren(...grid(chart, scale, width), ...drawLevels(chart, scale, width),
+    picture.replaceChildren(...grid(chart, scale, width), ...drawHorizontalLines(chart, scale, width),
       ...drawLines(chart, scale), cursorOf(null));
     legend.replaceChildren(...legendItems(chart));
     table.setAttribute("aria-label", chart.title);
@@ -81,12 +82,12 @@ function cursorOf(x) {
   return x === null ? svgElement("g") : svgElement("path", { class: "cursor", d: line });
 }
 
-function scales({ now, end = now, lines, levels, whole, base = 1 }, width) {
+function scales({ now, end = now, lines, horizontalLines, whole, axisUnit = 1 }, width) {
   const times = lines.flatMap(({ points }) => points.slice(0, 1).map(([time]) => time));
   const from = Math.min(now - MIN_SPAN, ...times);
   const values = lines.flatMap(({ points }) => points.flatMap(([, value]) => value));
-  const known = [...values, ...levels.map(({ value }) => value)].filter((value) => value !== null);
-  const top = niceCeiling(Math.max(1e-9, ...known) * 1.05 / base, whole) * base;
+  const known = [...values, ...horizontalLines.map(({ value }) => value)].filter((value) => value !== null);
+  const top = niceCeiling(Math.max(1e-9, ...known) * 1.05 / axisUnit, whole) * axisUnit;
   const innerWidth = width - MARGIN.left - MARGIN.right;
   const innerHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
   return {
@@ -139,7 +140,7 @@ function grid({ now, format, whole }, { from, end, top, x, y }, width) {
 }
 
 /** The smallest round distance, in milliseconds, that fits into `span` at most `amount` times. */
-export function timeStep(span, amount) {
+function timeStep(span, amount) {
   const seconds = TIME_STEPS.find((step) => span / 1000 / step <= amount) ?? TIME_STEPS.at(-1);
   return seconds * 1000;
 }
@@ -148,8 +149,8 @@ function label(text, x, y, anchor) {
   return svgElement("text", { x, y, "text-anchor": anchor }, text);
 }
 
-function drawLevels({ levels }, { y }, width) {
-  return levels.map(({ className, value }) =>
+function drawHorizontalLines({ horizontalLines }, { y }, width) {
+  return horizontalLines.map(({ className, value }) =>
     svgElement("path", { class: `line ${className}`, d: `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}` }));
 }
 
@@ -210,10 +211,10 @@ function textOf(value, format) {
   return Array.isArray(value) ? `${format(value[0])} to ${format(value[1])}` : format(value);
 }
 
-function legendItems({ lines, levels, format }) {
+function legendItems({ lines, horizontalLines, format }) {
   const items = [
     ...lines.map(({ name, className, points }) => [name, className, points.at(-1)?.[1] ?? null]),
-    ...levels.map(({ name, className, value }) => [name, className, value]),
+    ...horizontalLines.map(({ name, className, value }) => [name, className, value]),
   ];
   return items.map(([name, className, value]) => {
     const mark = Array.isArray(value)
@@ -248,7 +249,7 @@ function readoutOf({ lines, now, format }, time) {
   return `${when} (${timeOfDay(time)}): ${values.join(", ")}`;
 }
 
-function describe({ title, lines, levels, format }) {
+function describe({ title, lines, horizontalLines, format }) {
   const parts = lines.map(({ name, points }) => {
     const known = points.map(([, value]) => value).filter((value) => value !== null);
     if (known.length === 0) {
@@ -261,7 +262,7 @@ function describe({ title, lines, levels, format }) {
       ? `${name} is ${textOf(known.at(-1), format)} at the end, ${range} over the time`
       : `${name} is ${format(known.at(-1))}, ${range}`;
   });
-  const marks = levels.map(({ name, value }) => `${name} is ${format(value)}`);
+  const marks = horizontalLines.map(({ name, value }) => `${name} is ${format(value)}`);
   return `${title}: ${[...parts, ...marks].join("; ")}`;
 }
 
@@ -277,11 +278,11 @@ function fillTable({ lines, format }, head, body) {
     return element("tr", {}, element("th", { scope: "row", textContent: timeOfDay(time) }),
       ...values.map((value) => element("td", { textContent: textOf(value, format) })));
   });
-  body.replaceChildren(...rows, ...moreRows(times.length - rows.length, names.length));
+  body.replaceChildren(...rows, ...olderRow(times.length - rows.length, names.length));
 }
 
-/** A row that says how many older ones a table leaves out. */
-export function moreRows(amount, columns) {
+/** The row that counts the older rows that a table leaves out. Empty if there are none. */
+export function olderRow(amount, columns) {
   const text = `and ${amount} older`;
   return amount > 0
     ? [element("tr", {}, element("td", { colSpan: columns, className: "quiet", textContent: text }))]

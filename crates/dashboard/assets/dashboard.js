@@ -1,6 +1,6 @@
 // The frame of the page: its two parts, the state of the connection, and the problems.
 
-import { byId, element, setItems, setText } from "./dom.js";
+import { byId, setItems, setText } from "./dom.js";
 import { openDetail } from "./detail.js";
 import { duration, timeOfDay } from "./format.js";
 import { startList } from "./list.js";
@@ -11,8 +11,8 @@ let closeDetail = null;
 let problems = { list: [], detail: null };
 /** The state of the connection to the server, and the time when it was lost. */
 let stream = { state: "connecting", lostAt: null };
-/** The summary of what the server can't read. Null if it can read everything. */
-let unread = null;
+/** The summary of the outages of the cluster. Null if the server can read everything. */
+let outage = null;
 /** Milliseconds by which the clock of the cluster is ahead of the browser's. */
 let clockAhead = 0;
 let listScroll = 0;
@@ -52,8 +52,8 @@ function showProblems(changed) {
 /** Shows the state of the connection. If the values are old, also shows their age. */
 function showState() {
   const isLive = stream.state === "live";
-  const state = !isLive || unread === null ? stream.state : unread.isPartial ? "partial" : "unread";
-  const since = unread === null ? "" : timeOfDay(Date.parse(unread.since));
+  const state = !isLive || outage === null ? stream.state : outage.isPartial ? "partial" : "unread";
+  const since = outage === null ? "" : timeOfDay(Date.parse(outage.since));
   const texts = {
     connecting: "Connecting",
     live: "Live",
@@ -64,8 +64,8 @@ function showState() {
   };
   setText(byId("live"), texts[state]);
   byId("live").dataset.state = state;
-  const isUnread = state === "unread" && unread.valuesAt !== null;
-  const valuesAt = isUnread ? Date.parse(unread.valuesAt) : state === "lost" ? stream.lostAt : null;
+  const isUnread = state === "unread" && outage.valuesAt !== null;
+  const valuesAt = isUnread ? Date.parse(outage.valuesAt) : state === "lost" ? stream.lostAt : null;
   document.body.classList.toggle("stale", valuesAt !== null);
   byId("age").hidden = valuesAt === null;
   if (valuesAt !== null) {
@@ -110,9 +110,9 @@ addEventListener("beforeprint", () => {
 openStream("/api/autoscalers", (changes) => {
   list.update(changes);
   // If the controller makes no decisions, the states come from old statuses.
-  document.body.classList.toggle("silent", changes.silent);
+  document.body.classList.toggle("inactive", changes.inactive);
   clockAhead = Date.parse(changes.now) - Date.now();
-  unread = changes.unread;
+  outage = changes.outage;
   showProblems({ list: changes.problems });
   showState();
 }, (state) => {

@@ -1,8 +1,8 @@
 // The page of one autoscaler: its decision with the explanation, charts, conditions and events.
 
-import { createChart, moreRows } from "./chart.js";
+import { createChart, olderRow } from "./chart.js";
 import { breakable, byId, element, setItems, setText } from "./dom.js";
-import { ago, base, count, duration, load as loadText, number, quantity, timeOfDay } from "./format.js";
+import { ago, axisUnit, count, duration, load as loadText, number, quantity, timeOfDay } from "./format.js";
 import { badge, lastScaled } from "./list.js";
 import { openStream } from "./stream.js";
 
@@ -77,11 +77,11 @@ function clear() {
 }
 
 function show(view, charts) {
-  const { row, report, words } = view;
+  const { row, report, reportLines } = view;
   if (row === undefined) {
     clear();
-    byId("detail").classList.toggle("absent", view.isKnown);
-    setText(byId("detail-sentence"), view.isKnown ? absenceText(view) : "Reading the autoscaler");
+    byId("detail").classList.toggle("absent", view.isSynced);
+    setText(byId("detail-sentence"), view.isSynced ? absenceText(view) : "Reading the autoscaler");
     return;
   }
   byId("detail").classList.remove("absent");
@@ -90,10 +90,10 @@ function show(view, charts) {
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
-  setItems(byId("changes"), words.changes.map(capitalized), noChangesText(report));
+  setItems(byId("changes"), reportLines.changes.map(capitalized), noChangesText(report));
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
-  showLimits(words.limits, report);
+  showLimits(reportLines.limits, report);
   showConditions(view);
   showDecisions(view);
   showEvents(view);
@@ -117,7 +117,7 @@ function inactivityBadge({ lastDecision, now }) {
   }
   const text = `No decision by the controller for ${duration(Date.parse(now) - Date.parse(lastDecision))}`;
   const note = element("span", { className: "badge", textContent: text });
-  note.dataset.state = "silent";
+  note.dataset.state = "inactive";
   return [" ", note];
 }
 
@@ -169,7 +169,7 @@ function showReplicas({ row, series, now }, draw) {
       line("desired", "desired", 2),
       line("current", "current", 1),
     ],
-    levels: row.min === null ? [] : [
+    horizontalLines: row.min === null ? [] : [
       { name: "minimum", className: "bound", value: row.min },
       { name: "maximum", className: "bound", value: row.max },
     ],
@@ -189,7 +189,7 @@ function fillGaps(points) {
   });
 }
 
-function showMetrics({ report, words, series, forecasts = [], now }, charts) {
+function showMetrics({ report, reportLines, series, forecasts = [], now }, charts) {
   const parent = byId("metrics");
   const { metrics } = series;
   if (charts.length !== metrics.length) {
@@ -207,8 +207,8 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
     const isTargetUnread = report !== undefined && report.currentReplicas === null;
     const notRead = isTargetUnread ? "the target could not be read" : "the decision needs no metrics";
     const unread = report === undefined ? NOT_COMPUTED : `Not read: ${notRead}.`;
-    setText(text, capitalized(words.metrics[index] ?? unread));
-    const level = { name: "target", className: "target", value: metric.targetMilli };
+    setText(text, capitalized(reportLines.metrics[index] ?? unread));
+    const target = { name: "target", className: "target", value: metric.targetMilli };
     draw({
       title: `${metric.name} over time`,
       now: Date.parse(now),
@@ -217,8 +217,8 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
         className: "value",
         points: series.samples.map((sample) => [sample[0], sample[4][index] ?? null]),
       }],
-      levels: metric.targetMilli === null ? [] : [level],
-      base: base(metric.unit),
+      horizontalLines: metric.targetMilli === null ? [] : [target],
+      axisUnit: axisUnit(metric.unit),
       format: (value) => quantity(value, metric.unit),
     });
     showForecast(forecast, forecasts.find((one) => one.index === index), now);
@@ -240,8 +240,8 @@ function showForecast({ card, text, draw, day, drawDay }, forecast, now) {
   }
   const isDetailed = recent.length > 0;
   const load = unit === null ? `Load of ${metric}` : `Load of ${metric} in ${unit}`;
-  const chart = { now: Date.parse(now), levels: [], base: unit === "bytes" ? base("bytes") / 1000 : 1,
-    format: (value) => loadText(value, unit) };
+  const chart = { now: Date.parse(now), horizontalLines: [],
+    axisUnit: unit === "bytes" ? axisUnit("bytes") / 1000 : 1, format: (value) => loadText(value, unit) };
   draw({
     ...chart,
     title: `${load} and its forecast`,
@@ -276,8 +276,8 @@ function forecastLines({ quantile, read }, points, loadName) {
 
 function describeForecast({ reason, text, yesterday, horizonSeconds, unit, metric }) {
   const parts = [reason === null ? "Not checked yet." : `${reason}: ${text}.`];
-  const counted = unit === null ? `in the unit of ${metric}` : `in ${unit}`;
-  parts.push(`The load is that of all pods, ${counted}: means of five minutes, and last the newest reading. `
+  const unitText = unit === null ? `in the unit of ${metric}` : `in ${unit}`;
+  parts.push(`The load is that of all pods, ${unitText}: means of five minutes, and last the newest reading. `
     + `A forecast is shown at the time that it is for; it was made ${duration(horizonSeconds * 1000)} before.`);
   if (yesterday !== null) {
     const { covered, error } = yesterday;
@@ -327,15 +327,15 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const groups = CLASSES.map((key) => pods.filter((pod) => pod.class === key));
   const text = groups.filter(([first]) => first !== undefined).map((group) => `${group.length} ${group[0].label}`);
   setText(summary, `${count(pods.length, "pod")}: ${text.join(", ")}`);
-  const shown = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
+  const formatted = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
   const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
   body.replaceChildren(...sorted.map((pod) => element("tr", {},
     element("th", { scope: "row", textContent: pod.name, className: wholeIfShort(pod.name, MAX_UNBROKEN) }),
     element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
-    element("td", { textContent: shown(pod.usageMilli) }),
-    element("td", { textContent: shown(pod.requestMilli) }))));
+    element("td", { textContent: formatted(pod.usageMilli) }),
+    element("td", { textContent: formatted(pod.requestMilli) }))));
 }
 
 function showLimits(lines, report) {
@@ -366,7 +366,7 @@ function showConditions({ conditions, controller, now }) {
   setItems(byId("conditions"), texts, "None.");
 }
 
-function showEvents({ events, moreEvents, areEventsKnown, now }) {
+function showEvents({ events, olderEventCount, areEventsKnown, now }) {
   if (events.length === 0) {
     const text = areEventsKnown
       ? "No event is stored. The API server keeps events for an hour by default."
@@ -382,10 +382,10 @@ function showEvents({ events, moreEvents, areEventsKnown, now }) {
     }),
     element("td", { textContent: reason, className: wholeIfShort(reason, MAX_UNBROKEN_REASON) }),
     element("td", { textContent: times > 1 ? `${message} (${times} times)` : message })));
-  showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows, moreEvents);
+  showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows, olderEventCount);
 }
 
-function showDecisions({ decisions, moreDecisions, now }) {
+function showDecisions({ decisions, olderDecisionCount, now }) {
   byId("decisions-section").hidden = decisions.length === 0;
   const rows = decisions.map(({ from, until, current, scaledTo, sentence }) => {
     const what = current === null ? "can't decide"
@@ -397,13 +397,13 @@ function showDecisions({ decisions, moreDecisions, now }) {
       element("td", { textContent: what, className: "whole" }),
       element("td", { textContent: sentence }));
   });
-  showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows, moreDecisions);
+  showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows, olderDecisionCount);
 }
 
-/** Shows a table. `more` is the number of rows that it leaves out. */
-function showTable(parent, title, headers, rows, more) {
+/** Shows a table. `olderCount` is the number of older rows that it leaves out. */
+function showTable(parent, title, headers, rows, olderCount) {
   const cells = headers.map((name) => element("th", { scope: "col", textContent: name }));
-  const body = element("tbody", {}, ...rows, ...moreRows(more, headers.length));
+  const body = element("tbody", {}, ...rows, ...olderRow(olderCount, headers.length));
   const table = element("table", { className: "values stacked" },
     element("thead", {}, element("tr", {}, ...cells)), body);
   const old = parent.querySelector(".scroll");

@@ -40,7 +40,7 @@ export function load(value, unit) {
 }
 
 /** The unit in which the labels of an axis are round, in thousandths: mebibytes for bytes. */
-export const base = (unit) => (unit === "bytes" ? 1000 * MEBIBYTE : 1000);
+export const axisUnit = (unit) => (unit === "bytes" ? 1000 * MEBIBYTE : 1000);
 
 /** A duration in one or two units: `45s`, `3m 20s`, `2h 5m`, `3d 4h`. */
 export function duration(milliseconds) {

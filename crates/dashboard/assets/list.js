@@ -7,17 +7,18 @@ import { STATES, ago, count, duration, number } from "./format.js";
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 const severity = Object.fromEntries(Object.keys(STATES).map((state, index) => [state, index]));
 const byText = (key) => (a, b) => collator.compare(a[key], b[key]);
-const byNumber = (value) => (a, b) => value(b) - value(a);
+const byNumber = (value) => (a, b) => value(a) - value(b);
 
+/** The columns. `compare` sorts ascending. With `isDescending`, the first click on the title sorts descending. */
 const COLUMNS = [
   { key: "state", title: "State", compare: (a, b) => severity[a.state] - severity[b.state] },
   { key: "name", title: "Autoscaler", compare: byText("name") },
   { key: "namespace", title: "Namespace", compare: byText("namespace") },
   { key: "target", title: "Target", compare: byText("target") },
-  { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current ?? -1) },
-  { key: "load", title: "Load", compare: byNumber((row) => row.load ?? -1) },
+  { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current ?? -1), isDescending: true },
+  { key: "load", title: "Load", compare: byNumber((row) => row.load ?? -1), isDescending: true },
   { key: "sentence", title: "Why", compare: byText("sentence") },
-  { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)) },
+  { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)), isDescending: true },
 ];
 
 /** Milliseconds by which the clock of the cluster is ahead. A simulated cluster has its own clock. */
@@ -113,7 +114,7 @@ export function startList() {
     byId("sort").value = settings.sort;
     for (const header of byId("columns").children) {
       const isSorted = header.dataset.key === settings.sort;
-      const order = settings.reverse ? "descending" : "ascending";
+      const order = sortOrder().isDescending ? "descending" : "ascending";
       header.setAttribute("aria-sort", isSorted ? order : "none");
     }
     for (const button of byId("states").children) {
@@ -121,7 +122,7 @@ export function startList() {
     }
   }
 
-  function update({ reset, rows, deleted, synced, unread, now }) {
+  function update({ reset, rows, deleted, synced, outage, now }) {
     clockAhead = Date.parse(now) - Date.now();
     if (reset) {
       entries.clear();
@@ -135,7 +136,7 @@ export function startList() {
       setRow(entry, row);
     }
     isSynced = synced;
-    isUnread = unread !== null;
+    isUnread = outage !== null;
     updateNamespaces();
     render();
   }
@@ -185,9 +186,14 @@ export function startList() {
     setText(byId("count"), isSynced || entries.size > 0 ? text : "Reading the autoscalers");
   }
 
+  function sortOrder() {
+    const { compare, isDescending = false } = COLUMNS.find(({ key }) => key === settings.sort);
+    return { compare, isDescending: isDescending !== settings.reverse };
+  }
+
   function comparison() {
-    const { compare } = COLUMNS.find(({ key }) => key === settings.sort);
-    const sign = settings.reverse ? -1 : 1;
+    const { compare, isDescending } = sortOrder();
+    const sign = isDescending ? -1 : 1;
     return (a, b) => sign * compare(a.row, b.row)
       || collator.compare(a.row.namespace, b.row.namespace)
       || collator.compare(a.row.name, b.row.name);

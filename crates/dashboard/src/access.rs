@@ -39,7 +39,8 @@ impl Access {
         self.launch_token.lock().clone()
     }
 
-    /// Exchanges a token for the value of a `Set-Cookie` header. `None` if the token is invalid.
+    /// Exchanges a token for the value of a `Set-Cookie` header. This invalidates a launch token.
+    /// `None` if the token is invalid.
     pub(crate) fn cookie_for(&self, token: &str) -> Option<String> {
         let mut launch_token = self.launch_token.lock();
         let is_launch_token = launch_token.as_deref() == Some(token);

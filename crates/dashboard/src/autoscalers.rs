@@ -2,7 +2,10 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
-use hpa_controller::{AutoscalerApi, Clock, k8s::is_in_future};
+use hpa_controller::{
+    AutoscalerApi, Clock,
+    k8s::{ManagedFieldsEntry, StatusWriter},
+};
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
 use kube::{Api, Client, ResourceExt, api::ApiResource, core::GroupVersionKind, runtime::watcher};
@@ -39,7 +42,7 @@ pub(crate) struct AutoscalerWatcher {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// The failure is reported after this many consecutive requests without a usable answer. A single
+/// A failure is reported after this many consecutive requests without a usable answer. A single
 /// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
 /// [`Probe`] reports an API server that can't be read at all.
 const UNANSWERED_BEFORE_REPORT: u32 = 3;
@@ -109,9 +112,9 @@ impl AutoscalerWatcher {
         }
     }
 
-    /// Returns false if the cluster doesn't serve the API, and true if it does or if that can't be
-    /// read. A list request can't show it: if the user may not list, the API server responds with
-    /// 403 even if it doesn't have the API.
+    /// Returns false only if the API server responds that it doesn't serve the API. A list request
+    /// can't show this: if the user may not list, the API server responds with 403 even if it
+    /// doesn't have the API.
     async fn is_served(&self) -> bool {
         let resources = self.client.list_api_group_resources(self.api.api_version()).await;
         !matches!(resources, Err(kube::Error::Api(status)) if status.code == 404)
@@ -277,28 +280,14 @@ struct WrittenMetadata {
     managed_fields: Option<Vec<ManagedFieldsEntry>>,
 }
 
-/// An entry of `managedFields`. The time is text: every user who may write the object may choose
-/// one that a [`Timestamp`] can't represent.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ManagedFieldsEntry {
-    manager: Option<String>,
-    subresource: Option<String>,
-    time: Option<String>,
-}
-
-/// The controller, by the field manager of the newest write of the status. Times in the future don't
-/// count: users forge them.
+/// The controller, by the field manager of the newest write of the status.
 fn controller(object: &StoredObject, now: Timestamp) -> Controller {
     let WrittenObject { metadata } = object.decode().unwrap_or_default();
-    let entries = metadata.managed_fields.unwrap_or_default().into_iter();
-    let status_entries = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
-    let writes = status_entries.map(|ManagedFieldsEntry { manager, time, .. }| Controller {
-        name: manager,
-        at: time.and_then(|time| time.parse().ok()),
-    });
-    let past = writes.filter(|write| write.at.is_none_or(|at| !is_in_future(at, now)));
-    past.max_by_key(|write| write.at).unwrap_or_default()
+    let writer = StatusWriter::newest(&metadata.managed_fields.unwrap_or_default(), now);
+    writer.map_or_else(Controller::default, |StatusWriter { manager, at }| Controller {
+        name: Some(manager),
+        at,
+    })
 }
 
 #[cfg(test)]

@@ -179,7 +179,8 @@ impl<T> Objects<T> {
         self.is_first_list_done && self.watch_error.is_none()
     }
 
-    /// An error because of which the objects may be incomplete or stale. `None` if there is none.
+    /// The error of the list or watch, or else that of an undecodable object. `None` if the objects
+    /// are complete and current.
     pub(crate) fn problem(&self) -> Option<String> {
         let mut undecodable = self.undecodable.iter();
         self.watch_error

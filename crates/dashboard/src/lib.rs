@@ -52,8 +52,8 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        ControllerActivity, ControllerRecords, OverdueAutoscaler, PastDecision, RecordSource,
-        StatusWriter, inactivity_limit,
+        AutoscalerStatusWriter, ControllerActivity, ControllerRecords, OverdueAutoscaler,
+        PastDecision, RecordSource, inactivity_limit,
     },
     reporter::Reporter,
 };

@@ -71,7 +71,7 @@ pub trait RecordSource: Send + Sync {
     /// `writers` has an entry for each autoscaler with a status.
     async fn activity(
         &self,
-        _writers: &[StatusWriter],
+        _writers: &[AutoscalerStatusWriter],
         _limit: SignedDuration,
     ) -> ControllerActivity {
         ControllerActivity::default()
@@ -86,7 +86,7 @@ pub trait RecordSource: Send + Sync {
         &self,
         _autoscaler: &HpaKey,
         _manager: &str,
-        _writers: &[StatusWriter],
+        _writers: &[AutoscalerStatusWriter],
     ) -> Option<String> {
         None
     }
@@ -109,7 +109,7 @@ pub struct ControllerActivity {
 
 /// The controller that stored the status of an autoscaler last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatusWriter {
+pub struct AutoscalerStatusWriter {
     /// The API of the autoscaler.
     pub api: AutoscalerApi,
     /// The namespace of the autoscaler.

@@ -40,7 +40,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// An open connection.
 struct OpenConnection {
     task: AbortHandle,
     /// Whether the server has granted a request.

@@ -12,10 +12,10 @@ use axum::{
     },
     routing::get,
 };
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use hpa_calc::explain::one_line;
 use hpa_controller::Clock;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
@@ -104,7 +104,8 @@ async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> R
 /// valid token, a redirect that sets the cookie.
 fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
     let refuse = |status, text| Err(Box::new(assets::refusal(status, text)));
-    if !is_loopback(header_text(request.headers(), &header::HOST)) {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    if !is_loopback(host.unwrap_or_default()) {
         return refuse(
             StatusCode::MISDIRECTED_REQUEST,
             "This server answers only requests to 127.0.0.1, [::1] and localhost.",
@@ -138,15 +139,10 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
     refuse(StatusCode::FORBIDDEN, "Open the address that the command has printed: it has a token.")
 }
 
-fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
 async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     axum::Json(serde_json::json!({
         "cluster": one_line(&site.title),
         "version": env!("CARGO_PKG_VERSION"),
-        "syncPeriodSeconds": site.cluster.sync_period.as_secs_f64(),
     }))
 }
 
@@ -219,7 +215,6 @@ fn too_many_streams() -> Response {
 }
 
 fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
-    use futures::StreamExt;
     let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }

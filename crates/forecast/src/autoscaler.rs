@@ -89,7 +89,8 @@ pub struct Outcome {
     pub overload_minutes: f64,
     /// The minutes that were measured.
     pub minutes: f64,
-    /// The load beyond the capacity of the ready pods, as a share of the whole load.
+    /// The unserved load: the load beyond the capacity of the ready pods, as a share of the whole
+    /// load.
     pub excess: f64,
 }
 
@@ -133,7 +134,7 @@ impl<'a> Runner<'a> {
         let mut recommended = RecentValues::new(minutes(self.workload.stabilization).max(1));
         let mut running = RecentValues::new(minutes(self.workload.startup) + 1);
         let mut outcome = Outcome::default();
-        let (mut lost, mut total) = (0.0, 0.0);
+        let (mut unserved, mut total) = (0.0, 0.0);
         let mut replicas = 0;
         // One day is enough for the autoscaler to reach a steady state.
         for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
@@ -160,12 +161,12 @@ impl<'a> Runner<'a> {
             let excess = load - f64::from(ready) * self.capacity;
             if excess > EPSILON {
                 outcome.overload_minutes += 1.0;
-                lost += excess;
+                unserved += excess;
             }
             on_minute(MeasuredMinute { minute, load, replicas, ready });
         }
         outcome.pod_hours /= MINUTES_PER_HOUR;
-        outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
+        outcome.excess = if total > 0.0 { unserved / total } else { 0.0 };
         outcome
     }
 
@@ -191,7 +192,9 @@ impl<'a> Runner<'a> {
 pub struct MeasuredMinute {
     /// The minute of the trace.
     pub minute: usize,
-    /// The load in the unit of the trace, or as a multiple of a pod's target during the run.
+    /// The load. A run passes it as a multiple of a pod's target, and
+    /// [`Backtest::measured_minutes`](crate::Backtest::measured_minutes) returns it in the unit of
+    /// the trace.
     pub load: f64,
     /// `spec.replicas`.
     pub replicas: u32,

@@ -28,9 +28,9 @@ const MIN_SKILL: f64 = 0.01;
 /// Forecasts must avoid at least a fifth of the overload. A smaller benefit isn't worth their
 /// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
-/// Otherwise, forecasts must avoid at least half of the unserved load without adding overload.
-/// After a short rise, the number of minutes with overload is small, and depends on the second at
-/// which the load rises.
+/// Forecasts that avoid less overload than that must avoid at least half of the unserved load,
+/// without adding overload. After a short rise, the number of minutes with overload is small, and
+/// depends on the second at which the load rises.
 const MAX_EXCESS_RATIO: f64 = 0.5;
 /// The gate stays closed if there is overload for less than this share of the time.
 const MIN_OVERLOAD: f64 = 0.0005;
@@ -89,10 +89,10 @@ impl GateDecision {
         match self.reason {
             Reason::Forecasting => {
                 let (measure, share) = match &self.comparison {
-                    Some(it) if it.overload_ratio() > MAX_OVERLOAD_RATIO => {
-                        ("unserved load", it.excess_ratio())
+                    Some(comparison) if comparison.overload_ratio() > MAX_OVERLOAD_RATIO => {
+                        ("unserved load", comparison.excess_ratio())
                     }
-                    Some(it) => ("overload", it.overload_ratio()),
+                    Some(comparison) => ("overload", comparison.overload_ratio()),
                     None => ("overload", 1.0),
                 };
                 format!(

@@ -112,7 +112,7 @@ impl History {
 
     /// The share of buckets that have samples, and the time from the first to the last bucket, in
     /// days.
-    pub fn coverage(&self) -> (f64, f64) {
+    pub fn coverage_and_days(&self) -> (f64, f64) {
         let known = self.means.iter().filter(|mean| **mean != Mean::MISSING).count();
         let len = self.means.len();
         (known as f64 / len.max(1) as f64, len as f64 / BUCKETS_PER_DAY as f64)

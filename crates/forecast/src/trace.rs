@@ -99,7 +99,7 @@ impl Trace {
         self.loads.get(minute).filter(|load| !load.is_nan()).map(|load| f64::from(*load))
     }
 
-    /// The trace with all loads multiplied.
+    /// The trace with all loads multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let loads = self.loads.iter().map(|load| as_f32(f64::from(*load) * factor));

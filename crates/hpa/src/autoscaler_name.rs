@@ -72,10 +72,7 @@ impl AutoscalerName {
         if error.is::<NoResponse>() {
             return Err(error.context(format!("unable to read the autoscaler {full_name}")));
         }
-        let other_api = match self.api {
-            AutoscalerApi::Core => AutoscalerApi::Custom,
-            AutoscalerApi::Custom => AutoscalerApi::Core,
-        };
+        let other_api = other_api(self.api);
         if get_object(client, &self.path_in(other_api)).await.is_ok() {
             let advice = if self.has_prefix {
                 format!("leave out {}/", hpa_crd::SHORT_NAME)
@@ -152,6 +149,7 @@ pub(crate) struct NameParts<'a> {
 }
 
 impl<'a> NameParts<'a> {
+    /// Fails if the argument has another namespace than the flag `--namespace`.
     pub(crate) fn new(argument: &'a str, flag_namespace: Option<&'a str>) -> anyhow::Result<Self> {
         let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
         let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
@@ -180,6 +178,13 @@ impl<'a> NameParts<'a> {
     }
 }
 
+pub(crate) fn other_api(api: AutoscalerApi) -> AutoscalerApi {
+    match api {
+        AutoscalerApi::Core => AutoscalerApi::Custom,
+        AutoscalerApi::Custom => AutoscalerApi::Core,
+    }
+}
+
 /// The path of all autoscalers of an API, or of those in a namespace.
 pub(crate) fn list_path(api: AutoscalerApi, namespace: Option<&str>) -> String {
     let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
@@ -198,8 +203,8 @@ fn without_resource(argument: &str, has_namespace: bool) -> &str {
 
 /// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
 /// Without it, the files must have exactly one autoscaler in the namespace of the flag
-/// `--namespace`. As `hpa` is rarely a namespace, `hpa/NAME` also finds autoscalers of other
-/// namespaces if that one has none.
+/// `--namespace`. Because `hpa` is rarely a namespace, `hpa/NAME` also finds autoscalers of other
+/// namespaces if the namespace `hpa` has none of that name.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     argument: Option<&str>,

@@ -56,6 +56,8 @@ impl Collectors {
 }
 
 /// Starts the watches that collectors need. Values are collected when they are queried.
+/// `prometheus` is the client of `--prometheus-url`, and `servers` has those of
+/// [`prometheus_servers`].
 pub(crate) fn start(
     arguments: &CollectorArguments,
     compat: Compat,
@@ -102,7 +104,7 @@ pub(crate) fn start(
     Ok(Collectors { collection, metrics, objects })
 }
 
-/// Creates clients of the Prometheus servers that annotations may name.
+/// Creates clients of the Prometheus servers that annotations may name, by their aliases.
 pub(crate) fn prometheus_servers(
     arguments: &CollectorArguments,
     prometheus: &PrometheusArguments,
@@ -132,8 +134,8 @@ pub(crate) fn prometheus_servers(
     Ok(servers)
 }
 
-/// Records an event on each autoscaler whose annotations or metrics have problems, and again when
-/// the message or the leader changes.
+/// A task that records an event on each autoscaler whose annotations or metrics have problems, and
+/// again when the message or the leader changes.
 pub(crate) fn problem_reporter(collection: Arc<CollectedMetrics>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let collection = collection.clone();

@@ -9,7 +9,7 @@ use crate::args::{AutoscalingArguments, ClusterArguments, NO_SETTINGS, RunArgume
 
 /// The options of `hpa run`.
 pub(crate) fn options(arguments: &RunArguments) -> Options {
-    let options = options_from(&arguments.autoscaling, &arguments.cluster);
+    let options = shared_options(&arguments.autoscaling, &arguments.cluster);
     Options {
         settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
         shutdown_grace: to_std(arguments.shutdown_grace_period),
@@ -40,7 +40,7 @@ pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolic
 
 /// The options that `hpa run` and `hpa shadow-report` share. The shutdown grace period and the
 /// status interval are zero.
-pub(crate) fn options_from(
+pub(crate) fn shared_options(
     autoscaling: &AutoscalingArguments,
     cluster: &ClusterArguments,
 ) -> Options {

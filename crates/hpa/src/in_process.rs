@@ -21,19 +21,19 @@ use crate::{
     rules_source::refuse_invalid_rules,
 };
 
-/// The longest delay of the start until the metrics in this process are discovered.
+/// The longest time for which the start waits for the first discovery of metrics.
 const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
-pub(crate) struct Metrics {
+pub(crate) struct Sources {
     rules: Option<Arc<PrometheusSource>>,
     collection: Option<Arc<CollectedMetrics>>,
     pods: PodLookup,
 }
 
-impl Metrics {
-    /// Reads the rules file and starts the discovery, and starts the watches of collectors. `None`
-    /// if neither is configured.
+impl Sources {
+    /// Reads the rules file, starts its discovery and the watches of collectors, and waits for the
+    /// first discovery. `None` if neither rules nor collectors are configured.
     pub(crate) async fn new(
         arguments: &RunArguments,
         clients: &Clients,
@@ -50,10 +50,10 @@ impl Metrics {
             start_rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods)
                 .await?;
         let collection = start_collection(arguments, clients, telemetry, client, &requests)?;
-        let metrics = Self { rules, collection, pods };
-        // Before, each reconcile that needs these metrics would fail.
-        _ = timeout(FIRST_DISCOVERY_TIMEOUT, metrics.wait_for_first_discovery()).await;
-        Ok(Some(metrics))
+        let sources = Self { rules, collection, pods };
+        // Before the first discovery, each reconcile that needs these metrics would fail.
+        _ = timeout(FIRST_DISCOVERY_TIMEOUT, sources.wait_for_first_discovery()).await;
+        Ok(Some(sources))
     }
 
     async fn wait_for_first_discovery(&self) {
@@ -70,8 +70,8 @@ impl Metrics {
         self.rules.clone()
     }
 
-    /// The dependencies of a controller that reads these metrics in its process, and all others
-    /// from the metrics APIs.
+    /// The dependencies of a controller that reads the metrics of these sources in its process, and
+    /// all others from the metrics APIs.
     pub(crate) fn dependencies(
         self,
         clients: Clients,
@@ -79,16 +79,16 @@ impl Metrics {
         telemetry: Arc<Telemetry>,
         dry_run: bool,
     ) -> anyhow::Result<Dependencies> {
-        let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
+        let mut metric_sources: Vec<Arc<dyn MetricSource>> = Vec::new();
         if let Some(collection) = &self.collection {
-            sources.push(Arc::new(CollectionSource::new(collection.clone())));
+            metric_sources.push(Arc::new(CollectionSource::new(collection.clone())));
         }
         if let Some(rules) = self.rules {
             let metrics = query_metrics("hpa_controller", rules.clone())?;
             telemetry.attach_collector(Arc::new(metrics));
-            sources.push(rules);
+            metric_sources.push(rules);
         }
-        let source = Arc::new(Routed::new(sources));
+        let source = Arc::new(Routed::new(metric_sources));
         let dependencies =
             Dependencies::with_telemetry(clients, options, telemetry, dry_run, Some(source));
         let reporters = self.collection.map(collectors::problem_reporter);
@@ -112,22 +112,20 @@ async fn start_rules(
     let Some(path) = &arguments.metrics_config else {
         return Ok(None);
     };
+    let flags = &arguments.prometheus;
+    flags.warn_of_relist_interval();
     let flag = || format!("--metrics-config {}", path.display());
     let file = RulesFile::read(path.clone()).with_context(flag)?;
     let config = Config::parse(&file.text).with_context(flag)?;
     refuse_invalid_rules(&config).with_context(flag)?;
-    if !config.rules.is_empty() {
-        let flags = &arguments.prometheus;
-        if flags.max_age() < flags.relist_interval() {
-            bail!("--metrics-max-age must not be less than --metrics-relist-interval");
-        }
+    if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
+        bail!("--metrics-max-age must not be less than --metrics-relist-interval");
     }
-    let servers =
-        Servers::new(client, requests).permitting(arguments.prometheus.server_permissions());
+    let servers = Servers::new(client, requests).permitting(flags.server_permissions());
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(period),
-        ..arguments.prometheus.discovery_settings(Compat::Off)
+        ..flags.discovery_settings(Compat::Off)
     };
     let source = PrometheusSource::new(
         config,

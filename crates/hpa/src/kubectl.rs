@@ -118,6 +118,12 @@ struct Refusal {
     text: String,
 }
 
+/// An error as after a response with 403.
+#[cfg(test)]
+pub(crate) fn forbidden(text: &str) -> anyhow::Error {
+    Refusal { status: StatusCode::FORBIDDEN, text: text.to_owned() }.into()
+}
+
 /// The message of a response that isn't a success, which is a `Status` or any text.
 fn refusal_text(head: &response::Parts, body: &[u8], path: &str) -> String {
     let message = match serde_json::from_slice::<Status>(body) {
@@ -136,7 +142,7 @@ fn refusal_text(head: &response::Parts, body: &[u8], path: &str) -> String {
     }
 }
 
-/// The API server in messages. `address` is empty for one in the same process.
+/// The API server in messages. `address` is empty for a server in the same process.
 fn api_server(address: &str) -> String {
     let at = if address.is_empty() { "" } else { " at " };
     format!("the API server{at}{address}")

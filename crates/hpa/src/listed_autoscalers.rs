@@ -54,29 +54,91 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) other_autoscalers: Vec<String>,
 }
 
-/// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs. Fails if
-/// there are none because the namespace doesn't exist.
+/// The namespaces of listed autoscalers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListScope {
+    /// `None` for all namespaces.
+    pub(crate) namespace: Option<String>,
+    /// Whether no flag selects the namespace: the user may not list the autoscalers of all
+    /// namespaces.
+    pub(crate) is_fallback: bool,
+}
+
+impl ListScope {
+    /// A sentence without a full stop about a namespace that no flag selects.
+    pub(crate) fn describe_fallback(&self) -> Option<String> {
+        let namespace = self.namespace.as_ref().filter(|_| self.is_fallback)?;
+        Some(format!(
+            "Only the autoscalers of the namespace {namespace} are read, because you may not list \
+             those of all namespaces; -n selects another one"
+        ))
+    }
+}
+
+/// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs. If the user
+/// may not list those of all namespaces, lists those of the kubeconfig context's namespace. Without
+/// `flag`, only warns if those of the custom API can't be listed. Fails if there are none because
+/// the namespace doesn't exist.
 pub(crate) async fn list_all_autoscalers(
     client: &Client,
     flag: Option<AutoscalerApiArgument>,
     namespace: Option<&str>,
-) -> anyhow::Result<Vec<ListedAutoscaler>> {
+) -> anyhow::Result<(Vec<ListedAutoscaler>, ListScope)> {
+    let mut scope = ListScope { namespace: namespace.map(str::to_owned), is_fallback: false };
     let mut all = Vec::new();
-    for api in flag.unwrap_or(AutoscalerApiArgument::Both).apis() {
+    let apis = flag.unwrap_or(AutoscalerApiArgument::Both).apis();
+    for (index, api) in apis.into_iter().enumerate() {
         let is_optional = flag.is_none() && api == AutoscalerApi::Custom;
         if is_optional && is_not_served(client, api).await {
             continue;
         }
-        match list_autoscalers(client, api, namespace).await {
+        let mut listed = list_autoscalers(client, api, scope.namespace.as_deref()).await;
+        if let Err(error) = &listed
+            && index == 0
+            && scope.namespace.is_none()
+            && kubectl::is_forbidden(error)
+        {
+            listed = list_in_own_namespace(client, api, error).await;
+            let own = client.default_namespace().to_owned();
+            scope = ListScope { namespace: Some(own), is_fallback: true };
+        }
+        let listed =
+            listed.map_err(|error| with_namespace_advice(error, scope.namespace.as_deref()));
+        match listed {
             Err(error) if is_optional => terminal::warn(format!("{error:#}")),
             listed => all.extend(listed?),
         }
     }
     if all.is_empty() {
-        kubectl::require_namespace(client, namespace).await?;
+        kubectl::require_namespace(client, scope.namespace.as_deref()).await?;
     }
     set_other_autoscalers(&mut all);
-    Ok(all)
+    Ok((all, scope))
+}
+
+/// Lists the autoscalers of the kubeconfig context's namespace. `forbidden` is the error of listing
+/// those of all namespaces.
+async fn list_in_own_namespace(
+    client: &Client,
+    api: AutoscalerApi,
+    forbidden: &anyhow::Error,
+) -> anyhow::Result<Vec<ListedAutoscaler>> {
+    let namespace = client.default_namespace();
+    match list_autoscalers(client, api, Some(namespace)).await {
+        Err(error) if kubectl::is_forbidden(&error) => Err(anyhow!(
+            "{forbidden:#}. You may not list those of the namespace {namespace} either; -n selects \
+             another one"
+        )),
+        listed => listed,
+    }
+}
+
+/// Adds advice for a user who may list the autoscalers of a namespace, but not all.
+fn with_namespace_advice(error: anyhow::Error, namespace: Option<&str>) -> anyhow::Error {
+    if namespace.is_none() && kubectl::is_forbidden(&error) {
+        return anyhow!("{error:#}. If you may list those of one namespace, select it with -n");
+    }
+    error
 }
 
 async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
@@ -114,18 +176,12 @@ pub(crate) async fn list_readable_autoscalers(
 
 /// Lists the autoscalers of an API. Warns of those that can't be decoded: one of them must not hide
 /// the others.
-async fn list_autoscalers(
+pub(crate) async fn list_autoscalers(
     client: &Client,
     api: AutoscalerApi,
     namespace: Option<&str>,
 ) -> anyhow::Result<Vec<ListedAutoscaler>> {
-    let objects = kubectl::list(client, &list_path(api, namespace)).await.map_err(|error| {
-        if namespace.is_none() && kubectl::is_forbidden(&error) {
-            anyhow!("{error}. If you may list those of one namespace, select it with -n")
-        } else {
-            error
-        }
-    });
+    let objects = kubectl::list(client, &list_path(api, namespace)).await;
     let objects = objects.with_context(|| format!("unable to list autoscalers of {api}"))?;
     let (autoscalers, warning) = decode_all(api, &objects);
     if let Some(warning) = warning {
@@ -134,7 +190,8 @@ async fn list_autoscalers(
     Ok(autoscalers)
 }
 
-/// Decodes autoscalers. Also returns a sentence about those that can't be decoded, if there are any.
+/// Decodes autoscalers. Also returns a sentence about those that can't be decoded, if there are
+/// any.
 fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, Option<String>) {
     let (mut autoscalers, mut errors) = (Vec::new(), Vec::new());
     for object in objects {
@@ -179,7 +236,7 @@ impl ListedAutoscaler {
             acting: ActingController::of_status(controller.is_reference()),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
             manager: controller.name,
-            status_stored_at: controller.at.and_then(|at| at.parse().ok()),
+            status_stored_at: controller.at,
             api,
             name,
             hpa,
@@ -217,20 +274,57 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn forbidden_list_of_all_namespaces_names_the_flag_for_one() {
+    async fn forbidden_lists_name_the_flag_for_another_namespace() {
         let forbidden = tower::service_fn(|_: Request<Body>| async {
             let body = Body::from(br#"{"message":"not permitted"}"#.to_vec());
             Ok::<_, Infallible>(Response::builder().status(403).body(body).expect("a response"))
         });
         let client = Clients::from_service(forbidden, &ClientLimits::default()).api;
         let message = async |namespace| {
-            let listed = list_autoscalers(&client, AutoscalerApi::Core, namespace).await;
+            let flag = Some(AutoscalerApiArgument::Core);
+            let listed = list_all_autoscalers(&client, flag, namespace).await;
             format!("{:#}", listed.err().expect("forbidden"))
         };
         let one = "unable to list autoscalers of autoscaling/v2: not permitted";
         assert_eq!(message(Some("shop")).await, one);
-        let all = format!("{one}. If you may list those of one namespace, select it with -n");
-        assert_eq!(message(None).await, all);
+        let neither = "You may not list those of the namespace default either; -n selects another";
+        assert_eq!(message(None).await, format!("{one}. {neither} one"));
+        // Other commands have no such flag.
+        let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await;
+        assert_eq!(format!("{:#}", listed.err().expect("forbidden")), one);
+    }
+
+    #[tokio::test]
+    async fn own_namespace_is_listed_if_listing_all_is_forbidden() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let own = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+            let target = json!({ "kind": "Deployment", "name": "web" });
+            let autoscaler = json!({
+                "metadata": { "namespace": "default", "name": "web" },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
+            });
+            let (status, body) = match request.uri().path() {
+                path if path == own => (200_u16, json!({ "metadata": {}, "items": [autoscaler] })),
+                _ => (403, json!({ "message": "not permitted" })),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body);
+            Ok::<_, Infallible>(response.expect("a response"))
+        });
+        let client = Clients::from_service(service, &ClientLimits::default()).api;
+        let flag = Some(AutoscalerApiArgument::Core);
+        let (listed, scope) = list_all_autoscalers(&client, flag, None).await.expect("a list");
+        let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["default/web"]);
+        let own = Some("default".to_owned());
+        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: true });
+        let sentence = scope.describe_fallback().expect("a sentence");
+        assert!(sentence.starts_with("Only the autoscalers of the namespace default are read"));
+
+        let (_, scope) =
+            list_all_autoscalers(&client, flag, Some("default")).await.expect("a list");
+        assert_eq!(scope, ListScope { namespace: own, is_fallback: false });
+        assert_eq!(scope.describe_fallback(), None, "the flag selects it");
     }
 
     #[tokio::test]

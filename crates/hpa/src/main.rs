@@ -9,15 +9,15 @@
 //! `schedule`, `convert`, `version`, `man`, `completions`. The other modules, by subject:
 //!
 //! - `args`, `logging`, `signals`: flags, logs, signals
-//! - `api_client`, `controller_options`: clients of the API server and options, by flags
+//! - `api_client`, `controller_options`: clients of the API server and options, from flags
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
-//! - `in_process`, `rules_source`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
-//!   metrics for `run` and `adapter`
-//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects, mainly for other
-//!   subcommands
+//! - `in_process`, `collectors`, `scaling_schedules`, `cached_pods`: sources of metrics, mainly for
+//!   `run` and `adapter`
+//! - `metric_reader`, `rules_source`, `kubectl`, `manifests`: metrics, clients and objects, mainly
+//!   for other subcommands
 //! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
-//! - `status_controller`, `liveness`: the controller that stored a status; detects that no controller
-//!   acts on autoscalers
+//! - `status_controller`, `liveness`: the controller that stored a status, and whether any
+//!   controller acts on the autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `tests`: tests that compare the documentation and the charts with the program
@@ -82,7 +82,7 @@ const EXIT_INCONCLUSIVE: u8 = 2;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(words) = plugin_completion::requested(std::env::args_os()) {
+    if let Some(words) = plugin_completion::typed_words(std::env::args_os()) {
         return plugin_completion::print(&words);
     }
     let Arguments { command } = Arguments::parse_or_exit();

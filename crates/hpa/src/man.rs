@@ -25,10 +25,7 @@ fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
     };
     let mut page = Vec::new();
     let source = concat!("hpa ", env!("CARGO_PKG_VERSION"));
-    Man::new(command)
-        .source(source)
-        .render(&mut page)
-        .context("unable to write to standard output")?;
+    Man::new(command).source(source).render(&mut page).context("unable to render the page")?;
     Ok(page)
 }
 

@@ -23,7 +23,7 @@ use crate::{
     cached_pods::{CachedPods, FetchedPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
-    rules_source, scaling_schedules, terminal,
+    rules_source, scaling_schedules,
 };
 
 /// Time limit for the first lists of autoscalers, pods and schedules. If they take longer, metrics
@@ -48,15 +48,13 @@ impl MetricReader {
         mapper: Arc<RestMapper>,
         arguments: &SourceArguments,
         scope: Scope,
-        timeout: Duration,
+        request_timeout: Duration,
         coalescing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
-        if let Some(warning) = arguments.unused_server() {
-            terminal::warn(warning);
-        }
-        let limits = ClientSettings::default().with_request_timeout(timeout);
+        arguments.warn_of_unused_url();
+        let limits = ClientSettings::default().with_request_timeout(request_timeout);
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
-        let kinds = KindMapper::new(mapper, timeout);
+        let kinds = KindMapper::new(mapper, request_timeout);
         let pods = Arc::new(FetchedPods::default());
         let rules = rules_source::create_from_flags(
             &arguments.rules,

@@ -11,11 +11,12 @@ use crate::args::Arguments;
 /// The name under which kubectl runs the program for completions.
 const COMPLETER_NAME: &str = "kubectl_complete-hpa";
 
-/// Cobra's `ShellCompDirective`, which tells the shell how to proceed.
+/// Cobra's `ShellCompDirective`: whether the shell may complete names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Directive {
-    /// Without a candidate, the shell completes names of files.
+    /// The shell completes names of files if there is no candidate.
     Files = 0,
+    /// The shell completes no names of files.
     NoFiles = 4,
 }
 
@@ -27,7 +28,7 @@ struct Completion {
 }
 
 /// The typed words, if the program was started as a completer.
-pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<String>> {
+pub(crate) fn typed_words(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<String>> {
     let program = arguments.next()?;
     let is_completer = Path::new(&program).file_stem().is_some_and(|name| name == COMPLETER_NAME);
     is_completer.then(|| arguments.map(|word| word.to_string_lossy().into_owned()).collect())
@@ -205,8 +206,8 @@ mod tests {
 
     #[test]
     fn completions_require_the_name_of_the_completer() {
-        let requested = |words: &[&str]| requested(words.iter().map(OsString::from));
-        assert_eq!(requested(&["/bin/kubectl_complete-hpa", "ex"]), Some(vec!["ex".to_owned()]));
-        assert_eq!(requested(&["/bin/kubectl-hpa", "explain"]), None);
+        let typed_words = |words: &[&str]| typed_words(words.iter().map(OsString::from));
+        assert_eq!(typed_words(&["/bin/kubectl_complete-hpa", "ex"]), Some(vec!["ex".to_owned()]));
+        assert_eq!(typed_words(&["/bin/kubectl-hpa", "explain"]), None);
     }
 }

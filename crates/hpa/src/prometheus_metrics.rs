@@ -10,7 +10,7 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-/// Counts requests to Prometheus. Clones share the counts.
+/// Counts requests to Prometheus, and measures their duration. Clones share the metrics.
 #[derive(Clone)]
 pub(crate) struct RequestMetrics {
     /// Has the name that prometheus-adapter uses.
@@ -63,7 +63,7 @@ impl Collector for RequestMetrics {
     }
 }
 
-/// Metrics, some of which are computed on each scrape.
+/// Exported metrics. Some are computed on each scrape.
 pub(crate) struct ComputedMetrics {
     metrics: Vec<Box<dyn Collector>>,
     set: Box<dyn Fn() + Send + Sync>,
@@ -83,7 +83,7 @@ impl ComputedMetrics {
         Self { metrics, set: Box::new(set) }
     }
 
-    /// Adds metrics that are updated when something happens, not on a scrape.
+    /// Adds metrics that are updated on events instead of on each scrape.
     pub(crate) fn with_counters(
         mut self,
         others: impl IntoIterator<Item = Box<dyn Collector>>,

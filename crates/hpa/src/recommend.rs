@@ -30,7 +30,8 @@ const MARKDOWN_HEADER: &str = "\
 |---|---|---|---|
 ";
 
-/// Searches for better settings of the autoscalers of scenarios.
+/// Searches for better settings of the autoscalers of scenarios. The exit status is 0 if each
+/// scenario has a suggestion, else 1.
 pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
     let mut has_suggestions = true;
     if arguments.output == RecommendationFormat::Markdown {

@@ -21,19 +21,17 @@ use crate::{
 /// Reads a rules file, or rules in a `ConfigMap` or in Helm values. If there are several, uses the
 /// first rules and warns of the others.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
-    let all = read_configs(path)?;
-    let places: Vec<String> = all.iter().map(|rules| rules.place.clone()).collect();
-    if let [used, others @ ..] = places.as_slice()
-        && !others.is_empty()
-    {
+    let mut all = read_configs(path)?.into_iter();
+    let ManifestRules { place, config } = all.next().context("there are no rules")?;
+    let others: Vec<String> = all.map(|rules| rules.place).collect();
+    if !others.is_empty() {
         terminal::warn(format_args!(
-            "{}: rules of {used} are used, not those of {}",
-            path.display(),
+            "{}: rules of {place} are used, not those of {}",
+            file_name(path),
             others.join("; ")
         ));
     }
-    let first = all.into_iter().next().context("there are no rules")?;
-    first.config.with_context(|| file_name(path))
+    config.with_context(|| file_name(path))
 }
 
 /// Reads all rules of a file, or of standard input for `-`.
@@ -46,7 +44,7 @@ pub(crate) fn read_configs(path: &Path) -> anyhow::Result<Vec<ManifestRules>> {
 pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     let errors = RuleSet::syntax_errors(config);
     let mut errors: Vec<String> = errors.iter().map(InvalidRule::describe).collect();
-    let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
+    let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
     errors.extend(missing.map(|path| format!("{path} is missing")));
     if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
 }
@@ -103,7 +101,8 @@ pub(crate) async fn create_from_flags(
     Ok(Some(source))
 }
 
-/// Reads the series of all rules. Warns of rules that fail; the others work.
+/// Reads the series of all rules. Warns of rules whose series can't be read. Fails if the resources
+/// of the API server can't be read.
 pub(crate) async fn relist(source: &PrometheusSource) -> anyhow::Result<()> {
     match source.relist().await {
         Ok(()) => Ok(()),

@@ -48,11 +48,11 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let build = version::build_info();
     info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let metrics = in_process::Metrics::new(&arguments, &clients, &telemetry).await?;
-    let rules = metrics.as_ref().and_then(in_process::Metrics::rules);
+    let sources = in_process::Sources::new(&arguments, &clients, &telemetry).await?;
+    let rules = sources.as_ref().and_then(in_process::Sources::rules);
     let forecasts = forecast_source(&arguments, rules)?;
-    let dependencies = match metrics {
-        Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run)?,
+    let dependencies = match sources {
+        Some(sources) => sources.dependencies(clients, &options, telemetry, arguments.dry_run)?,
         None => Dependencies::with_telemetry(clients, &options, telemetry, arguments.dry_run, None),
     };
     let dependencies = Dependencies { election, keep_history, apis, forecasts, ..dependencies };

@@ -70,7 +70,7 @@ pub(crate) fn attach(
     })
 }
 
-/// Writes `status.active` of all schedules.
+/// A task that writes `status.active` of all schedules.
 pub(crate) fn status_writer(schedules: Arc<Schedules>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let schedules = schedules.clone();

@@ -20,7 +20,7 @@ use crate::{
     EXIT_INCONCLUSIVE,
     api_client::client_config,
     args::{ClusterArguments, ShadowReportArguments, to_std},
-    controller_options::options_from,
+    controller_options::shared_options,
     kubectl, logging, signals, terminal,
 };
 
@@ -37,7 +37,7 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     if inconclusive_reason(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
-    match summary.different {
+    match summary.different_count {
         0 => return Ok(ExitCode::SUCCESS),
         1 => terminal::warn("1 decision differs"),
         different => terminal::warn(format!("{different} decisions differ")),
@@ -63,16 +63,22 @@ fn short_comparison_warning(arguments: &ShadowReportArguments) -> Option<String>
 
 /// The result in one line.
 fn headline(summary: &Summary, length: SignedDuration) -> String {
-    let Summary { compared_autoscalers: compared, comparisons, different, rows, .. } = summary;
+    let Summary {
+        compared_autoscaler_count: compared,
+        comparison_count,
+        different_count: different,
+        rows,
+        ..
+    } = summary;
     let autoscalers = counted(*compared, "autoscaler");
-    let counted_decisions = counted(*comparisons, "decision");
+    let counted_decisions = counted(*comparison_count, "decision");
     match inconclusive_reason(summary) {
-        Some(reason) if *comparisons == 0 => format!("nothing was compared: {reason}"),
+        Some(reason) if *comparison_count == 0 => format!("nothing was compared: {reason}"),
         Some(reason) => {
             format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
         }
-        None if *different == 0 && summary.inconclusive_autoscalers > 0 => {
-            let inconclusive = summary.inconclusive_autoscalers;
+        None if *different == 0 && summary.inconclusive_autoscaler_count > 0 => {
+            let inconclusive = summary.inconclusive_autoscaler_count;
             format!(
                 "{autoscalers} compared for {length:#}: no difference in {} of them; \
                  {inconclusive} could not show one",
@@ -99,7 +105,7 @@ fn inconclusive_reason(summary: &Summary) -> Option<String> {
         return None;
     }
     Some(match summary {
-        Summary { autoscalers: 0, .. } => "there are no autoscalers".to_owned(),
+        Summary { autoscaler_count: 0, .. } => "there are no autoscalers".to_owned(),
         Summary { peer_is_active: false, .. } if !summary.peer_is_quiet() => {
             "--for is too short: the peer wrote its last status shortly before the start".to_owned()
         }
@@ -107,7 +113,9 @@ fn inconclusive_reason(summary: &Summary) -> Option<String> {
             "the peer wrote no status. Check that it runs, or compare while the load changes"
                 .to_owned()
         }
-        Summary { comparisons: 0, .. } => "no decision was due yet; use a longer --for".to_owned(),
+        Summary { comparison_count: 0, .. } => {
+            "no decision was due yet; use a longer --for".to_owned()
+        }
         Summary { longest_window, .. } => {
             format!(
                 "--for is shorter than the stabilization windows and policy periods (up to \
@@ -133,7 +141,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
             .await?;
     let client = clients.api.clone();
     check_reads(&client, &arguments.cluster).await.context("nothing was compared")?;
-    let options = options_from(&arguments.autoscaling, &arguments.cluster);
+    let options = shared_options(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let defaults = Dependencies::with_telemetry(clients, &options, telemetry.clone(), true, None);
     let dependencies = Dependencies { apis, ..defaults };
@@ -242,10 +250,10 @@ mod tests {
     /// Twelve of 13 autoscalers, compared with an active peer.
     fn summary() -> Summary {
         Summary {
-            autoscalers: 13,
-            compared_autoscalers: 12,
-            comparisons: 480,
-            conclusive_comparisons: 470,
+            autoscaler_count: 13,
+            compared_autoscaler_count: 12,
+            comparison_count: 480,
+            conclusive_comparison_count: 470,
             peer_is_active: true,
             longest_window: SignedDuration::from_mins(5),
             ..Summary::default()
@@ -255,13 +263,13 @@ mod tests {
     fn summary_with_differences(autoscalers: usize, decisions: u64) -> Summary {
         let row = Row {
             key: HpaKey::new("shop", "web"),
-            comparisons: 40,
-            different: decisions,
+            comparison_count: 40,
+            different_count: decisions,
             differences: Vec::new(),
             ours: String::new(),
             theirs: String::new(),
         };
-        Summary { different: decisions, rows: vec![row; autoscalers], ..summary() }
+        Summary { different_count: decisions, rows: vec![row; autoscalers], ..summary() }
     }
 
     #[test]
@@ -279,10 +287,10 @@ mod tests {
     #[rstest]
     #[case::same(summary(), "12 autoscalers compared for 10m: no difference in 480 decisions")]
     #[case::one(
-        Summary { compared_autoscalers: 1, comparisons: 1, ..summary() },
+        Summary { compared_autoscaler_count: 1, comparison_count: 1, ..summary() },
         "1 autoscaler compared for 10m: no difference in 1 decision")]
     #[case::some_inconclusive(
-        Summary { inconclusive_autoscalers: 2, ..summary() },
+        Summary { inconclusive_autoscaler_count: 2, ..summary() },
         "12 autoscalers compared for 10m: no difference in 10 of them; 2 could not show one")]
     #[case::different(
         summary_with_differences(2, 7),
@@ -294,7 +302,7 @@ mod tests {
     )]
     #[case::no_autoscalers(Summary::default(), "nothing was compared: there are no autoscalers")]
     #[case::no_decisions(
-        Summary { comparisons: 0, conclusive_comparisons: 0, ..summary() },
+        Summary { comparison_count: 0, conclusive_comparison_count: 0, ..summary() },
         "nothing was compared: no decision was due yet; use a longer --for")]
     #[case::inactive_peer(
         Summary { peer_is_active: false, ..summary() },
@@ -312,7 +320,7 @@ mod tests {
         "12 autoscalers compared for 10m: no difference could be found: --for is too short: the \
          peer wrote its last status shortly before the start")]
     #[case::too_short(
-        Summary { conclusive_comparisons: 0, ..summary() },
+        Summary { conclusive_comparison_count: 0, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \
          stabilization windows and policy periods (up to 5m)")]
     fn headline_counts_differences_or_says_why_none_could_be_found(

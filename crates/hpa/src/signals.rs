@@ -17,6 +17,7 @@ pub(crate) struct Signals {
 
 #[cfg(unix)]
 impl Signals {
+    /// Begins to listen. From then on, the signals no longer end the process by themselves.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).context("unable to listen for signals");

@@ -1,11 +1,11 @@
 //! The controller that stored the status of an autoscaler.
 
-use hpa_controller::k8s::is_in_future;
+use hpa_controller::k8s::{ManagedFieldsEntry, StatusWriter};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{debug_client::KUBE_CONTROLLER_MANAGER, manifests::string_at, terminal::escape_line};
+use crate::{debug_client::KUBE_CONTROLLER_MANAGER, terminal::escape_line};
 
 /// The controller that stored the status last, according to its field manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -13,26 +13,24 @@ pub(crate) struct StatusController {
     /// The name of the field manager. Absent if no status was stored.
     pub(crate) name: Option<String>,
     /// The time of its last write.
-    pub(crate) at: Option<String>,
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl StatusController {
-    /// The newest entry of `managedFields` for the status. Ignores entries in the future, which
-    /// users may have forged.
+    /// The newest entry of `managedFields` for the status, see [`StatusWriter::newest`].
     pub(crate) fn from_managed_fields(object: &Value) -> Self {
         Self::until(object, Timestamp::now())
     }
 
     fn until(object: &Value, now: Timestamp) -> Self {
         let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        // A manifest may have entries of other types, which the API server would reject.
         let entries = entries.into_iter().flatten();
-        let of_status = entries.filter(|entry| string_at(entry, "/subresource") == "status");
-        let of_status = of_status.filter(|entry| !is_ahead(string_at(entry, "/time"), now));
-        let newest = of_status.max_by_key(|entry| string_at(entry, "/time").to_owned());
-        let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        newest.map_or_else(Self::default, |entry| Self {
-            name: optional(string_at(entry, "/manager")),
-            at: optional(string_at(entry, "/time")),
+        let entries = entries.filter_map(|entry| ManagedFieldsEntry::deserialize(entry).ok());
+        let writer = StatusWriter::newest(&entries.collect::<Vec<_>>(), now);
+        writer.map_or_else(Self::default, |StatusWriter { manager, at }| Self {
+            name: Some(manager),
+            at,
         })
     }
 
@@ -48,12 +46,6 @@ impl StatusController {
     pub(crate) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
     }
-}
-
-/// Whether the time is [in the future](is_in_future) or unreadable: the API server stores times up
-/// to the end of the year 9999, whose last hours a `Timestamp` can't represent.
-fn is_ahead(time: &str, now: Timestamp) -> bool {
-    !time.is_empty() && time.parse().map_or(true, |at: Timestamp| is_in_future(at, now))
 }
 
 #[cfg(test)]
@@ -72,9 +64,17 @@ mod tests {
             let object = json!({ "metadata": { "managedFields": entries } });
             StatusController::until(&object, now).name
         };
-        for future in ["2026-01-01T00:05:01Z", "2126-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+        for future in ["2026-01-01T00:01:01Z", "2126-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
             assert_eq!(name(future).as_deref(), Some("kcm"), "{future}");
         }
-        assert_eq!(name("2026-01-01T00:05:00Z").as_deref(), Some("forged"), "clocks may differ");
+        assert_eq!(name("2026-01-01T00:01:00Z").as_deref(), Some("forged"), "clocks may differ");
+    }
+
+    #[test]
+    fn entry_of_another_type_does_not_hide_the_others() {
+        let kcm = json!({ "manager": "kcm", "subresource": "status" });
+        let object = json!({ "metadata": { "managedFields": [{ "manager": 5 }, "text", kcm] } });
+        let controller = StatusController::from_managed_fields(&object);
+        assert_eq!((controller.name.as_deref(), controller.at), (Some("kcm"), None));
     }
 }

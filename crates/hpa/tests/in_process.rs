@@ -170,6 +170,17 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_warns_of_a_relist_interval_that_is_too_short() {
+    let cluster = Cluster::new().await;
+    let flags = ["run", "--metrics-port=0", "--leader-elect=false", "--metrics-relist-interval=0s"];
+    let mut run = cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &flags);
+    let run = run.arg("--metrics-config=missing.yaml").output();
+    let run = timeout(Duration::from_secs(100), run).await.expect("it ends").unwrap();
+    let log = String::from_utf8(run.stderr).unwrap();
+    assert!(log.contains("--metrics-relist-interval is too short; using 1s"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn condition_names_the_rule_without_series() {
     let no_series = any(async move || prometheus_success(json!([])));
     let prometheus = serve(Router::new().route("/api/v1/series", no_series)).await;

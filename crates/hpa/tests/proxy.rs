@@ -71,7 +71,7 @@ async fn relay(mut from: impl AsyncRead + AsyncWrite + Unpin, to: SocketAddr) {
 
 /// The testbed over TLS, and its certificate.
 struct Server {
-    scale_writes: watch::Receiver<usize>,
+    scale_write_count: watch::Receiver<usize>,
     plain: ServedTestbed,
     tls: SocketAddr,
     certificate: PathBuf,
@@ -79,7 +79,7 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        let (count, scale_writes) = watch::channel(0);
+        let (count, scale_write_count) = watch::channel(0);
         let count_scale_writes = move |request: &RequestInfo| {
             if request.subresource == "scale" && request.verb == "update" {
                 count.send_modify(|count| *count += 1);
@@ -119,7 +119,7 @@ impl Server {
             }
         })
         .await;
-        Self { scale_writes, plain, tls, certificate }
+        Self { scale_write_count, plain, tls, certificate }
     }
 
     /// Writes a kubeconfig with the URL of a server, and optionally of a proxy.
@@ -150,8 +150,8 @@ impl Server {
     /// Runs the controller until it scales `web` to its minimum.
     async fn run_until_scaled(&self, variables: &[(&str, &str)]) {
         let mut child = self.start_controller(variables);
-        let mut writes = self.scale_writes.clone();
-        let scaled = async { writes.wait_for(|count| *count > 0).await.is_ok() };
+        let mut write_count = self.scale_write_count.clone();
+        let scaled = async { write_count.wait_for(|count| *count > 0).await.is_ok() };
         tokio::select! {
             outcome = timeout(LIMIT, scaled) => {
                 assert_eq!(outcome, Ok(true), "not scaled: {}", self.log());

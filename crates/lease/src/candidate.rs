@@ -20,8 +20,9 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Joins the election. Without one, this instance is the leader. `clock` provides the times
-    /// that are written to the lease, and reveals a suspension of the machine.
+    /// Joins the election: spawns the elector as a task, which needs a tokio runtime. Without an
+    /// election, this instance is the leader. `clock` provides the times that are written to the
+    /// lease, and reveals a suspension of the machine.
     pub fn new(
         election: Option<&Election>,
         clock: Arc<dyn Clock>,

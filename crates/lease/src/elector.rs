@@ -1,5 +1,8 @@
 //! The task that reads, watches and writes the lease.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::{
@@ -27,8 +30,8 @@ use crate::{
     request_error::RequestError,
 };
 
-/// The elector logs a lasting failure again after this time.
-const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
+/// The minimum time between two log lines about failures, unless a request succeeds between them.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<ElectionLease>>>;
 
@@ -171,7 +174,8 @@ impl Elector {
         }
     }
 
-    /// Writes the lease. Waits until the next write is due, unless another client wrote it first.
+    /// Writes the lease. Then waits until the next write is due, unless another client wrote the
+    /// lease first.
     async fn acquire_or_renew(&mut self, step: Step, release: &CancellationToken) {
         let known_version = self.resource_version();
         // Counts from the start of the request: a slow one must not delay the next renewal.
@@ -283,15 +287,16 @@ impl Elector {
                 transitions.saturating_add(1)
             },
         };
-        let mut lease = self.known_lease();
+        self.lease_with(&record)
+    }
+
+    /// The lease as last read, or a new one, with a record and the annotations of the hooks.
+    fn lease_with(&self, record: &LeaseRecord) -> ElectionLease {
+        let mut lease =
+            self.lease.clone().unwrap_or_else(|| ElectionLease::named(&self.config.name));
         record.write_to(&mut lease);
         annotate(&mut lease, self.hooks.annotations());
         lease
-    }
-
-    /// The lease as last read, or a new one.
-    fn known_lease(&self) -> ElectionLease {
-        self.lease.clone().unwrap_or_else(|| ElectionLease::named(&self.config.name))
     }
 
     /// Acquires or renews the lease. The leadership counts from the start of the request, which is
@@ -353,10 +358,7 @@ impl Elector {
             renewed: now,
             ..record.clone()
         };
-        let mut lease = self.known_lease();
-        released.write_to(&mut lease);
-        annotate(&mut lease, self.hooks.annotations());
-        let parameters = PostParams::default();
+        let (lease, parameters) = (self.lease_with(&released), PostParams::default());
         let request = self.api.replace(&self.config.name, &parameters, &lease);
         match timeout(self.request_timeout(), request).await {
             Ok(Ok(_)) => info!(lease = %self.lease_name(), "released the leader lease"),
@@ -373,110 +375,17 @@ impl Elector {
         }
     }
 
-    /// Reports the first of consecutive failures to the hooks. Logs it, and then one a minute while
-    /// they last: otherwise a standby that can't read the lease would look healthy.
+    /// Reports the first of consecutive failures to the hooks. Logs the first, and then one a
+    /// minute: otherwise a standby that can't read the lease would look healthy.
     fn record_failure(&mut self, error: &RequestError) {
         let now = Instant::now();
         if self.failing_since.is_none() {
             self.failing_since = Some(now);
             self.hooks.on_failing_since(self.failing_since);
         }
-        if self.failure_logged.is_none_or(|last| now.duration_since(last) >= LOG_AGAIN_AFTER) {
+        if self.failure_logged.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
             self.failure_logged = Some(now);
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU16, Ordering};
-
-    use http::{Request, Response};
-    use kube::{Client, client::Body};
-    use parking_lot::Mutex;
-    use serde_json::json;
-    use tower::service_fn;
-
-    use super::*;
-    use crate::SystemClock;
-
-    /// An elector whose API server refuses each request with the code that `refuse` returns.
-    fn elector(refuse: impl Fn(&http::Method) -> u16 + Clone + Send + 'static) -> Elector {
-        let service = service_fn(move |request: Request<Body>| {
-            let code = refuse(request.method());
-            let reason = if code == 404 { "NotFound" } else { "AlreadyExists" };
-            let status =
-                json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
-            let response =
-                Response::builder().status(code).body(Body::from(status.to_string().into_bytes()));
-            async move { response }
-        });
-        let config = ElectionConfig {
-            namespace: "missing".to_owned(),
-            name: "hpa-controller".to_owned(),
-            identity: "one".to_owned(),
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        };
-        let election = Election { client: Client::new(service, "default"), config };
-        Elector::new(&election, Arc::new(SystemClock::default()), Arc::new(())).0
-    }
-
-    #[tokio::test]
-    async fn create_in_missing_namespace_is_a_failure() {
-        let mut elector = elector(|_| 404);
-        assert!(elector.read_lease().await, "there is no lease");
-        assert!(matches!(elector.write_lease(Step::Create).await, LeaseWrite::Failed));
-        assert!(elector.failure_logged.is_some(), "the failure is logged");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn lasting_failure_is_logged_once_a_minute() {
-        for code in [401, 403, 500] {
-            let mut elector = elector(move |_| code);
-            assert!(!elector.read_lease().await);
-            let first = elector.failure_logged;
-            assert!(first.is_some(), "{code}");
-            tokio::time::advance(Duration::from_secs(59)).await;
-            assert!(!elector.read_lease().await);
-            assert_eq!(elector.failure_logged, first, "{code}");
-            tokio::time::advance(Duration::from_secs(1)).await;
-            assert!(!elector.read_lease().await);
-            assert_eq!(elector.failure_logged, Some(Instant::now()), "{code}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn hooks_get_the_start_and_the_end_of_failures() {
-        #[derive(Default)]
-        struct FailureRecord(Mutex<Vec<Option<Instant>>>);
-        impl LeaseHooks for FailureRecord {
-            fn on_failing_since(&self, since: Option<Instant>) {
-                self.0.lock().push(since);
-            }
-        }
-        let code = Arc::new(AtomicU16::new(500));
-        let answer = code.clone();
-        let mut elector = elector(move |_| answer.load(Ordering::Relaxed));
-        let record = Arc::new(FailureRecord::default());
-        elector.hooks = record.clone();
-        let start = Instant::now();
-        assert!(!elector.read_lease().await);
-        tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(!elector.read_lease().await);
-        code.store(404, Ordering::Relaxed);
-        assert!(elector.read_lease().await);
-        assert!(elector.read_lease().await);
-        assert_eq!(*record.0.lock(), [Some(start), None]);
-    }
-
-    #[tokio::test]
-    async fn lease_that_another_client_created_or_deleted_is_a_conflict() {
-        let mut created = elector(|_| 409);
-        assert!(matches!(created.write_lease(Step::Create).await, LeaseWrite::Conflict));
-        let mut deleted = elector(|_| 404);
-        assert!(matches!(deleted.write_lease(Step::Renew).await, LeaseWrite::Conflict));
     }
 }

@@ -1,5 +1,5 @@
-//! Leader election by a Lease, to let only one of several instances write. The leader writes with a
-//! fenced client and a recorder of events.
+//! Leader election with a Lease, so that only one of several instances writes. The leader writes
+//! with a fenced client and a recorder of events.
 //!
 //! ```text
 //!   Candidate ──── spawns ───▶ elector ◀── get, watch, create, replace ──▶ Lease
@@ -15,16 +15,16 @@
 //! events. [`LeaseHooks`] adds annotations to the lease, and gets its resource versions and the
 //! time since which requests for it fail.
 //!
-//! Protocol, flags, defaults and fields are those of client-go. Instances of both can compete for a
-//! lease. The differences:
+//! Protocol, flags, defaults and fields are those of client-go, and instances that use client-go
+//! can compete for the same lease. The differences:
 //!
 //! - A standby not only polls but also watches the lease, and acquires a released lease at once.
 //! - A standby acquires an expired lease at the time of expiry, not at the next poll.
 //! - A deleted lease remains its holder's until it would have expired.
-//! - The leader may write until the renew deadline after it sent the last renewal
-//!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after the
-//!   deadline. The monotonic clock stops while a machine is suspended, so the leadership also ends
-//!   by the wall clock.
+//! - The leader may write until the renew deadline, counted from the time when it sent the last
+//!   renewal ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after
+//!   the deadline. The monotonic clock stops while a machine is suspended, so the leadership also
+//!   ends by the wall clock.
 
 mod candidate;
 mod clock;

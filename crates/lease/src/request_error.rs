@@ -1,3 +1,5 @@
+//! Errors of requests to the API server.
+
 use std::error::Error;
 
 use kube::core::Status;

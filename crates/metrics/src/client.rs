@@ -30,7 +30,8 @@ pub trait MetricsClient: Send + Sync {
     ) -> Result<Reading, ReadError>;
 }
 
-/// Answers all queries that a decision on `inputs` needs.
+/// Answers all queries that a decision on `inputs` needs, at most eight at a time. If it needs
+/// none, the result is empty.
 pub async fn read_all(client: &dyn MetricsClient, inputs: &Inputs) -> Readings {
     let plan = inputs.plan();
     let Some(selector) = plan.selector() else { return Readings::new() };

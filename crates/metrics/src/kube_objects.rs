@@ -26,7 +26,7 @@ use crate::{
     resource::{ApiResource, GroupResource},
     stored_object::list_metadata,
     sync_state::SyncState,
-    watch_events::watch_events,
+    watch_events::{is_within_list, watch_events},
 };
 
 /// The maximum number of objects in one response of a list.
@@ -160,7 +160,7 @@ impl KubeObjects {
         self.pods.watch(api(client, self.namespace.as_deref(), &kind), "pods").await;
     }
 
-    /// The selected pods of a namespace, with their addresses.
+    /// The selected pods of a namespace, with their addresses. Fails before the cache has synced.
     pub fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
         self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
     }
@@ -268,7 +268,8 @@ impl ObjectLister for KubeObjects {
     }
 
     fn unsynced_caches(&self) -> Vec<String> {
-        self.pods.not_synced("pods").into_iter().chain(self.nodes.not_synced("nodes")).collect()
+        let (pods, nodes) = (self.pods.unsynced_text("pods"), self.nodes.unsynced_text("nodes"));
+        pods.into_iter().chain(nodes).collect()
     }
 }
 
@@ -283,9 +284,7 @@ impl ObjectCache {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    let is_within_list =
-                        matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
-                    if !is_within_list && std::mem::take(&mut is_failing) {
+                    if !is_within_list(&event) && std::mem::take(&mut is_failing) {
                         tracing::info!(resource, "objects for metrics are watched again");
                     }
                     self.apply(event, &mut listed);
@@ -329,7 +328,7 @@ impl ObjectCache {
     }
 
     /// A text that names the cache if it is watched and has not synced yet.
-    fn not_synced(&self, resource: &'static str) -> Option<String> {
+    fn unsynced_text(&self, resource: &'static str) -> Option<String> {
         let is_unsynced = self.is_watched.load(Ordering::Relaxed) && !self.sync_state.is_synced();
         is_unsynced.then(|| ListError::NotSynced(resource).to_string())
     }

@@ -56,11 +56,10 @@
 //! queries of a [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
 //! [`decide`](hpa_calc::decide).
 //!
-//! This crate retries no request, because the controller reads the metrics again in the next sync
-//! period.
-//! Paths, parameters, the reduction of items, and the texts of errors that the reference controller
-//! also reports match it (`podautoscaler/metrics` in kube-controller-manager, and the clients in
-//! `k8s.io/metrics`).
+//! This crate retries no request for metrics, because the controller reads the metrics again in the
+//! next sync period. Paths, parameters and the reduction of items are those of the reference
+//! controller (`podautoscaler/metrics` in kube-controller-manager, and the clients in
+//! `k8s.io/metrics`). So are the texts of errors that it also reports.
 //!
 //! # Example
 //!
@@ -150,4 +149,4 @@ pub use source::{ApiGroups, Catalog, MetricSource};
 pub use stored_object::StoredObject;
 pub use sync_state::SyncState;
 pub use values::{CustomValues, ExternalValues, ObjectKind, Origin, UsageList, Values};
-pub use watch_events::watch_events;
+pub use watch_events::{is_within_list, watch_events};

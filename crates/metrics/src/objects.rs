@@ -43,7 +43,8 @@ pub trait ObjectLister: Send + Sync {
         Vec::new()
     }
 
-    /// The running pods of a [`Query::PodUsage`](crate::Query::PodUsage).
+    /// The running pods of a [`Query::PodUsage`](crate::Query::PodUsage). The error is
+    /// [`MetricError::NoSuchObject`] if a named pod isn't running.
     async fn pods_of(
         &self,
         namespace: &str,
@@ -63,7 +64,8 @@ pub trait ObjectLister: Send + Sync {
         Ok(retain_matching(pods, fields))
     }
 
-    /// The nodes of a [`Query::NodeUsage`](crate::Query::NodeUsage).
+    /// The nodes of a [`Query::NodeUsage`](crate::Query::NodeUsage). The error is
+    /// [`MetricError::NoSuchObject`] if a named node doesn't exist.
     async fn nodes_of(
         &self,
         nodes: &Objects,

@@ -34,7 +34,7 @@ impl GroupResource {
     }
 
     /// Whether metrics of this resource are read per namespace. As in prometheus-adapter, these are
-    /// all resources except namespaces, nodes and persistent volumes, whatever discovery says.
+    /// all resources except namespaces, nodes and persistent volumes. Discovery doesn't matter.
     pub fn has_namespaced_metrics(&self) -> bool {
         let is_root_scoped = self.group.is_empty()
             && matches!(&*self.resource, "namespaces" | "nodes" | "persistentvolumes");

@@ -55,7 +55,8 @@ impl StoredObject {
     }
 
     /// Decodes all fields except `fieldsV1` in `managedFields`. Every user who may create the
-    /// object chooses it, and can nest it more deeply than `serde_json` decodes.
+    /// object chooses the value of `fieldsV1`, and can nest it more deeply than `serde_json`
+    /// decodes.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Resource for StoredObject {
 ///
 /// # Errors
 ///
-/// Fails if the request fails, or if the response is no list.
+/// Fails if the request fails, or if the response isn't a list.
 pub async fn list_metadata(
     client: &Client,
     resource: &ApiResource,

@@ -36,8 +36,8 @@ where
         }
         let event = events.next().await?;
         let delay = match &event {
-            Ok(Event::Init | Event::InitApply(_)) => None,
-            Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
+            Ok(event) if is_within_list(event) => None,
+            Ok(_) => {
                 backoff.reset();
                 None
             }
@@ -46,6 +46,12 @@ where
         Some((event, (events, backoff, delay)))
     });
     events.boxed()
+}
+
+/// Whether an event is part of a list that may still fail. Such an event doesn't show that a failed
+/// watch has recovered.
+pub fn is_within_list<K>(event: &Event<K>) -> bool {
+    matches!(event, Event::Init | Event::InitApply(_))
 }
 
 #[cfg(test)]

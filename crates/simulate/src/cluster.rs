@@ -323,14 +323,13 @@ impl Cluster {
     }
 
     fn remove_old_revisions(&mut self) {
-        let current = self.revisions.len().saturating_sub(1);
         let workload = self.model.workload_or_insert(&self.id);
-        let mut index = 0;
+        let current = self.revisions.pop();
         self.revisions.retain(|revision| {
-            index += 1;
             let has_pods = || workload.pods.values().any(|pod| pod.owner_uid == revision.uid);
-            index > current || revision.replicas > 0 || has_pods()
+            revision.replicas > 0 || has_pods()
         });
+        self.revisions.extend(current);
     }
 
     fn reconcile_stateful_set(&mut self, spec: StatefulSetSpec) {

@@ -140,8 +140,8 @@ impl Timing {
         let profile = variant.profile();
         let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
         Self {
-            startup: to_duration(startup),
-            period: to_duration(variant.controller.sync_period.get()),
+            startup: Seconds::new(startup).to_duration(),
+            period: variant.controller.sync_period.to_duration(),
         }
     }
 
@@ -222,10 +222,6 @@ fn past_loads(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Time
         let arriving: f64 = queues.map(|queue| queue.arrivals.at(second)).sum();
         (timestamp_at(start, second), variant.workload.load_at(second) + arriving)
     })
-}
-
-fn to_duration(seconds: f64) -> SignedDuration {
-    SignedDuration::try_from_secs_f64(Seconds::new(seconds).get()).unwrap_or(SignedDuration::MAX)
 }
 
 #[cfg(test)]

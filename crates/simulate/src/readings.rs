@@ -220,9 +220,7 @@ impl<'a> MetricsApis<'a> {
 
     /// Whether the object of a metric is the queried one.
     fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
-        let group = |version: &str| {
-            version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned())
-        };
+        let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
         let is_same_name = match queried.kind.as_str() {
             "Namespace" => object.name == self.namespace,
             _ => object.name == queried.name && object.namespace == self.namespace,

@@ -115,19 +115,19 @@ pub(crate) fn to_v1(object: &Value) -> Value {
             json::copy(object, &mut v1, &["status", field]);
         }
     }
-    let utilization = |metric: &Value, pointer: &str| {
+    let cpu_utilization = |metric: &Value, pointer: &str| {
         let is_cpu = json::str_at(metric, "/resource/name") == "cpu";
         json::i64_at(metric, pointer).filter(|_| is_cpu)
     };
     let target = "/resource/target/averageUtilization";
     let (cpu, others): (Vec<&Value>, Vec<&Value>) = json::array_at(object, "/spec/metrics")
-        .partition(|metric| utilization(metric, target).is_some());
-    if let Some(percent) = cpu.first().and_then(|metric| utilization(metric, target)) {
+        .partition(|metric| cpu_utilization(metric, target).is_some());
+    if let Some(percent) = cpu.first().and_then(|metric| cpu_utilization(metric, target)) {
         json::set(&mut v1, &["spec", "targetCPUUtilizationPercentage"], percent);
     }
     let statuses: Vec<&Value> = json::array_at(object, "/status/currentMetrics").collect();
     let current = "/resource/current/averageUtilization";
-    if let Some(percent) = statuses.iter().find_map(|metric| utilization(metric, current)) {
+    if let Some(percent) = statuses.iter().find_map(|metric| cpu_utilization(metric, current)) {
         json::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
     }
     let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();

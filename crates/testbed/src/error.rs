@@ -21,9 +21,9 @@ pub(crate) fn new_cause(reason: CauseReason, field: &str, message: impl Into<Str
     Cause { reason, message: message.into(), field: field.to_owned() }
 }
 
-/// `plural.group`, or `plural` for the core group.
-pub fn qualified(plural: &str, group: &str) -> String {
-    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+/// `name.group`, or `name` for the core group. The name is that of a resource or a kind.
+pub fn name_with_group(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
 /// The object or resource that an error refers to.
@@ -38,7 +38,7 @@ pub(crate) struct ObjectReference<'a> {
 impl ObjectReference<'_> {
     /// `deployments.apps`, or `pods`.
     fn resource(&self) -> String {
-        qualified(self.plural, self.group)
+        name_with_group(self.plural, self.group)
     }
 
     fn details(&self) -> Value {
@@ -156,8 +156,8 @@ impl ApiError {
     }
 
     pub(crate) fn invalid(reference: &ObjectReference<'_>, causes: &[Cause]) -> Self {
-        let text =
-            invalid_message(&qualified(reference.kind, reference.group), reference.name, causes);
+        let kind = name_with_group(reference.kind, reference.group);
+        let text = invalid_message(&kind, reference.name, causes);
         let causes: Vec<Value> = causes
             .iter()
             .map(|cause| {

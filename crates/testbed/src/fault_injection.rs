@@ -70,20 +70,23 @@ async fn apply_before_handling(
         Effect::Stall => {
             let ticket = fault.window.wait_in_line().await;
             let too_many = Effect::TooManyRequests { retry_after_seconds: Some(1) };
-            return Ok(ticket.map_or_else(|| reject(&too_many, request), Handling::Stalled));
+            return Ok(
+                ticket.map_or_else(|| replace_with_error(&too_many, request), Handling::Stalled)
+            );
         }
         Effect::Disconnect { applied: false } => return Err(Disconnected),
         Effect::Html { code } => return Ok(Handling::Replaced(html_response(*code))),
         Effect::Stale { revisions } => {
             request.revisions_back = request.revisions_back.saturating_add(*revisions);
         }
-        effect => return Ok(reject(effect, request)),
+        effect => return Ok(replace_with_error(effect, request)),
     }
     Ok(Handling::Normal)
 }
 
-/// Replaces the response by the error of the effect, if it has one.
-fn reject(effect: &Effect, request: &ApiRequest) -> Handling {
+/// Replaces the response with the error of the effect. If the effect has none, the request is
+/// handled normally.
+fn replace_with_error(effect: &Effect, request: &ApiRequest) -> Handling {
     effect
         .to_error(&request.info)
         .map_or(Handling::Normal, |error| Handling::Replaced(response::error(&error)))

@@ -81,7 +81,7 @@ pub mod workload;
 
 pub use self::{
     config::Config,
-    error::{ApiError, Disconnected, qualified},
+    error::{ApiError, Disconnected, name_with_group},
     faults::{
         Action, ActiveFault, Effect, Fault, FaultId, Faults, Gate, Interceptor, InvalidFault,
         Match, Release, Trigger,

@@ -15,7 +15,7 @@ use crate::{
     server::Server,
 };
 
-/// Handles a request. Its faults are applied by [`crate::fault_injection`], before and after.
+/// Handles a request. [`crate::fault_injection`] applies the faults before and after this call.
 pub(crate) fn route(server: &Arc<Server>, request: &ApiRequest) -> Response<Body> {
     dispatch(server, request).unwrap_or_else(|error| response::error(&error))
 }

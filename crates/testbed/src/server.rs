@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Stops the server, sets its state, and accepts requests again after a delay.
-    pub(crate) fn start(&self, state: Restart, after: Duration) {
+    pub(crate) fn restart(&self, state: Restart, down_for: Duration) {
         self.stop();
         match state {
             Restart::Same => self.state.lock().store.compact(),
@@ -97,10 +97,10 @@ impl Server {
         }
         // A watch may have started between the stop and the change of the state.
         self.end_watches();
-        let up = if after.is_zero() {
+        let up = if down_for.is_zero() {
             Availability::Up
         } else {
-            Availability::UpFrom(Instant::now() + after)
+            Availability::UpFrom(Instant::now() + down_for)
         };
         self.availability.send_replace(up);
     }

@@ -294,7 +294,8 @@ mod tests {
 
     use super::*;
 
-    /// The simulated controllers reconcile the restored objects only if this version changes.
+    /// Simulated controllers reconcile restored objects only if the last resource version of the
+    /// collection changes.
     #[test]
     fn restore_is_the_last_change_of_a_collection() {
         let mut store = Store::new(10, None);

@@ -212,7 +212,7 @@ users:
     /// Restarts the server with this state. Aborts watches, and requests that a fault or a gate
     /// delays. New requests fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
-        self.server.start(state, down_for);
+        self.server.restart(state, down_for);
     }
 
     /// Stops the server: requests and watches fail until [`start`](Self::start). The methods of
@@ -223,7 +223,7 @@ users:
 
     /// Starts the server with this state, after [`stop`](Self::stop).
     pub fn start(&self, state: Restart) {
-        self.server.start(state, Duration::ZERO);
+        self.server.restart(state, Duration::ZERO);
     }
 
     /// Ends all running watches.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
-use hpa_adapter::metrics_api::Query;
+use hpa_adapter::metrics_api::UrlQuery;
 use hpa_calc::Selector;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Collected};
@@ -78,7 +78,7 @@ impl Cluster {
         head: &http::request::Parts,
         body: &[u8],
     ) -> Response<Vec<u8>> {
-        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let query = UrlQuery::parse(head.uri.query().unwrap_or_default());
         if query.get("watch").is_some_and(|watch| watch != "false") {
             // A watch without events.
             return std::future::pending().await;
@@ -161,7 +161,7 @@ impl Cluster {
     }
 
     /// Records a list request, and returns the matching objects in the recorded order.
-    fn list(&self, path: &str, query: &Query) -> Option<Value> {
+    fn list(&self, path: &str, query: &UrlQuery) -> Option<Value> {
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (api_version, rest) = match segments.as_slice() {
             ["api", version, rest @ ..] => ((*version).to_owned(), rest),

@@ -59,7 +59,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
 }
 
 /// The outcome of a start as in the recordings, and the log.
-struct FinishedStart {
+struct StartResult {
     outcome: Value,
     log: String,
 }
@@ -75,7 +75,7 @@ impl Drop for AdapterProcess {
 }
 
 /// Starts the adapter and waits until it serves or exits.
-fn start(mut command: Command) -> Result<FinishedStart, String> {
+fn start(mut command: Command) -> Result<StartResult, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = AdapterProcess(command.spawn().map_err(|error| error.to_string())?);
     let stderr = running.0.stderr.take().ok_or("no log")?;
@@ -88,12 +88,12 @@ fn start(mut command: Command) -> Result<FinishedStart, String> {
             let groups = groups.trim_matches('"').split(',').filter(|group| !group.is_empty());
             let groups: Vec<&str> = groups.map(str::trim).collect();
             let outcome = json!({ "result": "started", "groups": groups });
-            return Ok(FinishedStart { outcome, log });
+            return Ok(StartResult { outcome, log });
         }
     }
     let status = running.0.wait().map_err(|error| error.to_string())?;
     let outcome = json!({ "result": "exit", "exitCode": status.code() });
-    Ok(FinishedStart { outcome, log })
+    Ok(StartResult { outcome, log })
 }
 
 /// Serves the cluster of `prometheus_adapter_http` until the process ends. Returns the directory of

@@ -84,8 +84,7 @@ fn queries(exchanges: &Value) -> Value {
 
 /// Compares events, ignoring their order and repetitions.
 fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String> {
-    let sorted = |events: Vec<String>| {
-        let mut events = events;
+    let sorted = |mut events: Vec<String>| {
         events.sort();
         events.dedup();
         json!(events)

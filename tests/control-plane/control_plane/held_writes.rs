@@ -49,7 +49,7 @@ impl HeldWrites {
     /// Waits for a write. Dropping the result releases it.
     pub(crate) async fn next(&mut self) -> Result<Release> {
         let next = timeout(WAIT_LIMIT, self.held.recv()).await.context("no scale write")?;
-        next.context("another hold of this namespace")
+        next.context("another hold of this namespace replaced this one")
     }
 }
 

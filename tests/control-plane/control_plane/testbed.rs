@@ -82,7 +82,7 @@ impl ControlPlane for Plane {
         async { Ok(self.kubeconfig.clone()) }.boxed()
     }
 
-    /// The testbed behaves as the version of which the decisions are recorded.
+    /// The version whose decisions are recorded.
     fn minor_version(&self) -> Result<u32> {
         Ok(36)
     }

@@ -102,8 +102,8 @@ async fn check_printed_targets_of_both_apis(env: &TestEnv, api: &Api<DynamicObje
     Ok(())
 }
 
-/// Pauses the custom autoscaler `web` by annotation, which changes no spec, until its load asks for
-/// 6 replicas.
+/// Pauses the custom autoscaler `web` until its load asks for 6 replicas. The pause is an
+/// annotation, so the spec doesn't change.
 async fn pause_and_resume(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()> {
     let pause = |value: Value| {
         Patch::Merge(

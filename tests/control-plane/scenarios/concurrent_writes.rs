@@ -24,8 +24,9 @@ async fn write_annotations(target: Target) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the event of a scaling. A busy API server may apply a write and answer it with an
-/// error, such as a timeout. The controller then reports the error, because it can't know that.
+/// Waits for the event of a scaling, or for the event of a failed scale write that is no conflict.
+/// A busy API server may apply a write and respond with an error, such as a timeout. The controller
+/// reports that error, because it can't detect that the write was applied.
 async fn wait_for_rescale_event(env: &TestEnv, replicas: i32) -> Result<()> {
     let size = format!("New size: {replicas}; ");
     let config = watcher::Config::default().fields("involvedObject.name=web");

@@ -271,7 +271,7 @@ pub(super) async fn largest_of_several_metrics_wins(env: TestEnv) -> Result<()> 
     // The other metric scales up.
     env.metrics.set_external(&env.ns, "queue", &[("", "80")]);
     app.wait_for_replicas(8).await?;
-    env.wait_for_hpa("app", "the one that works", |hpa| {
+    env.wait_for_hpa("app", "a valid metric", |hpa| {
         has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
     })
     .await?;

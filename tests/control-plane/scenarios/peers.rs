@@ -33,7 +33,7 @@ impl Peer {
 
     /// Changes the load of `web` to this percentage of its requests, and waits until the peer has
     /// written the percentage to the status.
-    async fn writes_status(&self, env: &TestEnv, percent: i64) -> Result<()> {
+    async fn write_status(&self, env: &TestEnv, percent: i64) -> Result<()> {
         env.set_cpu("web", Load::PerPod(percent));
         if self.reference.is_none() {
             let current = json!({ "averageUtilization": percent, "averageValue": "1" });
@@ -59,7 +59,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
     let peer = Peer::start(&env)?;
     let web = env.create_deployment("web", 2).await?;
     env.create_hpa("web", web.hpa_spec(2, 2, cpu_metric(50))).await?;
-    peer.writes_status(&env, 40).await?;
+    peer.write_status(&env, 40).await?;
 
     let mut refused = env.start_controller("refused", &[LONG_PERIOD])?;
     let status = refused.wait(WAIT_LIMIT).await?;
@@ -78,7 +78,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
     ensure!(!has_written, "it wrote the status: {managers:?}");
 
     // The peer's status must be recent when the next controller starts.
-    peer.writes_status(&env, 45).await?;
+    peer.write_status(&env, 45).await?;
     let mut allowed =
         env.start_controller("allowed", &[LONG_PERIOD, "--allow-other-controller"])?;
     env.set_cpu("web", Load::PerPod(30));
@@ -111,7 +111,7 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
     let peer_writes = async {
         // This controller may write some of these values first.
         for percent in [30, 31, 32, 33, 34, 35, 36, 37, 38, 39] {
-            peer.writes_status(&env, percent).await?;
+            peer.write_status(&env, percent).await?;
         }
         std::future::pending::<Result<()>>().await
     };

@@ -68,7 +68,7 @@ pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
     env.create_hpa("web", web.hpa_spec(1, 6, cpu_metric(50))).await?;
 
     let reference = env.plane.start_reference()?;
-    ensure!(reference.is_some(), "the reference is installed, its other controllers run");
+    ensure!(reference.is_some(), "no reference, although its workload controllers run");
     web.wait_for_replicas(6).await?;
     drop(reference);
     scale_back(&web, 2).await?;
@@ -101,12 +101,12 @@ pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
 }
 
 /// A Job whose pods have the labels of the Deployment `web`.
-async fn create_job(env: &TestEnv, pods: i32) -> Result<()> {
+async fn create_job(env: &TestEnv, pod_count: i32) -> Result<()> {
     let mut container = container("app");
     container["name"] = "import".into();
     let job: Job = from_json(json!({
         "metadata": {"name": "import"},
-        "spec": {"parallelism": pods, "completions": pods, "template": {
+        "spec": {"parallelism": pod_count, "completions": pod_count, "template": {
             "metadata": {"labels": {"app": "web"}},
             "spec": {"restartPolicy": "Never", "containers": [container]},
         }},
@@ -114,7 +114,7 @@ async fn create_job(env: &TestEnv, pods: i32) -> Result<()> {
     let jobs = Api::<Job>::namespaced(env.client.clone(), &env.ns);
     jobs.create(&PostParams::default(), &job).await?;
     wait::object(&jobs, "import", "its pods", WAIT_LIMIT, |job: &Job| {
-        job.status.as_ref().and_then(|status| status.ready) == Some(pods)
+        job.status.as_ref().and_then(|status| status.ready) == Some(pod_count)
     })
     .await?;
     Ok(())
@@ -131,7 +131,7 @@ pub(super) async fn rollout_with_surge(env: TestEnv) -> Result<()> {
     env.create_hpa("web", spec).await?;
 
     let reference = env.plane.start_reference()?;
-    ensure!(reference.is_some(), "the reference is installed, its other controllers run");
+    ensure!(reference.is_some(), "no reference, although its workload controllers run");
     rollout_scales_to_maximum(&env, &worker, "first").await?;
     drop(reference);
     scale_back(&worker, 4).await?;

@@ -32,7 +32,7 @@ use crate::{
 
 /// The seed of series and templates.
 const SEED: u64 = 20_261_122;
-const TEMPLATES: usize = 400;
+const TEMPLATE_COUNT: usize = 400;
 /// The minimum number of random templates whose queries are shared.
 const MIN_SHARED: usize = 60;
 /// The age of the newest samples, far below the retention time of Prometheus.
@@ -70,20 +70,21 @@ impl RandomSeries {
 /// Checks that shared random templates have the results of single queries.
 pub(crate) async fn check_random(random_series: &RandomSeries) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);
-    let (mut shared, mut values) = (0, 0);
-    for _ in 0..TEMPLATES {
+    let (mut shared_count, mut value_count) = (0, 0);
+    for _ in 0..TEMPLATE_COUNT {
         let rule = RuleUnderTest::new(&templates::random(&mut rng))?;
         for namespace in series::NAMESPACES {
             let Ok(query) = rule.shared_query(namespace) else { continue };
             let found = rule.compare(random_series, namespace, query, &mut rng).await?;
             let found = found.with_context(|| rule.template.clone())?;
-            shared += 1;
-            values += found;
+            shared_count += 1;
+            value_count += found;
         }
     }
-    ensure!(shared >= MIN_SHARED * series::NAMESPACES.len(), "only {shared} queries are shared");
-    ensure!(values >= shared, "only {values} values in {shared} queries");
-    println!("  {shared} shared queries with {values} values");
+    let min = MIN_SHARED * series::NAMESPACES.len();
+    ensure!(shared_count >= min, "only {shared_count} queries are shared");
+    ensure!(value_count >= shared_count, "only {value_count} values in {shared_count} queries");
+    println!("  {shared_count} shared queries with {value_count} values");
     Ok(())
 }
 
@@ -159,7 +160,7 @@ impl RuleUnderTest {
             several.truncate(rng.usize(2..pods.len()));
             requests.push(several);
         }
-        let mut values = 0;
+        let mut value_count = 0;
         for names in requests {
             let resource = GroupResource::pods();
             let objects = Objects { resource: &resource, namespace, names: &names };
@@ -168,11 +169,11 @@ impl RuleUnderTest {
             let query = query.render()?;
             let single = random_series.query(query.clone()).await;
             match compare_results(&shared, &single, &names) {
-                Ok(found) => values += found,
+                Ok(found) => value_count += found,
                 Err(error) => return Ok(Err(error.context(query))),
             }
         }
-        Ok(Ok(values))
+        Ok(Ok(value_count))
     }
 }
 

@@ -53,14 +53,14 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
     let sharing = SharingSettings::for_sync_period(Duration::from_secs(15));
     let single = reader.source(&recipe.rules).await?;
     let shared = reader.source_with(&recipe.rules, Some(sharing)).await?;
-    let mut values = 0;
+    let mut value_count = 0;
     for object in *objects {
         let of_single = read(&single, &request, object).await;
         let of_shared = read(&shared, &request, object).await;
         ensure!(of_single == of_shared, "{object}: single {of_single:?}, shared {of_shared:?}");
-        values += usize::from(of_single.is_ok());
+        value_count += usize::from(of_single.is_ok());
     }
-    ensure!(values > 0, "no object has a value");
+    ensure!(value_count > 0, "no object has a value");
     let counts = shared.query_counts();
     let counts = counts.first().context("no queries")?;
     ensure!((counts.single, counts.shared) == (1, 1), "{counts:?}");

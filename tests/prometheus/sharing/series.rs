@@ -6,16 +6,18 @@ use fastrand::Rng;
 
 /// The namespaces of the series.
 pub(super) const NAMESPACES: [&str; 3] = ["shop", "pay", "ops"];
-const PODS: usize = 7;
+/// The number of pods with series in each namespace.
+const POD_COUNT: usize = 7;
 /// Seconds between samples.
 const STEP: i64 = 15;
-const STEPS: i64 = 80;
+const STEP_COUNT: i64 = 80;
 /// The lookback of instant queries in seconds.
 const LOOKBACK: i64 = 300;
 
 /// The names of all pods, including one without series.
 pub(super) fn pods() -> Vec<String> {
-    (0..PODS).map(|index| format!("web-{index}")).chain(iter::once("none".to_owned())).collect()
+    let with_series = (0..POD_COUNT).map(|index| format!("web-{index}"));
+    with_series.chain(iter::once("none".to_owned())).collect()
 }
 
 /// A file with series until `end`, in seconds since 1970.
@@ -43,15 +45,15 @@ impl OpenMetricsFile<'_> {
 
     /// Adds a series with a sample for each step. It may start late, have gaps, or end early.
     fn add_series(&mut self, name: &str, labels: &str, mut value: impl FnMut(&mut Rng) -> f64) {
-        let first = if self.rng.u8(..4) == 0 { self.rng.i64(0..STEPS) } else { 0 };
+        let first = if self.rng.u8(..4) == 0 { self.rng.i64(0..STEP_COUNT) } else { 0 };
         // One series in six ended before the lookback, and one in six within it.
         let age = match self.rng.u8(..6) {
             0 => LOOKBACK + self.rng.i64(0..600),
             1 => self.rng.i64(0..LOOKBACK),
             _ => 0,
         };
-        for step in first..STEPS {
-            let time = self.end - (STEPS - 1 - step) * STEP;
+        for step in first..STEP_COUNT {
+            let time = self.end - (STEP_COUNT - 1 - step) * STEP;
             let value = value(self.rng);
             if time <= self.end - age && self.rng.u8(..20) > 0 {
                 let _ = writeln!(self.text, "{name}{{{labels}}} {value} {time}");
@@ -62,7 +64,7 @@ impl OpenMetricsFile<'_> {
     /// Calls a function with the labels of random pods, and sometimes with those of a namespace.
     fn for_each_pod(&mut self, add: impl Fn(&mut Self, &str)) {
         for namespace in NAMESPACES {
-            for pod in pods().iter().take(PODS) {
+            for pod in pods().iter().take(POD_COUNT) {
                 if self.rng.u8(..7) > 0 {
                     add(self, &format!("namespace=\"{namespace}\",pod=\"{pod}\""));
                 }
@@ -113,7 +115,7 @@ impl OpenMetricsFile<'_> {
         self.for_each_pod(|file, labels| {
             let mut totals = [0.0; 4];
             let bounds = ["0.1", "0.5", "2", "+Inf"];
-            let lines: Vec<[f64; 4]> = (0..STEPS)
+            let totals_by_step: Vec<[f64; 4]> = (0..STEP_COUNT)
                 .map(|_| {
                     let mut sum = 0.0;
                     totals = totals.map(|total| {
@@ -124,7 +126,7 @@ impl OpenMetricsFile<'_> {
                 })
                 .collect();
             for (index, bound) in bounds.into_iter().enumerate() {
-                let mut values = lines.iter().filter_map(|line| line.get(index).copied());
+                let mut values = totals_by_step.iter().map(|totals| totals[index]);
                 let labels = format!("{labels},le=\"{bound}\"");
                 file.add_series("latency_seconds_bucket", &labels, |_| {
                     values.next().unwrap_or_default()

@@ -97,7 +97,7 @@ impl<'a> AutoscalerEntries<'a> {
         lifetimes.find(|one| one.instance == instance && one.started <= when)
     }
 
-    /// Whether an instance ended so soon after this time that it could not report a reconcile.
+    /// Whether an instance ended so soon after this time that it may not have reported a reconcile.
     fn ends_soon_after(&self, instance: &str, when: When) -> bool {
         let ended = self.lifetime(instance, when).and_then(|lifetime| lifetime.ended);
         ended.is_some_and(|ended| ended.at <= when.at + MAX_REQUEST_DELAY)
@@ -134,16 +134,18 @@ fn seconds(version: &AutoscalerVersion, name: &str) -> Option<Duration> {
 /// The downscale stabilization window of an autoscaler.
 fn window(version: &AutoscalerVersion) -> Duration {
     let behavior = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
-    let setting = || seconds(version, "downscale-stabilization").unwrap_or(WINDOW);
-    behavior.map_or_else(setting, Duration::from_secs)
+    behavior.map_or_else(
+        || seconds(version, "downscale-stabilization").unwrap_or(WINDOW),
+        Duration::from_secs,
+    )
 }
 
 /// The queue holds each autoscaler once. Therefore, reconciles are not much more frequent than the
 /// sync period and the changes require.
 fn too_many_reconciles(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Option<String> {
-    let setting =
+    let shortest =
         entries.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
-    let periods = cluster.clock.age().as_secs() / setting.unwrap_or(PERIOD).as_secs() + 1;
+    let periods = cluster.clock.age().as_secs() / shortest.unwrap_or(PERIOD).as_secs() + 1;
     let count = entries.reconciles.len() as u64;
     // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)

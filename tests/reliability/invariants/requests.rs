@@ -1,13 +1,13 @@
 //! Invariants of requests: a controller writes only what it needs, only while it holds the lease,
 //! and only statuses of its reconciles.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use super::{AutoscalerEntries, MAX_REQUEST_DELAY};
-use crate::journal::{AutoscalerVersion, Entries, LeaseVersion, Reconcile, Request};
-
-/// `leaseDurationSeconds` of the elected instances.
-const LEASE: Duration = Duration::from_secs(15);
+use crate::{
+    LEASE_DURATION,
+    journal::{AutoscalerVersion, Entries, LeaseVersion, Reconcile, Request},
+};
 
 /// The writes that a controller needs, as verb, resource and subresource.
 const NEEDED_WRITES: [(&str, &str, &str); 11] = [
@@ -54,13 +54,11 @@ pub(super) fn writes_without_lease(entries: &Entries) -> Vec<String> {
         let lease = entries.leases.get(next.checked_sub(1)?)?;
         let LeaseVersion { when, holder } = lease;
         let age = request.when.at.saturating_sub(when.at);
-        let is_holder = *holder == request.instance && age < LEASE;
+        let is_holder = *holder == request.instance && age < LEASE_DURATION;
         (!is_holder).then(|| {
             let Request { instance, verb, object, .. } = request;
             let at = request.when.at;
-            format!(
-                "{verb} {object} by {instance} at {at:?}: {holder:?} holds the lease of {age:?}"
-            )
+            format!("{verb} {object} by {instance} at {at:?}: lease of {holder:?} is {age:?} old")
         })
     });
     wrong.collect()

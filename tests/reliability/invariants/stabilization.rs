@@ -22,12 +22,9 @@ const MAX_STORE_DELAY: Duration = Duration::from_secs(20);
 pub(super) fn violations(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Vec<String> {
     let is_scale_down =
         |scaling: &&&Scaling| scaling.by == Actor::Controller && scaling.to < scaling.from;
-    let downs = entries
-        .scalings
-        .iter()
-        .filter(is_scale_down)
-        .filter_map(|scaling| find_write(entries, scaling));
-    downs
+    let scale_downs = entries.scalings.iter().filter(is_scale_down);
+    scale_downs
+        .filter_map(|scaling| find_write(entries, scaling))
         .filter(|write| !write.is_into_bounds())
         .filter_map(|write| below_the_window(cluster, entries, &write))
         .collect()

@@ -6,7 +6,7 @@ use hpa_testbed::{Effect, Fault, Match};
 use hpa_tests::harness::objects;
 use serde_json::json;
 
-use super::{DURATION, reconciles};
+use super::{DURATION, count_and_longest_gap};
 use crate::{
     MAX_REPLICAS, PERIOD,
     cluster::{Cluster, running_cluster},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The number of autoscalers with an external metric, in addition to `jobs`.
-const EXTERNAL: usize = 10;
+const EXTERNAL_COUNT: usize = 10;
 
 fn external_metrics(effect: Effect) -> Fault {
     Fault::on(Match::any().group("external.metrics.k8s.io").client(CONTROLLER)).effect(effect)
@@ -26,10 +26,10 @@ fn hang() -> Effect {
 }
 
 /// Creates autoscalers, each with this many external metrics.
-fn create_external(cluster: &Cluster, autoscalers: usize, metrics: usize) {
-    for at in 0..autoscalers {
+fn create_external(cluster: &Cluster, autoscaler_count: usize, metric_count: usize) {
+    for at in 0..autoscaler_count {
         let name = format!("external-{at}");
-        let metrics = (0..metrics).map(|metric| format!("{name}-{metric}"));
+        let metrics = (0..metric_count).map(|metric| format!("{name}-{metric}"));
         let metrics: Vec<_> = metrics.map(|name| objects::external_metric(&name, "10")).collect();
         cluster.apply(objects::deployment(&name, 1));
         cluster.apply(objects::hpa(&name, 1..=MAX_REPLICAS, metrics));
@@ -38,7 +38,7 @@ fn create_external(cluster: &Cluster, autoscalers: usize, metrics: usize) {
 
 /// Checks that `web`, which has only a CPU metric, was reconciled in every period.
 fn assert_unaffected(cluster: &Cluster, since: Duration) {
-    let (count, longest_gap) = reconciles(cluster, "web", since);
+    let (count, longest_gap) = count_and_longest_gap(cluster, "web", since);
     assert!(count >= 119, "reconciled {count} times");
     assert!(longest_gap <= PERIOD + Duration::from_secs(1), "after {longest_gap:?}");
 }
@@ -46,7 +46,7 @@ fn assert_unaffected(cluster: &Cluster, since: Duration) {
 #[tokio::test(start_paused = true)]
 async fn overloaded_metrics_api_delays_no_other_api() {
     let (cluster, faults) = running_cluster().await;
-    create_external(&cluster, EXTERNAL, 1);
+    create_external(&cluster, EXTERNAL_COUNT, 1);
     faults.add(external_metrics(Effect::TooManyRequests { retry_after_seconds: Some(5) }));
     let since = cluster.clock.age();
     cluster.sleep(DURATION).await;
@@ -58,14 +58,14 @@ async fn overloaded_metrics_api_delays_no_other_api() {
 #[tokio::test(start_paused = true)]
 async fn hanging_metrics_api_delays_no_other_autoscaler() {
     let (cluster, faults) = running_cluster().await;
-    create_external(&cluster, EXTERNAL, 1);
+    create_external(&cluster, EXTERNAL_COUNT, 1);
     faults.add(external_metrics(hang()));
     let since = cluster.clock.age();
     cluster.sleep(DURATION).await;
     assert!(faults.total_hits() > 100, "{} hits", faults.total_hits());
     assert_unaffected(&cluster, since);
     // Autoscalers with external metrics are also reconciled, and scale when the API responds again.
-    let (count, longest_gap) = reconciles(&cluster, "external-0", since);
+    let (count, longest_gap) = count_and_longest_gap(&cluster, "external-0", since);
     assert!(count >= 115 && longest_gap <= 2 * PERIOD, "{count} times, after {longest_gap:?}");
     cluster.loads.set("external-0-0", 4);
     faults.clear();
@@ -86,7 +86,7 @@ async fn controller_stays_alive_when_hundreds_of_metrics_hang() {
         cluster.sleep(PERIOD).await;
         assert_eq!(cluster.telemetry.alive(), Ok(()), "at {:?}", cluster.clock.age());
     }
-    let (count, longest_gap) = reconciles(&cluster, "web", since);
+    let (count, longest_gap) = count_and_longest_gap(&cluster, "web", since);
     assert!(count >= 39 && longest_gap <= PERIOD + Duration::from_secs(1), "{longest_gap:?}");
     cluster.shut_down().await;
 }
@@ -95,13 +95,13 @@ async fn controller_stays_alive_when_hundreds_of_metrics_hang() {
 #[tokio::test(start_paused = true)]
 async fn slow_metrics_api_fails_no_metric() {
     let (cluster, faults) = running_cluster().await;
-    create_external(&cluster, EXTERNAL, 1);
-    for at in 0..EXTERNAL {
+    create_external(&cluster, EXTERNAL_COUNT, 1);
+    for at in 0..EXTERNAL_COUNT {
         cluster.loads.set(&format!("external-{at}-0"), 4);
     }
     faults.add(external_metrics(Effect::Slow { by: Duration::from_secs(7) }));
     cluster.sleep(3 * PERIOD).await;
-    for at in 0..EXTERNAL {
+    for at in 0..EXTERNAL_COUNT {
         let hpa = cluster.testbed.get(
             "autoscaling/v2",
             "HorizontalPodAutoscaler",

@@ -11,8 +11,8 @@ use crate::cluster::Cluster;
 const DURATION: Duration = Duration::from_mins(30);
 
 /// The number of reconciles of an autoscaler since an age of the cluster, and the longest time
-/// between two of them, or since the last one.
-fn reconciles(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
+/// between two of them, or since the last one ([`DURATION`] without reconciles).
+fn count_and_longest_gap(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
     let reconciles = cluster.journal.reconciles();
     let times = reconciles.iter().filter(|one| one.autoscaler.name == name && one.started >= since);
     let times: Vec<_> = times.map(|one| one.started).collect();

@@ -2,7 +2,7 @@
 
 use hpa_testbed::{Effect, Fault, Match};
 
-use super::reconciles;
+use super::count_and_longest_gap;
 use crate::{
     NAMESPACE, PERIOD,
     cluster::running_cluster,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The number of targets: more than there are workers or concurrent requests.
-const FLEETS: usize = 100;
+const FLEET_COUNT: usize = 100;
 
 fn fleet(index: usize) -> Target {
     let id = Id::new(NAMESPACE, &format!("fleet-{index}"));
@@ -28,7 +28,7 @@ fn fleet(index: usize) -> Target {
 async fn hanging_custom_resources_delay_no_other_autoscaler() {
     let (cluster, faults) = running_cluster().await;
     cluster.apply(fleet_definition());
-    for target in (0..FLEETS).map(fleet) {
+    for target in (0..FLEET_COUNT).map(fleet) {
         cluster.loads.set_of(&target.id, 2);
         cluster.apply(target.workload(2));
         cluster.apply(target.autoscaler());
@@ -37,13 +37,13 @@ async fn hanging_custom_resources_delay_no_other_autoscaler() {
     let requests = Match::any().group("example.com").client(CONTROLLER);
     faults.add(Fault::on(requests).effect(Effect::Stall));
     // Each fleet now needs 6 replicas.
-    (0..FLEETS).map(fleet).for_each(|target| cluster.loads.set_of(&target.id, 6));
+    (0..FLEET_COUNT).map(fleet).for_each(|target| cluster.loads.set_of(&target.id, 6));
     let since = cluster.clock.age();
     cluster.sleep(20 * PERIOD).await;
-    let (count, longest_gap) = reconciles(&cluster, "web", since);
+    let (count, longest_gap) = count_and_longest_gap(&cluster, "web", since);
     assert!(longest_gap <= 2 * PERIOD, "web: {count} reconciles, longest gap {longest_gap:?}");
     faults.clear();
-    for target in (0..FLEETS).map(fleet) {
+    for target in (0..FLEET_COUNT).map(fleet) {
         let start = cluster.clock.age();
         while cluster.replicas(&target) != 6 {
             let waited = cluster.clock.age().saturating_sub(start);

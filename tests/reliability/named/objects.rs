@@ -49,7 +49,7 @@ async fn one_malformed_autoscaler() {
         .await;
 }
 
-/// Lists have the autoscalers without their names.
+/// Without metadata, autoscalers have no names.
 #[tokio::test(start_paused = true)]
 async fn autoscalers_without_metadata() {
     let autoscalers = reads().resource("horizontalpodautoscalers");

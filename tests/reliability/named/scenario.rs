@@ -97,7 +97,8 @@ impl Scenario {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
-    /// Adds an incident at a second. Like all following steps, it is not part of the baseline.
+    /// Adds an incident at a second. Incidents, and starts and ends of controllers, are not part of
+    /// the baseline.
     pub(super) fn incident(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
@@ -110,8 +111,8 @@ impl Scenario {
         self.step(at, false, Step::Stop)
     }
 
-    /// Starts a controller without leader election, which stabilizes the current replicas for a
-    /// window.
+    /// Starts a controller without leader election. It stabilizes the current replicas for a window,
+    /// so the recovery takes a window longer.
     pub(super) fn start(self, at: u64) -> Self {
         self.recovers_after_a_window().step(at, false, Step::Start)
     }
@@ -175,14 +176,14 @@ impl Scenario {
             .collect();
         steps.sort_by_key(|(at, _)| *at);
         for (at, step) in steps {
-            cluster.until(at).await;
+            cluster.wait_until_age(at).await;
             apply(&mut cluster, step).await;
         }
-        cluster.until(END).await;
+        cluster.wait_until_age(END).await;
         faults.clear();
-        cluster.until(END + self.extra_recovery + RECOVERY).await;
+        cluster.wait_until_age(END + self.extra_recovery + RECOVERY).await;
         let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
-        cluster.until(END + self.extra_recovery + 4 * PERIOD + WINDOW).await;
+        cluster.wait_until_age(END + self.extra_recovery + 4 * PERIOD + WINDOW).await;
         if is_faulty && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
             eprintln!("{}", cluster.journal);
         }

@@ -8,16 +8,14 @@ use super::{
     plan::{Change, Plan, Step},
 };
 use crate::{
-    PERIOD,
+    LEASE_DURATION, PERIOD,
     cluster::Cluster,
     invariants::{bounds_of, longest_gaps},
     targets::Target,
 };
 
-/// The longest time between two reconciles of an autoscaler that no fault affects.
+/// The maximum time between two reconciles of an autoscaler that no fault affects.
 const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
-/// The lease duration of elected instances. The standby waits for it when the leader ends.
-const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Targets whose replicas don't match their load.
 pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String> {
@@ -32,7 +30,7 @@ pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String>
     plan.shape.targets.iter().enumerate().filter_map(mismatch).collect()
 }
 
-/// The expected replicas. `None` if they depend on timing.
+/// The expected replicas. `None` if they depend on timing, or if there is no autoscaler.
 fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     let target = &plan.shape.targets[index];
     let sets_replicas =

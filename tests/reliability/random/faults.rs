@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The number of identities of elected instances, more than a run uses.
-const IDENTITIES: usize = 60;
+const IDENTITY_COUNT: usize = 60;
 
 /// A fault, and the affected autoscalers.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ fn of_clients(matching: Match, shape: &Shape, rng: &mut Rng) -> Match {
     }
     let step = if rng.bool() { 1 } else { 2 };
     let first = rng.usize(1..3);
-    let names = (first..IDENTITIES).step_by(step).map(identity);
+    let names = (first..IDENTITY_COUNT).step_by(step).map(identity);
     names.fold(matching, |matching, name| matching.client(&name))
 }
 

@@ -37,9 +37,9 @@ const FAULTS_END: Duration = Duration::from_secs(CHANGE_SECONDS[1] + 120 + WINDO
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
 /// The number of seeds without `HPA_LONG_TESTS`.
-const SEEDS: u64 = 40;
+const SEED_COUNT: u64 = 40;
 /// The number of seeds with `HPA_LONG_TESTS`.
-const MANY_SEEDS: u64 = 300;
+const LONG_SEED_COUNT: u64 = 300;
 /// Clusters with more targets run without a baseline.
 const MAX_BASELINE_TARGETS: usize = 10;
 /// The interval at which ended elected instances are replaced.
@@ -65,7 +65,7 @@ fn random_faults_leave_no_trace() {
     let seeds = match env_number("RELIABILITY_SEED") {
         Some(seed) => seed..seed + 1,
         None => env_range("RELIABILITY_SEEDS")
-            .unwrap_or(0..if are_long_tests_enabled() { MANY_SEEDS } else { SEEDS }),
+            .unwrap_or(0..if are_long_tests_enabled() { LONG_SEED_COUNT } else { SEED_COUNT }),
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -209,19 +209,19 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     }
     steps.sort_by_key(|(at, _)| *at);
     for (at, step) in steps {
-        run.until(at).await;
+        run.wait_until_age(at).await;
         run.apply(step).await;
     }
-    run.until(FAULTS_END).await;
+    run.wait_until_age(FAULTS_END).await;
     for id in temporary {
         faults.remove(id);
     }
     let recovered = FAULTS_END + plan.extra_recovery();
-    run.until(recovered + RECOVERY).await;
+    run.wait_until_age(recovered + RECOVERY).await;
     let targets = &plan.shape.targets;
     let replicas = targets.iter().map(|target| run.cluster.replicas(target)).collect();
     let mut violations = unexpected_replicas(plan, &run.cluster);
-    run.until(recovered + 4 * PERIOD + WINDOW).await;
+    run.wait_until_age(recovered + 4 * PERIOD + WINDOW).await;
     let cluster = &run.cluster;
     violations.extend(violations_with(cluster, plan.shows_all_pods(is_faulty)));
     violations.extend(starved(plan, cluster, is_faulty));
@@ -236,13 +236,13 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
 
 impl Run<'_> {
     /// Waits until the cluster has this age. The kubelet restarts elected instances that exit.
-    async fn until(&mut self, age: Duration) {
+    async fn wait_until_age(&mut self, age: Duration) {
         let cluster = &mut self.cluster;
         while cluster.shape.has_leader_election && cluster.clock.age() + RESTART_INTERVAL < age {
             cluster.sleep(RESTART_INTERVAL).await;
             cluster.start_missing_instances();
         }
-        cluster.until(age).await;
+        cluster.wait_until_age(age).await;
     }
 
     async fn apply(&mut self, step: Step) {

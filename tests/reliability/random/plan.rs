@@ -195,7 +195,7 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
     let (silent, change) = match rng.u8(..4) {
         0 => ("horizontalpodautoscalers", Change::RecreateAutoscaler),
         1 | 2 => ("horizontalpodautoscalers", Change::Max(rng.i64(4..=5))),
-        _ => (target.kind.resource(), Change::Scale(rng.i64(1..=3))),
+        _ => (target.kind.plural(), Change::Scale(rng.i64(1..=3))),
     };
     let begin = random_time(rng, [CHANGE_SECONDS[0], CHANGE_SECONDS[1] - 2]);
     let load = Change::Load(rng.i64(6..=i64::from(MAX_REPLICAS)));

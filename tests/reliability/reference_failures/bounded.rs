@@ -19,22 +19,24 @@ const CHILD_VARIABLE: &str = "RELIABILITY_ALONE";
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The number of minutes of a round. The warm-up and the measurement consist of rounds.
-fn minutes() -> u32 {
+fn minutes_per_round() -> u32 {
     if are_long_tests_enabled() { 60 } else { 20 }
 }
 
 /// Default of `RELIABILITY_ROUNDS`, the number of rounds of the measurement.
-const ROUNDS: u64 = 1;
+const DEFAULT_ROUND_COUNT: u64 = 1;
 /// The maximum number of rounds of the warm-up, after which the memory of the event correlator is
 /// full: a round of 20 minutes has 80 autoscalers, and the correlator remembers 4096.
 const MAX_WARM_UP_ROUNDS: u64 = 60;
 
 /// The number of autoscalers created and deleted each minute.
-const CHURN: usize = 4;
-/// The number of these autoscalers that exist at a time.
-const SHORT_LIVED: usize = 8;
-const LIVE: u64 = (TARGETS.len() + SHORT_LIVED) as u64;
-const MAX_QUEUED: u64 = LIVE + CHURN as u64;
+const CREATED_PER_MINUTE: usize = 4;
+/// The number of these autoscalers that exist at the end of each minute.
+const SHORT_LIVED_COUNT: usize = 8;
+/// The number of autoscalers at the end of each minute.
+const AUTOSCALER_COUNT: u64 = (TARGETS.len() + SHORT_LIVED_COUNT) as u64;
+/// The highest number of autoscalers at a time. The queue holds each once.
+const MAX_QUEUED: u64 = AUTOSCALER_COUNT + CREATED_PER_MINUTE as u64;
 
 /// Resident memory of this process in KiB. It runs the controller and the testbed.
 fn resident_kib() -> u64 {
@@ -103,14 +105,14 @@ fn expire_events(cluster: &Cluster) {
     }
 }
 
-/// Creates and deletes autoscalers for [`minutes`]. Returns the maximum length of the queue.
+/// Creates and deletes autoscalers for [`minutes_per_round`]. Returns the maximum length of the queue.
 async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
     let mut longest = 0;
-    for minute in 0..minutes() {
+    for minute in 0..minutes_per_round() {
         for (target, load) in TARGETS.iter().zip([1, 3, 5]) {
             cluster.loads.set(target, 1 + (load + i64::from(minute)) % 6);
         }
-        for _ in 0..CHURN {
+        for _ in 0..CREATED_PER_MINUTE {
             short_lived.create(cluster);
         }
         if minute % 7 == 0 {
@@ -118,7 +120,7 @@ async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
         }
         cluster.sleep(MINUTE / 2).await;
         longest = longest.max(sum_of_series(&cluster.telemetry.render(), "workqueue_depth"));
-        for _ in 0..short_lived.names.len().saturating_sub(SHORT_LIVED) {
+        for _ in 0..short_lived.names.len().saturating_sub(SHORT_LIVED_COUNT) {
             short_lived.delete_oldest(cluster);
         }
         cluster.sleep(MINUTE / 2).await;
@@ -141,7 +143,7 @@ async fn warm_up_and_measure() {
         faults.add(fault);
     }
     let mut short_lived = ShortLived::default();
-    let rounds = env_number("RELIABILITY_ROUNDS").unwrap_or(ROUNDS);
+    let rounds = env_number("RELIABILITY_ROUNDS").unwrap_or(DEFAULT_ROUND_COUNT);
     for _ in 0..rounds.min(MAX_WARM_UP_ROUNDS) {
         churn(&cluster, &mut short_lived).await;
     }
@@ -160,23 +162,23 @@ async fn warm_up_and_measure() {
         "{series_before} series became {}",
         series_count(&text)
     );
-    assert!(text.matches("hpa_name=").count() as u64 <= LIVE);
+    assert!(text.matches("hpa_name=").count() as u64 <= AUTOSCALER_COUNT);
     assert_eq!(
         sum_of_series(&text, "hpa_controller_events_dropped_total{cause=\"queue_full\"}"),
         0
     );
     assert!(grown < 4096, "grew by {grown} KiB, to {} KiB", resident_kib());
     let hits = faults.total_hits();
-    assert!(hits > 25 * rounds * u64::from(minutes()), "{hits} hits");
+    assert!(hits > 25 * rounds * u64::from(minutes_per_round()), "{hits} hits");
     faults.clear();
-    cluster.load_all(6);
+    cluster.set_all_loads(6);
     sleep_periods(&cluster, 2).await;
     assert_eq!(cluster.all_replicas(), [6; 3]);
     let count = sum_of_series(
         &cluster.telemetry.render(),
         "horizontal_pod_autoscaler_controller_num_horizontal",
     );
-    assert_eq!(count, LIVE);
+    assert_eq!(count, AUTOSCALER_COUNT);
     cluster.shut_down().await;
 }
 

@@ -10,7 +10,7 @@ use super::{finish, on, running_cluster, sleep_periods};
 use crate::cluster::{Cluster, hpa};
 
 /// The duration of the failure, slightly more than an hour. The budget grows by one event every
-/// five minutes, which the events of the failure use up.
+/// five minutes. The events of the failure use it up.
 const FAILURE_DURATION: Duration = Duration::from_secs(3700);
 
 /// Messages of the autoscaler's events with this reason.

@@ -12,15 +12,16 @@ use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 use tower::Service;
 
-use super::{finish, sleep_periods};
+use super::{finish, on, running_cluster, sleep_periods};
 use crate::cluster::{Cluster, client_limits};
-
-/// Completes each request even if the client cancels it, as a server does that has received it.
-#[derive(Clone)]
-struct UncancellableService(hpa_testbed::Service);
 
 type Request = http::Request<kube::client::Body>;
 type Inner = hpa_testbed::Service;
+
+/// Completes each request even if the client cancels it, as a server does after it has received the
+/// request.
+#[derive(Clone)]
+struct UncancellableService(Inner);
 
 impl Service<Request> for UncancellableService {
     type Response = <Inner as Service<Request>>::Response;
@@ -51,9 +52,9 @@ async fn late_status_write_of_a_former_leader_is_refused() {
     cluster.edit(cluster.testbed.hpa("jobs"), |hpa| {
         hpa["spec"]["behavior"] = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     });
-    cluster.until(Duration::from_secs(30)).await;
+    cluster.wait_until_age(Duration::from_secs(30)).await;
     cluster.start_standby("second");
-    cluster.until(Duration::from_secs(61)).await;
+    cluster.wait_until_age(Duration::from_secs(61)).await;
 
     let on_first = |matching: Match| Fault::on(matching.client("first"));
     let status_of_jobs = Match::verb("patch").resource("horizontalpodautoscalers").name("jobs");
@@ -80,10 +81,10 @@ async fn late_status_write_of_a_former_leader_is_refused() {
 /// A user edits the autoscaler while its status is written.
 #[tokio::test(start_paused = true)]
 async fn status_is_written_although_the_autoscaler_was_edited_meanwhile() {
-    let (cluster, faults) = super::running_cluster().await;
+    let (cluster, faults) = running_cluster().await;
     let status_of_web = Match::verb("patch").resource("horizontalpodautoscalers").name("web");
     let slow = Effect::Slow { by: Duration::from_secs(2) };
-    let slow = faults.add(super::on(status_of_web, slow));
+    let slow = faults.add(on(status_of_web, slow));
     cluster.loads.set("web", 4);
     cluster.wait_for_replicas("web", 4).await;
     faults.wait_for_hits(slow, 1).await;

@@ -1,6 +1,6 @@
 //! Another controller on the same autoscalers.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use hpa_controller::RunError;
 use hpa_tests::harness::{TestbedExt, objects};
@@ -32,7 +32,7 @@ async fn write_status(cluster: &Cluster, manager: &str, replicas: i32) {
         .expect("a status write");
 }
 
-/// A cluster whose controller is stopped. Then this field manager has written a status.
+/// A cluster whose controller is stopped, with a later status write by this field manager.
 async fn cluster_written_by(manager: &str) -> Cluster {
     let (mut cluster, _faults) = running_cluster().await;
     cluster.stop_controller().await;
@@ -41,10 +41,14 @@ async fn cluster_written_by(manager: &str) -> Cluster {
 }
 
 fn peer_writes(cluster: &Cluster) -> u64 {
+    metric(cluster, "hpa_controller_peer_writes_total")
+}
+
+/// The value of a metric without labels.
+fn metric<T: FromStr>(cluster: &Cluster, name: &str) -> T {
     let text = cluster.telemetry.render();
-    let value =
-        text.lines().find_map(|line| line.strip_prefix("hpa_controller_peer_writes_total "));
-    value.expect("the metric").parse().expect("a number")
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).expect("the metric")
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,11 +59,11 @@ async fn controller_does_not_start_beside_an_active_one() {
     cluster.start_controller();
     let error = cluster.wait_for_exit().await.expect_err("it must not start");
     let RunError::ActivePeer(peer) = &error else { panic!("{error}") };
-    assert_eq!((peer.key.to_string().as_str(), peer.other_autoscaler_count), ("shop/web", 0));
+    assert_eq!((peer.key.to_string().as_str(), peer.autoscaler_count), ("shop/web", 1));
     assert_eq!(peer.write.manager, REFERENCE);
     let text = error.to_string();
-    let expected = "another controller is active: kube-controller-manager wrote the status of \
-                    autoscaler shop/web 15s ago (2027-";
+    let expected = "another controller is active: according to managedFields, field manager \
+                    kube-controller-manager wrote the status of autoscaler shop/web 15s ago (2027-";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(cluster.testbed.resource_version(), before, "it must not write");
 
@@ -88,6 +92,8 @@ async fn write_in_one_of_two_namespaces_affects_only_its_autoscaler() {
     cluster.sleep(Duration::from_secs(29)).await;
     let replicas = ["jobs", "web"].map(|name| cluster.testbed.replicas(name));
     assert_eq!(replicas, [4, 2], "web is left to the peer");
+    let age: f64 = metric(&cluster, "hpa_controller_oldest_reconcile_seconds");
+    assert!(age < 20.0, "an autoscaler that is left to a peer isn't stuck: {age}");
     cluster.wait_for_replicas("web", 4).await;
     assert_eq!(peer_writes(&cluster), 0, "writes from before the start");
     cluster.shut_down().await;

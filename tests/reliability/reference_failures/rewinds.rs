@@ -17,7 +17,7 @@ const DOWN_FOR: Duration = Duration::from_secs(2);
 /// Takes a snapshot, then changes cached objects of each kind: `web` grows from 4 to 7 pods, and
 /// the autoscaler of `api` is deleted.
 async fn change_after_snapshot(cluster: &Cluster) -> Snapshot {
-    cluster.load_all(4);
+    cluster.set_all_loads(4);
     for name in ["web", "api", "jobs"] {
         cluster.wait_for_replicas(name, 4).await;
     }
@@ -103,7 +103,7 @@ fn cached_autoscalers(cluster: &Cluster) -> u32 {
 async fn standby_detects_a_rewind_by_the_lease() {
     let shape = Shape { has_leader_election: true, ..Shape::default() };
     let mut cluster = Cluster::with_shape(&Faults::new(1), shape);
-    cluster.until(Duration::from_secs(61)).await;
+    cluster.wait_until_age(Duration::from_secs(61)).await;
     let saved = change_after_snapshot(&cluster).await;
     let before = cluster.testbed.resource_version();
     assert_eq!(cached_autoscalers(&cluster), 2);

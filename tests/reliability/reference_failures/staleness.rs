@@ -23,7 +23,10 @@ const WATCHED: [(&str, &str); 3] =
 
 /// Counts the lists of the watched resources. They include checks for a rewind of resource
 /// versions, which list one object after an interrupted watch and every five minutes.
-struct ListCounter<'a>(&'a Faults, [FaultId; 3]);
+struct ListCounter<'a> {
+    faults: &'a Faults,
+    lists: [FaultId; 3],
+}
 
 impl<'a> ListCounter<'a> {
     fn start(faults: &'a Faults) -> Self {
@@ -31,11 +34,11 @@ impl<'a> ListCounter<'a> {
             let lists = Match::verb("list").group(group).resource(resource);
             faults.add(on(lists, Effect::Slow { by: Duration::ZERO }))
         };
-        Self(faults, WATCHED.map(count))
+        Self { faults, lists: WATCHED.map(count) }
     }
 
     fn count(&self) -> [u64; 3] {
-        self.1.map(|fault| self.0.hits(fault))
+        self.lists.map(|fault| self.faults.hits(fault))
     }
 }
 
@@ -94,7 +97,7 @@ async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
     finish(cluster).await;
 }
 
-/// A connection dies. Nothing but the watches detects it, and they resume on another connection.
+/// A connection dies. Only the watches detect it, and they resume on another connection.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_resumes_on_another_connection() {
     let (cluster, faults) = steady_at_four().await;
@@ -195,9 +198,8 @@ async fn nothing_is_scaled_down_while_outdated_pods_cannot_be_listed() {
 #[tokio::test(start_paused = true)]
 async fn caches_are_relisted_after_a_suspension() {
     let (cluster, faults) = steady_at_four().await;
-    let silent = Match::verb("watch");
-    let once = Fault::on(silent.client(crate::random::CONTROLLER));
-    let silent = faults.add(once.first(3).effect(Effect::SilentWatch { after: 0 }));
+    let watches = Fault::on(Match::verb("watch").client(crate::random::CONTROLLER));
+    let silent = faults.add(watches.first(3).effect(Effect::SilentWatch { after: 0 }));
     cluster.testbed.end_watches();
     faults.wait_for_hits(silent, 3).await;
     cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["minReplicas"] = 6.into());

@@ -1,5 +1,5 @@
-//! Scaling to zero, and its marker: the condition `ScaledToZero`, which records that the autoscaler
-//! and no user scaled to zero.
+//! Scaling to zero, and its marker: the condition `ScaledToZero`, which records that the
+//! autoscaler, not a user, scaled to zero.
 
 use std::time::Duration;
 

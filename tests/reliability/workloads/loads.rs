@@ -24,7 +24,7 @@ pub(super) type PodId = (String, String);
 pub(crate) struct Loads {
     clock: VirtualClock,
     /// The age of the load that the metrics APIs report.
-    pub(crate) lag: Duration,
+    lag: Duration,
     by_target: Mutex<HashMap<Id, Vec<(Duration, i64)>>>,
     /// Loads of single pods, in thousandths. They replace the pods' shares of the target's load.
     milli_by_pod: Mutex<HashMap<String, i64>>,
@@ -117,15 +117,15 @@ impl Loads {
     /// The pods with metrics, and the number of pods that carry the load of each target.
     fn measured<'a>(&self, pods: &'a [PodId]) -> (Vec<&'a PodId>, HashMap<Id, i64>) {
         let (unmeasured, starting) = (self.unmeasured.lock(), self.starting.lock());
-        let mut ready = HashMap::new();
+        let mut ready_counts = HashMap::new();
         for pod in pods.iter().filter(|pod| !starting.contains(*pod)) {
-            *ready.entry(target_of(pod)).or_default() += 1;
+            *ready_counts.entry(target_of(pod)).or_default() += 1;
         }
-        (pods.iter().filter(|(_, name)| !unmeasured.contains(name)).collect(), ready)
+        (pods.iter().filter(|(_, name)| !unmeasured.contains(name)).collect(), ready_counts)
     }
 
-    /// The share of the reported load that a pod carries, in units of which `unit` are a load of 1.
-    fn share(&self, pod: &PodId, ready: &HashMap<Id, i64>, unit: i64) -> i64 {
+    /// The share of the reported load that a pod carries. `unit` stands for a load of 1.
+    fn share(&self, pod: &PodId, ready_counts: &HashMap<Id, i64>, unit: i64) -> i64 {
         if self.starting.lock().contains(pod) {
             return 0;
         }
@@ -133,7 +133,7 @@ impl Loads {
             return milli * unit / 1000;
         }
         let target = target_of(pod);
-        self.reported(&target) * unit / ready.get(&target).copied().unwrap_or(1)
+        self.reported(&target) * unit / ready_counts.get(&target).copied().unwrap_or(1)
     }
 }
 
@@ -143,9 +143,9 @@ pub(crate) struct Metrics(pub(crate) Arc<Loads>);
 impl MetricsProvider for Metrics {
     /// A load of 1 is half of a pod's request.
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let (measured, ready) = self.0.measured(&query.pods);
+        let (measured, ready_counts) = self.0.measured(&query.pods);
         let metrics = |pod: &PodId| {
-            let micro = self.0.share(pod, &ready, CPU_REQUEST_MILLI * 1000 / 2);
+            let micro = self.0.share(pod, &ready_counts, CPU_REQUEST_MILLI * 1000 / 2);
             pod_metrics(&pod.0, &pod.1, format!("{micro}u"))
         };
         Ok(measured.into_iter().map(metrics).collect())
@@ -153,12 +153,12 @@ impl MetricsProvider for Metrics {
 
     /// A load of 1 is ten requests per second.
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let (measured, ready) = self.0.measured(&query.pods);
+        let (measured, ready_counts) = self.0.measured(&query.pods);
         let metrics = |pod: &PodId| CustomMetric {
             described_object: json!({
                 "apiVersion": "v1", "kind": "Pod", "namespace": pod.0, "name": pod.1,
             }),
-            value: format!("{}m", self.0.share(pod, &ready, 10_000)),
+            value: format!("{}m", self.0.share(pod, &ready_counts, 10_000)),
             ..CustomMetric::default()
         };
         Ok(measured.into_iter().map(metrics).collect())

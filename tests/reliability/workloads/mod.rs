@@ -29,7 +29,7 @@ pub(crate) const REVISION: &str = "revision";
 /// The delays of the rest of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
-    /// From a pod's creation until it is ready. Zero: pods have been ready for years.
+    /// From a pod's creation until it is ready. If zero, pods have been ready since 2020.
     pub(crate) startup: Duration,
     /// From a change of the pods until `status.replicas` reports it.
     pub(crate) status: Duration,
@@ -137,7 +137,7 @@ impl Workloads {
             "uid": object["metadata"]["uid"], "controller": true,
         });
         self.adopt_pods(id, workload, owner);
-        self.start_pods(id, workload);
+        self.finish_startups(id, workload);
         self.resize(id, workload, desired, &revision);
         let count = workload.pods.len();
         if object["status"]["replicas"].as_u64() == Some(count as u64) {
@@ -162,8 +162,8 @@ impl Workloads {
         }
     }
 
-    /// Marks pods as ready whose startup is over.
-    fn start_pods(&self, id: &Id, workload: &mut Workload) {
+    /// Marks pods as ready if their startup is over.
+    fn finish_startups(&self, id: &Id, workload: &mut Workload) {
         let now = self.clock.age();
         let due = workload.pods.iter_mut().filter(|(_, pod)| !pod.is_ready && pod.ready_at <= now);
         let due: Vec<(i64, Pod)> = due

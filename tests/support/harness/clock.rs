@@ -59,19 +59,19 @@ impl Clock for VirtualClock {
 
 /// A controller's clock that follows a simulated cluster.
 #[derive(Clone, Debug)]
-pub struct SimulationClock {
+pub struct ControllerClock {
     clock: SimulatedClock,
     start: Timestamp,
 }
 
-impl SimulationClock {
+impl ControllerClock {
     /// A clock whose monotonic time is zero at `start`.
     pub fn new(clock: SimulatedClock, start: Timestamp) -> Self {
         Self { clock, start }
     }
 }
 
-impl Clock for SimulationClock {
+impl Clock for ControllerClock {
     fn instants(&self) -> Instants {
         let wall = self.clock.now();
         let monotonic = Duration::try_from(wall.duration_since(self.start)).expect("a duration");

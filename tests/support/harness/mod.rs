@@ -46,7 +46,7 @@ mod testbed;
 
 pub use self::{
     binary::hpa_binary,
-    clock::{SimulationClock, VirtualClock},
+    clock::{ControllerClock, VirtualClock},
     controller::{RunningController, clients, controller_options, election},
     metrics::{SettableMetrics, pod_metrics},
     prometheus::{REQUEST_RULES, http_get, prometheus_success, serve},

@@ -36,7 +36,7 @@ impl Subject {
         let tbs_certificate =
             element(tbs_certificate, VERSION_TAG).map_or(tbs_certificate, |(_, rest)| rest);
         // Serial number, algorithm, issuer and validity.
-        let (_, rest) = any_element(tbs_certificate)?;
+        let (_, _, rest) = split_element(tbs_certificate)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;
@@ -76,11 +76,6 @@ fn utf8_text(value: &[u8]) -> Option<String> {
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, content, rest) = split_element(bytes)?;
     (found == tag).then_some((content, rest))
-}
-
-fn any_element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (_, content, rest) = split_element(bytes)?;
-    Some((content, rest))
 }
 
 /// The tag and content of the first element, and the rest.

@@ -19,7 +19,7 @@ use http::HeaderMap;
 use parking_lot::RwLock;
 
 pub(crate) use peer::KnownClient;
-pub use peer::{Peer, RequestedCertificates};
+pub use peer::{ClientKeyVerifier, Peer};
 pub use trust::{Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError};
 pub use trust_source::{
     ConfigMapLookup, FrontProxyFlags, TrustSettings, TrustSource, TrustSourceError,
@@ -33,7 +33,7 @@ pub struct Authenticator {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unauthenticated {
+pub enum AuthenticationError {
     /// The errors of the credentials, by method.
     #[error("invalid credentials: {}", .0.join("; "))]
     Invalid(Vec<String>),
@@ -41,9 +41,9 @@ pub enum Unauthenticated {
     Busy,
 }
 
-/// The user of a request.
+/// The user of a request, who may be anonymous.
 #[derive(Debug)]
-pub struct Authenticated {
+pub struct AuthenticatedUser {
     pub user: User,
     /// Whether a front proxy named the user.
     pub is_proxied: bool,
@@ -73,10 +73,10 @@ impl Authenticator {
         &self,
         peer: &Peer,
         headers: &HeaderMap,
-    ) -> Result<Authenticated, Unauthenticated> {
+    ) -> Result<AuthenticatedUser, AuthenticationError> {
         let authenticated = |user: User, is_proxied| {
             let user = user.with_authenticated_group();
-            Authenticated { user, is_proxied }
+            AuthenticatedUser { user, is_proxied }
         };
         let mut problems = Vec::new();
         let verification = peer.verify(&self.trust.read().clone());
@@ -97,15 +97,15 @@ impl Authenticator {
                 Ok(Some(user)) => return Ok(authenticated(user, false)),
                 Ok(None) => {}
                 Err(TokenError::Review(ReviewError::TooMany)) => {
-                    return Err(Unauthenticated::Busy);
+                    return Err(AuthenticationError::Busy);
                 }
                 Err(error) => problems.push(format!("token: {}", describe(&error))),
             }
         }
         if problems.is_empty() {
-            Ok(Authenticated { user: User::anonymous(), is_proxied: false })
+            Ok(AuthenticatedUser { user: User::anonymous(), is_proxied: false })
         } else {
-            Err(Unauthenticated::Invalid(problems))
+            Err(AuthenticationError::Invalid(problems))
         }
     }
 }

@@ -147,6 +147,8 @@ impl Verification {
         Ok(Some(proxy))
     }
 
+    /// The user that the certificate names. `None` if no CA of clients is trusted, or if the common
+    /// name is empty. Fails if no trusted CA issued the certificate.
     pub(super) fn certificate_user(&self) -> Result<Option<User>, String> {
         let Some(outcome) = &self.client else { return Ok(None) };
         outcome.clone()?;
@@ -162,11 +164,11 @@ impl Verification {
     }
 }
 
-/// Requests a certificate from clients and verifies that they have its key. The handshake doesn't
-/// verify the issuer, each request does: a client with an unknown certificate may have a valid
+/// Requests a certificate from clients and verifies that they have its key. The issuer is verified
+/// for each request and not in the handshake: a client with an unknown certificate may have a valid
 /// token, the CAs of clients and of front proxies are separate, and CAs may change.
 #[derive(Debug)]
-pub struct RequestedCertificates {
+pub struct ClientKeyVerifier {
     algorithms: WebPkiSupportedAlgorithms,
     warnings: LogLimit,
 }
@@ -175,14 +177,14 @@ pub struct RequestedCertificates {
 const VERSION_1_ERROR: &str =
     "the client's certificate has X.509 version 1, which is not supported";
 
-impl RequestedCertificates {
+impl ClientKeyVerifier {
     pub fn new() -> Arc<Self> {
         let algorithms = default_provider().signature_verification_algorithms;
         Arc::new(Self { algorithms, warnings: LogLimit::default() })
     }
 }
 
-impl ClientCertVerifier for RequestedCertificates {
+impl ClientCertVerifier for ClientKeyVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

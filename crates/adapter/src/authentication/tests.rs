@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{
     server::danger::ClientCertVerifier,
 };
 
-use super::{Authenticated, Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
+use super::{AuthenticatedUser, Authenticator, ClientKeyVerifier, Peer, TokenAuthenticator, Trust};
 use crate::test_certificates::{ClusterCas, Leaf, authority, leaf};
 
 /// Only the token `valid` is valid. The review of `unreviewed` fails.
@@ -56,7 +56,7 @@ async fn outcome(
     let authenticator = Authenticator::new(trust, Some(tokens));
     let peer = peer(chain.unwrap_or_default());
     match authenticator.authenticate(&peer, &headers(pairs)).await {
-        Ok(Authenticated { user, .. }) => format!("{} [{}]", user.name, user.groups.join(",")),
+        Ok(AuthenticatedUser { user, .. }) => format!("{} [{}]", user.name, user.groups.join(",")),
         Err(_) => "refused".to_owned(),
     }
 }
@@ -319,7 +319,7 @@ async fn front_proxy_headers_set_name_uid_groups_and_extra() {
         ("X-Remote-Extra-Acme%2FProject", "x"),
         ("X-Remote-Extra-acme%2fproject", "y"),
     ]);
-    let Authenticated { user, .. } = authenticator.authenticate(&peer, &headers).await.unwrap();
+    let AuthenticatedUser { user, .. } = authenticator.authenticate(&peer, &headers).await.unwrap();
     assert_eq!((&*user.name, &*user.uid), ("jane", "7"));
     assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
     let extra: BTreeMap<_, _> =
@@ -430,7 +430,7 @@ w56Ug/oojC8+b/8v6G/HT7Jvb0VExw==
 
 #[test]
 fn version_1_certificate_fails_the_handshake_with_a_reason() {
-    let verifier = RequestedCertificates::new();
+    let verifier = ClientKeyVerifier::new();
     let verify = |certificate: &CertificateDer<'_>| {
         verifier.verify_client_cert(certificate, &[], UnixTime::now())
     };

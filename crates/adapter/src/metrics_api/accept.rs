@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::metrics_api::{Query, protobuf};
+use crate::metrics_api::{UrlQuery, protobuf};
 
 pub const JSON: &str = "application/json";
 pub const YAML: &str = "application/yaml";
@@ -190,8 +190,8 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
     });
     let find = |types: &[(&str, Encoding)]| {
         clauses.iter().find_map(|clause| {
-            let accepted = types.iter().filter(|(sub, _)| clause.accepts("application", sub));
-            accepted.into_iter().find_map(|(_, encoding)| clause.media_type(*encoding, conversions))
+            let mut accepted = types.iter().filter(|(sub, _)| clause.accepts("application", sub));
+            accepted.find_map(|(_, encoding)| clause.media_type(*encoding, conversions))
         })
     };
     let found = find(&[("json", Encoding::Json), ("yaml", Encoding::Yaml)])
@@ -201,7 +201,7 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
 
 /// Whether a request asks for indented JSON: by a parameter or, without one, because the client is
 /// a browser, curl or Wget.
-pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
+pub fn asks_for_pretty(query: &UrlQuery, user_agent: &str) -> bool {
     match query.get("pretty") {
         Some(value) if !value.is_empty() => {
             matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True")
@@ -319,7 +319,7 @@ mod tests {
         #[case] agent: &str,
         #[case] pretty: bool,
     ) {
-        assert_eq!(asks_for_pretty(&Query::parse(query), agent), pretty);
+        assert_eq!(asks_for_pretty(&UrlQuery::parse(query), agent), pretty);
     }
 
     fn encode(media_type: &MediaType) -> String {

@@ -153,7 +153,10 @@ pub fn aggregated(
 
 /// Nests subresources in their resources. A custom metric is a subresource of an object.
 fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value> {
-    let kind = |kind: &str| json!({ "group": version.group.name(), "version": version.version, "kind": kind });
+    let kind = |kind: &str| {
+        let GroupVersion { group, version } = version;
+        json!({ "group": group.name(), "version": version, "kind": kind })
+    };
     let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();
     let mut sorted: Vec<&Resource> = resources.iter().collect();
     sorted.sort();

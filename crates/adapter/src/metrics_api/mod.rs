@@ -35,7 +35,7 @@ pub mod values;
 
 pub use accept::{Conversion, EncodeError, MediaType};
 pub use group::Group;
-pub use query::Query;
+pub use query::UrlQuery;
 pub use request_info::{RequestInfo, ResourceAttributes};
 pub use route::{NoRoute, Route};
 pub use status::StatusError;

@@ -352,12 +352,8 @@ mod tests {
             }],
         });
         let bytes = hex(&encode(&list).unwrap());
-        let item = "0a0171".to_owned()
-            + "12060a016112 0131".replace(' ', "").as_str()
-            + "1a0508ac021000"
-            + "2a060a04"
-            + "3530306d";
-        assert!(bytes.contains(&item), "{item} in {bytes}");
+        let item = concat!("0a0171", "12060a0161120131", "1a0508ac021000", "2a060a04", "3530306d");
+        assert!(bytes.contains(item), "{item} in {bytes}");
         assert_eq!(encode(&json!({ "kind": "Table" })), None);
     }
 }

@@ -9,11 +9,11 @@ use crate::metrics_api::field_selector::{FieldSelector, FieldSelectorError};
 
 /// The parameters of a query, like Go's `url.Values`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct UrlQuery {
     pairs: Vec<(String, String)>,
 }
 
-impl Query {
+impl UrlQuery {
     /// Parses a query. As in Go, invalid parameters are left out.
     pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
@@ -76,7 +76,7 @@ pub enum ListOptionsError {
 }
 
 impl ListOptions {
-    pub fn parse(query: &Query) -> Result<Self, ListOptionsError> {
+    pub fn parse(query: &UrlQuery) -> Result<Self, ListOptionsError> {
         for key in ["timeoutSeconds", "limit"] {
             query.get(key).map_or(Ok(()), check_integer)?;
         }
@@ -89,7 +89,7 @@ impl ListOptions {
 }
 
 /// Whether a query asks for a watch.
-pub(crate) fn is_watch(query: &Query) -> bool {
+pub(crate) fn is_watch(query: &UrlQuery) -> bool {
     let is_off = |value: &str| value == "0" || value.eq_ignore_ascii_case("false");
     query.get("watch").is_some_and(|value| !is_off(value))
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn first_value_is_used() {
-        let query = Query::parse("a=1&b=x%3Dy+z&a=2&c");
+        let query = UrlQuery::parse("a=1&b=x%3Dy+z&a=2&c");
         assert_eq!(query.get("a"), Some("1"));
         assert_eq!(query.get("b"), Some("x=y z"));
         assert_eq!(query.get("c"), Some(""));
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn invalid_parameters_are_left_out() {
-        let query = Query::parse("a=%zz&b=%4&c=1;d=2&%ff=1&e=3");
-        assert_eq!(query, Query::parse("e=3"));
+        let query = UrlQuery::parse("a=%zz&b=%4&c=1;d=2&%ff=1&e=3");
+        assert_eq!(query, UrlQuery::parse("e=3"));
     }
 
     #[rstest]
@@ -135,7 +135,7 @@ mod tests {
     #[case("labelSelector=%2C", "found ',', expected: !, identifier, or 'end of string'")]
     #[case("fieldSelector=x", "invalid selector: 'x'; can't understand 'x'")]
     fn invalid_options_are_reported(#[case] query: &str, #[case] message: &str) {
-        let error = ListOptions::parse(&Query::parse(query)).unwrap_err();
+        let error = ListOptions::parse(&UrlQuery::parse(query)).unwrap_err();
         assert_eq!(error.to_string(), message);
     }
 
@@ -146,6 +146,6 @@ mod tests {
     #[case("watch=False", false)]
     #[case("", false)]
     fn watch_is_a_flag(#[case] query: &str, #[case] watch: bool) {
-        assert_eq!(ListOptions::parse(&Query::parse(query)).unwrap().watch, watch);
+        assert_eq!(ListOptions::parse(&UrlQuery::parse(query)).unwrap().watch, watch);
     }
 }

@@ -1,13 +1,11 @@
 //! Converts requests to queries for metrics.
 
 use hpa_calc::Selector;
-use hpa_metrics::{
-    CustomQuery, ExternalQuery, Objects, Query as MetricQuery, resource::GroupResource,
-};
+use hpa_metrics::{CustomQuery, ExternalQuery, Objects, Query, resource::GroupResource};
 
 use crate::metrics_api::{
     field_selector::FieldSelector,
-    query::{ListOptions, Query},
+    query::{ListOptions, UrlQuery},
     request_info::ResourceAttributes,
     status::StatusError,
 };
@@ -16,7 +14,7 @@ use crate::metrics_api::{
 /// the namespace.
 pub fn custom_query(
     attributes: &ResourceAttributes,
-    query: &Query,
+    query: &UrlQuery,
 ) -> Result<CustomQuery, StatusError> {
     let mut attributes = attributes.clone();
     if attributes.resource == "metrics" && !attributes.namespace.is_empty() {
@@ -55,7 +53,7 @@ pub fn custom_query(
 /// The query for an external metric.
 pub fn external_query(
     attributes: &ResourceAttributes,
-    query: &Query,
+    query: &UrlQuery,
 ) -> Result<ExternalQuery, StatusError> {
     let options = list_options(query)?;
     name_selector(options.field_selector, &attributes.name)?;
@@ -72,8 +70,8 @@ pub fn external_query(
 /// The query for the usage of several pods or nodes.
 pub fn usage_query(
     attributes: &ResourceAttributes,
-    query: &Query,
-) -> Result<MetricQuery, StatusError> {
+    query: &UrlQuery,
+) -> Result<Query, StatusError> {
     let options = list_options(query)?;
     let fields = name_selector(options.field_selector, &attributes.name)?.requirements();
     let resource = &attributes.resource;
@@ -82,13 +80,13 @@ pub fn usage_query(
     }
     let objects = Objects::Selected(options.label_selector);
     if resource == "nodes" {
-        return Ok(MetricQuery::NodeUsage { nodes: objects, fields });
+        return Ok(Query::NodeUsage { nodes: objects, fields });
     }
     let namespace = attributes.namespace.clone();
-    Ok(MetricQuery::PodUsage { namespace, pods: objects, fields })
+    Ok(Query::PodUsage { namespace, pods: objects, fields })
 }
 
-fn list_options(query: &Query) -> Result<ListOptions, StatusError> {
+fn list_options(query: &UrlQuery) -> Result<ListOptions, StatusError> {
     let bad_request = |message: String| StatusError::bad_request(message);
     let options = ListOptions::parse(query).map_err(|error| bad_request(error.to_string()))?;
     options.field_selector.check_fields().map_err(|error| bad_request(error.to_string()))?;
@@ -121,7 +119,7 @@ mod tests {
 
     fn custom(target: &str) -> Result<CustomQuery, String> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let query = Query::parse(query);
+        let query = UrlQuery::parse(query);
         let info = RequestInfo::new("GET", &format!("{CUSTOM}{path}"), &query).unwrap();
         custom_query(&info.resource.unwrap(), &query)
             .map_err(|error| format!("{} {}", error.code, error.message))
@@ -179,7 +177,7 @@ mod tests {
 
     #[test]
     fn metrics_cannot_be_watched() {
-        let query = Query::parse("watch=true");
+        let query = UrlQuery::parse("watch=true");
         let path = "/apis/metrics.k8s.io/v1beta1/pods";
         let info = RequestInfo::new("GET", path, &query).unwrap();
         let error = usage_query(&info.resource.unwrap(), &query).unwrap_err();

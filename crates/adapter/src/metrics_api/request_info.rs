@@ -1,6 +1,6 @@
 //! Derives the attributes for authorization from a request, as in kube-apiserver.
 
-use crate::metrics_api::query::{ListOptions, Query, is_watch};
+use crate::metrics_api::query::{ListOptions, UrlQuery, is_watch};
 
 /// The attributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct RequestInfoError {
 
 impl RequestInfo {
     /// `path` must be percent-decoded.
-    pub fn new(method: &str, path: &str, query: &Query) -> Result<Self, RequestInfoError> {
+    pub fn new(method: &str, path: &str, query: &UrlQuery) -> Result<Self, RequestInfoError> {
         let mut info =
             Self { path: path.to_owned(), verb: method.to_ascii_lowercase(), resource: None };
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -99,7 +99,7 @@ fn split_namespace<'a, 'p>(segments: &'a [&'p str]) -> (&'p str, &'a [&'p str]) 
 
 /// The verb of a request without a name in its path. Sets `name` if a field selector names the
 /// object.
-fn collection_verb<'v>(verb: &'v str, query: &Query, name: &mut String) -> &'v str {
+fn collection_verb<'v>(verb: &'v str, query: &UrlQuery, name: &mut String) -> &'v str {
     match verb {
         "get" => match ListOptions::parse(query) {
             Ok(options) => {
@@ -126,7 +126,7 @@ mod tests {
     /// `verb group/version namespace resource name subresource`, with `-` for an empty part.
     fn describe(method: &str, target: &str) -> String {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let info = RequestInfo::new(method, path, &Query::parse(query)).unwrap();
+        let info = RequestInfo::new(method, path, &UrlQuery::parse(query)).unwrap();
         let Some(resource) = info.resource else { return format!("{} {}", info.verb, info.path) };
         let ResourceAttributes { group, version, namespace, resource, subresource, name, .. } =
             resource;
@@ -165,6 +165,6 @@ mod tests {
 
     #[test]
     fn verb_without_a_resource_is_refused() {
-        assert!(RequestInfo::new("GET", "/apis/g/v/watch", &Query::default()).is_err());
+        assert!(RequestInfo::new("GET", "/apis/g/v/watch", &UrlQuery::default()).is_err());
     }
 }

@@ -264,7 +264,7 @@ mod tests {
     use serde_json::{json, to_value};
 
     use super::*;
-    use crate::metrics_api::{Query, RequestInfo};
+    use crate::metrics_api::{RequestInfo, UrlQuery};
 
     #[test]
     fn errors_have_the_shape_of_a_status() {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn forbidden(path: &str) -> String {
-        let request = RequestInfo::new("GET", path, &Query::default()).unwrap();
+        let request = RequestInfo::new("GET", path, &UrlQuery::default()).unwrap();
         let forbidden = Forbidden { user: "<eve>", request: &request, reason: "" };
         StatusError::forbidden(forbidden).message
     }

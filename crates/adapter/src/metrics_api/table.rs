@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::metrics_api::{
     accept::Conversion,
-    query::Query,
+    query::UrlQuery,
     status::StatusError,
     usage::{Metadata, MetricsKind, ObjectMetrics, Usage},
     values::{EmptyMetadata, List},
@@ -35,12 +35,12 @@ impl<'a> ConvertedResponse<'a> {
         kind: MetricsKind,
         items: Vec<ObjectMetrics<'a>>,
         conversion: Option<&Conversion>,
-        query: &Query,
+        query: &UrlQuery,
     ) -> Result<Self, StatusError> {
         let Some(conversion) = conversion else { return Ok(Self::List(kind.list_of(items))) };
         let version = api_version(conversion);
         match conversion.kind.as_str() {
-            "Table" => Ok(Self::Table(Table::new(version, kind, items, include(query)?))),
+            "Table" => Ok(Self::Table(Table::new(version, kind, items, include_object(query)?))),
             "PartialObjectMetadataList" => Ok(Self::metadata_list(version, &items)),
             _ => Err(StatusError::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list \
@@ -54,12 +54,14 @@ impl<'a> ConvertedResponse<'a> {
         kind: MetricsKind,
         metrics: ObjectMetrics<'a>,
         conversion: Option<&Conversion>,
-        query: &Query,
+        query: &UrlQuery,
     ) -> Result<Self, StatusError> {
         let Some(conversion) = conversion else { return Ok(Self::Object(metrics.with_kind(kind))) };
         let version = api_version(conversion);
         match conversion.kind.as_str() {
-            "Table" => Ok(Self::Table(Table::new(version, kind, vec![metrics], include(query)?))),
+            "Table" => {
+                Ok(Self::Table(Table::new(version, kind, vec![metrics], include_object(query)?)))
+            }
             "PartialObjectMetadata" => {
                 Ok(Self::Metadata(PartialObject::new(version, metrics.metadata)))
             }
@@ -105,7 +107,7 @@ fn api_version(conversion: &Conversion) -> &'static str {
     }
 }
 
-fn include(query: &Query) -> Result<IncludeObject, StatusError> {
+fn include_object(query: &UrlQuery) -> Result<IncludeObject, StatusError> {
     match query.get("includeObject").unwrap_or_default() {
         "" | "Metadata" => Ok(IncludeObject::Metadata),
         "None" => Ok(IncludeObject::None),

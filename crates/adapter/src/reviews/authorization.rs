@@ -136,7 +136,7 @@ fn key(request: &RequestInfo) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics_api::Query;
+    use crate::metrics_api::UrlQuery;
     use async_trait::async_trait;
     use parking_lot::Mutex;
     use rstest::rstest;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn request(path: &str) -> RequestInfo {
-        RequestInfo::new("GET", path, &Query::default()).unwrap()
+        RequestInfo::new("GET", path, &UrlQuery::default()).unwrap()
     }
 
     async fn is_allowed(authorizer: &Authorizer, user: &User, path: &str) -> bool {

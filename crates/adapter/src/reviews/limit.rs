@@ -22,6 +22,8 @@ pub struct Flow(u64);
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Flow {
+    /// The flow of an address. The addresses of an IPv6 network (/64) are one flow: a client can
+    /// choose any of them.
     pub fn of_address(address: IpAddr) -> Self {
         Self::from_key(network(address))
     }
@@ -49,8 +51,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A limit on concurrent use. What a flow uses may exceed what all flows leave free by at most one.
-/// A single flow therefore gets at most half of the limit, rounded up.
+/// A limit on concurrent use. The amount that a flow uses may exceed the free amount by at most
+/// one. A single flow therefore gets at most half of the limit, rounded up.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
@@ -74,7 +76,8 @@ impl FairLimit {
         self.limit / 2
     }
 
-    /// Acquires an amount. `None` if the flow would then use at least two more than is left free.
+    /// Acquires an amount. `None` if the amount of the flow would then exceed the free amount by two
+    /// or more.
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;

@@ -68,7 +68,8 @@ impl UserConnections {
     fn admit(&self, user: Flow) -> Option<UserConnection> {
         let permit = self.limit.try_acquire(user, 1)?;
         let mut budgets = self.budgets.lock();
-        // A budget in use or in debt is kept, so that no user gets another one by connecting again.
+        // A budget in use or in debt is kept. Otherwise, a user would get another one by connecting
+        // again.
         budgets.retain(|_, budget| Arc::strong_count(budget) > 1 || budget.is_in_debt());
         let budget = budgets.entry(user).or_insert_with(|| ReadBudget::new(USER_BYTES_PER_SECOND));
         Some(UserConnection { budget: budget.clone(), _permit: permit })
@@ -99,7 +100,7 @@ impl Client {
         let mut response = pin!(adapter.respond(head, &self.peer));
         poll_fn(|context| {
             let polled = response.as_mut().poll(context);
-            if self.is_admitted() {
+            if self.try_admit().is_some() {
                 connection.set_class(ClientClass::Authenticated);
             } else if polled.is_pending() && self.peer.known().is_some() {
                 // A connection of an unknown client that waits can't be replaced.
@@ -110,21 +111,18 @@ impl Client {
         .await
     }
 
-    /// Whether a request had valid credentials and the connection is within its user's share.
-    fn is_admitted(&self) -> bool {
-        self.admitted().is_some()
-    }
-
     /// The budget for reading from the client. `None` if there is no limit.
     pub(super) fn read_budget(&self) -> Option<Arc<ReadBudget>> {
-        match self.admitted() {
+        match self.try_admit() {
             None => Some(self.unknown_budget.clone()),
             Some(AdmittedClient::Trusted) => None,
             Some(AdmittedClient::User(user)) => Some(user.budget.clone()),
         }
     }
 
-    fn admitted(&self) -> Option<&AdmittedClient> {
+    /// Admits the client once a request had valid credentials. `None` before that, and while the
+    /// user's share of connections is used up.
+    fn try_admit(&self) -> Option<&AdmittedClient> {
         if self.admitted.get().is_none() {
             let admitted = match self.peer.known()? {
                 KnownClient::Trusted => AdmittedClient::Trusted,
@@ -163,18 +161,18 @@ mod tests {
     async fn user_above_the_share_of_connections_has_the_limits_of_an_unknown_client() {
         let users = UserConnections::new(4);
         let unknown = client(&users, None);
-        assert!(!unknown.is_admitted() && unknown.read_budget().is_some());
+        assert!(unknown.try_admit().is_none() && unknown.read_budget().is_some());
         let first = client(&users, Some(account("shop:a")));
         let second = client(&users, Some(account("shop:b")));
         let third = client(&users, Some(account("shop:c")));
-        let admitted = [&first, &second, &third].map(Client::is_admitted);
+        let admitted = [&first, &second, &third].map(|client| client.try_admit().is_some());
         assert_eq!(admitted, [true, true, false], "half of the limit for a namespace");
-        assert!(client(&users, Some(account("api:a"))).is_admitted(), "another user");
+        assert!(client(&users, Some(account("api:a"))).try_admit().is_some(), "another user");
         let trusted = client(&users, Some(KnownClient::Trusted));
-        assert!(trusted.is_admitted() && trusted.read_budget().is_none());
+        assert!(trusted.try_admit().is_some() && trusted.read_budget().is_none());
         assert!(have_one_budget([&first, &second]) && !have_one_budget([&first, &third]));
         drop(first);
-        assert!(third.is_admitted(), "a connection of the namespace has ended");
+        assert!(third.try_admit().is_some(), "a connection of the namespace has ended");
         assert!(have_one_budget([&second, &third]));
     }
 

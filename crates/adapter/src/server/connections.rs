@@ -35,7 +35,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     pub connections: usize,
-    /// Connections without valid credentials yet. It bounds the memory that strangers can use.
+    /// Connections without valid credentials yet. The limit bounds the memory that they can
+    /// use.
     pub unknown: usize,
     /// Up to this number, connections of authenticated users are replaced only if no connection of
     /// an unknown client can be.
@@ -307,7 +308,7 @@ impl RunningRequest {
     /// Returns the bytes of the response, and counts it as unread until they have been sent.
     pub(crate) fn track_body(mut self, bytes: Bytes) -> Bytes {
         self.count_response();
-        Bytes::from_owner(SendingBody { bytes, _request: self })
+        Bytes::from_owner(ResponseBody { bytes, _request: self })
     }
 }
 
@@ -325,12 +326,12 @@ impl Drop for RunningRequest {
 }
 
 /// The body of a response, dropped when it has been sent.
-struct SendingBody {
+struct ResponseBody {
     bytes: Bytes,
     _request: RunningRequest,
 }
 
-impl AsRef<[u8]> for SendingBody {
+impl AsRef<[u8]> for ResponseBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

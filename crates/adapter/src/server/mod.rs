@@ -53,9 +53,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Each instance of kube-apiserver needs only a few connections. An unread response takes about 2
 /// KiB in addition to its body. A head of [`CLIENT_LIMITS`] whose end hasn't been received takes at
-/// most 160 KiB of memory, so 256 unknown clients can use 40 MiB. At most 208 of them have a
-/// request in progress: 80 by `admission`, and 128 whose tokens are reviewed. The others are
-/// replaceable.
+/// most 160 KiB of memory, so 256 unknown clients can use 40 MiB. Without a token that was valid
+/// recently, at most 208 of them have a request in progress: 80 by `admission`, and 128 whose
+/// tokens are reviewed. The others are replaceable.
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 1024, unknown: 256, authenticated: 512, unread: 2048 };
 
@@ -251,11 +251,9 @@ impl ServerState {
         // replaced since. Its next connection has the limits of front proxies.
         let finish = self.stop.child_token();
         let client = Arc::new(Client::new(peer, self.users.clone(), is_front_proxy));
-        let (adapter, tracked, sender) = (self.adapter.clone(), connection.clone(), client.clone());
-        let outdated = finish.clone();
+        let shared = (client.clone(), self.adapter.clone(), connection.clone(), finish.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (client, adapter, connection) = (sender.clone(), adapter.clone(), tracked.clone());
-            let outdated = outdated.clone();
+            let (client, adapter, connection, finish) = shared.clone();
             // Drops a head with too many headers now. In the future, it would stay in memory until
             // the future is polled.
             let (head, _) = request.into_parts();
@@ -267,7 +265,7 @@ impl ServerState {
                     None => too_many_headers(),
                 };
                 if !is_front_proxy && adapter.is_front_proxy(client.peer()) {
-                    outdated.cancel();
+                    finish.cancel();
                 }
                 Ok::<_, Infallible>(response.map(|bytes| Full::new(running.track_body(bytes))))
             }

@@ -18,7 +18,7 @@ use tokio_rustls::{
 
 use super::*;
 use crate::{
-    authentication::{RequestedCertificates, Trust},
+    authentication::{ClientKeyVerifier, Trust},
     certificates::GeneratedCertificate,
     service::tests::{KnownReviews, adapter, set_trust},
     test_certificates::{ClusterCas, leaf},
@@ -76,7 +76,7 @@ async fn connect_within(
     let names = ["localhost".to_owned()];
     let generated = GeneratedCertificate::generate(&names, jiff::Timestamp::now()).unwrap();
     let handshake = HandshakeSettings {
-        client_verifier: Some(RequestedCertificates::new()),
+        client_verifier: Some(ClientKeyVerifier::new()),
         protocols: vec![protocol.to_vec()],
         ..Default::default()
     };

@@ -111,7 +111,7 @@ async fn measure_against(
         period: arguments.population.period,
         concurrent_syncs: arguments.concurrent_syncs,
         metrics_port,
-        protobuf: arguments.server != ApiServer::Testbed,
+        supports_protobuf: arguments.server != ApiServer::Testbed,
         dir,
         prometheus,
         extra_flags: &arguments.flags,
@@ -124,7 +124,7 @@ async fn measure_against(
     wait_until(settle_end, &mut process).await?;
     let begin = snapshot(server, &process, &endpoint).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
-    add_autoscalers(arguments, server, &mut process).await?;
+    wait_and_add_autoscalers(arguments, server, &mut process).await?;
     let end = snapshot(server, &process, &endpoint).await?;
     process.stop(EXIT_TIMEOUT).await?;
     let measurement = Measurement { controller, flags, started, begin, end };
@@ -148,7 +148,7 @@ async fn wait_until_decided(
 
 /// Waits for the duration of the measurement. Adds autoscalers during its first half: the second
 /// half remains for their decisions.
-async fn add_autoscalers(
+async fn wait_and_add_autoscalers(
     arguments: &RunArguments,
     server: &ServerProcess,
     process: &mut Process,

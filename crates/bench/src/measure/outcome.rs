@@ -173,7 +173,7 @@ impl Outcome {
         let due = |record: &&AutoscalerRecord| {
             reconciles_due(record, begin.stats.now, end.stats.now, period, every_reconcile_writes)
         };
-        let reconciles_due = first.iter().chain(&extra).copied().map(|record| due(&record)).sum();
+        let reconciles_due = first.iter().chain(&extra).map(due).sum();
         let cpu = end.controller_usage.cpu_seconds - begin.controller_usage.cpu_seconds;
         // VmHWM is derived from counters that lag a little, so it can decrease.
         let peak_memory = end.controller_usage.peak_memory.max(begin.controller_usage.peak_memory);

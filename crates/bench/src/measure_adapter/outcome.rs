@@ -199,12 +199,12 @@ struct MetricValueList {
 }
 
 /// Requests the metric for one autoscaler, and checks that each pod has a value.
-pub(super) async fn request_metric(client: &Client, path: &str, pods: u32) -> Result<()> {
+pub(super) async fn request_metric(client: &Client, path: &str, pod_count: u32) -> Result<()> {
     let request = http::Request::get(path).body(Vec::new())?;
     let response = timeout(TIMEOUT, client.request_text(request)).await;
     let response = response.context("no response in 30 s")??;
     let list: MetricValueList = serde_json::from_str(&response)?;
-    ensure!(list.items.len() == pods as usize, "{} of {pods} pods", list.items.len());
+    ensure!(list.items.len() == pod_count as usize, "{} of {pod_count} pods", list.items.len());
     Ok(())
 }
 

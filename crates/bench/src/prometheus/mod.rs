@@ -139,7 +139,7 @@ impl FakePrometheus {
         };
         // The peak is three times `low`. It needs 1.5 times the initial pods, which is less than
         // `maxReplicas`.
-        let low = f64::from(self.load.pods() * objects::CPU_USAGE) / 1e3 / 2.0;
+        let low = f64::from(self.load.pods_per_target() * objects::CPU_USAGE) / 1e3 / 2.0;
         ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }
 }

@@ -67,11 +67,11 @@ impl Catalog {
         let starts = (first..end).step_by(SERIES_PER_PART.try_into().unwrap_or(usize::MAX));
         let body = starts.map(move |start| {
             let mut part = String::new();
-            for index in start..end.min(start + SERIES_PER_PART) {
-                if index != first {
+            for position in start..end.min(start + SERIES_PER_PART) {
+                if position != first {
                     part.push(',');
                 }
-                self.write(&mut part, index);
+                self.write(&mut part, position);
             }
             Bytes::from(part)
         });
@@ -96,16 +96,16 @@ impl Catalog {
     }
 
     fn write(&self, text: &mut String, position: u64) {
-        let name = self.name_index_at(position);
-        let index = position - self.start_of(name);
+        let name_index = self.name_index_at(position);
+        let index = position - self.start_of(name_index);
         let (pod_index, variant) =
             (index % self.pod_count().max(1), index / self.pod_count().max(1));
         let target = usize::try_from(pod_index / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
         let Some((namespace, app)) = self.targets.get(target) else { return };
         let pod = pod_index % self.pods_per_target.max(1);
-        let label = usize::try_from(name % ADDITIONAL_LABELS.len() as u64);
+        let label = usize::try_from(name_index % ADDITIONAL_LABELS.len() as u64);
         let label = label.ok().and_then(|index| ADDITIONAL_LABELS.get(index));
-        let series = series_name(name);
+        let series = series_name(name_index);
         // Writing to a string cannot fail.
         let _ = write!(
             text,

@@ -42,7 +42,7 @@ pub(super) struct Cluster {
     prometheus: FakePrometheus,
     pub(super) population: Population,
     /// Number of targets whose autoscalers are created on request.
-    pub(super) extra: u32,
+    pub(super) extra_count: u32,
     /// Number of autoscalers that were created on request.
     added_count: Arc<AtomicU32>,
     /// The targets whose scale was written.
@@ -80,7 +80,7 @@ impl Cluster {
             load,
             recorder: Arc::new(Recorder::new()),
             population: arguments.population.clone(),
-            extra: arguments.extra,
+            extra_count: arguments.extra,
             added_count: Arc::new(AtomicU32::new(0)),
             scaled,
             processes,
@@ -144,7 +144,7 @@ impl Cluster {
     async fn add_autoscaler(&self) -> Result<Progress> {
         let index = self.added_count.fetch_add(1, Ordering::Relaxed);
         let name = format!("{EXTRA_PREFIX}{index}");
-        ensure!(index < self.extra, "every target has an autoscaler already");
+        ensure!(index < self.extra_count, "every target has an autoscaler already");
         self.recorder.record_creation(EXTRA_NAMESPACE, &name);
         self.target.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
         Ok(self.recorder.progress())

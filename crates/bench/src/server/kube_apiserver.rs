@@ -64,7 +64,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let recorded = cluster.clone();
     tokio::spawn(follow_audit_log(log, move |completed| {
         let CompletedRequest { request, at, duration, is_success } = completed;
-        let at = recorded.recorder.seconds_until(at);
+        let at = recorded.recorder.seconds_from_start(at);
         recorded.record_response(&request, at, duration, is_success);
     }));
     let server = apiserver.https_server(metrics_router(&cluster)).await?;

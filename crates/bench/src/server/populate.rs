@@ -34,7 +34,7 @@ pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let first: Vec<Target> = objects::targets(population).collect();
     // Targets of the autoscalers that are added later. They are created now, so that the controller
     // has them in its cache by then.
-    let extra: Vec<Target> = (0..cluster.extra)
+    let extra: Vec<Target> = (0..cluster.extra_count)
         .map(|index| (EXTRA_NAMESPACE.to_owned(), format!("{EXTRA_PREFIX}{index}")))
         .collect();
     let targets = || first.iter().chain(&extra);
@@ -54,10 +54,10 @@ pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
 }
 
 /// A Deployment and its pods.
-fn workload((namespace, name): &Target, pods: u32) -> impl Iterator<Item = Value> + Send {
-    let deployment = objects::deployment(namespace, name, pods);
-    let pods = (0..pods).map(move |index| objects::pod(namespace, name, index, Timestamp::now()));
-    std::iter::once(deployment).chain(pods)
+fn workload((namespace, name): &Target, pod_count: u32) -> impl Iterator<Item = Value> + Send {
+    let deployment = objects::deployment(namespace, name, pod_count);
+    let pod = move |index| objects::pod(namespace, name, index, Timestamp::now());
+    std::iter::once(deployment).chain((0..pod_count).map(pod))
 }
 
 async fn create_all(

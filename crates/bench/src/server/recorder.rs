@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use hpa_testbed::qualified;
+use hpa_testbed::name_with_group;
 use http::Uri;
 use jiff::Timestamp;
 use kube::Client;
@@ -66,7 +66,7 @@ impl Recorder {
     }
 
     /// Returns the seconds from the start to `time`.
-    pub(crate) fn seconds_until(&self, time: Timestamp) -> f64 {
+    pub(crate) fn seconds_from_start(&self, time: Timestamp) -> f64 {
         time.duration_since(self.start_time).as_secs_f64()
     }
 
@@ -238,7 +238,7 @@ fn response_bytes(text: &str, request: &RequestCount) -> u64 {
     };
     let of_kind = samples(text, name).filter(|sample| {
         let verb = sample.label("verb");
-        qualified(sample.label("resource"), sample.label("group")) == kind.resource
+        name_with_group(sample.label("resource"), sample.label("group")) == kind.resource
             && sample.label("subresource") == kind.subresource
             && (verb.is_empty() || verb.eq_ignore_ascii_case(&kind.verb))
     });

@@ -111,7 +111,7 @@ fn remove_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns whether a request lists or watches a kind of which `hpa-bench` creates objects. Other
+/// Returns whether a request lists or watches a kind whose objects `hpa-bench` creates. Other
 /// objects of the kind must be left out.
 fn needs_selector(info: &RequestInfo) -> bool {
     let resource = info.kind.resource.as_str();

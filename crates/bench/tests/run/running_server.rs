@@ -124,7 +124,7 @@ fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
         .expect("it runs");
     let mut lines =
         BufReader::new(child.stderr.take().expect("errors")).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains(text)), "it never said {text:?}");
+    assert!(lines.any(|line| line.contains(text)), "no line contains {text:?}");
     // Otherwise its next line would fail with a broken pipe.
     std::thread::spawn(move || lines.for_each(drop));
     child

@@ -51,7 +51,7 @@ pub struct ScalingRules {
     /// controller's downscale stabilization for scaling down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stabilization_window_seconds: Option<i32>,
-    /// Which policy applies. The default is `Max`.
+    /// The rule that selects among several policies. The default is `Max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select_policy: Option<PolicySelect>,
     /// The policies, at least one.
@@ -67,7 +67,7 @@ pub struct ScalingRules {
     pub unknown: UnknownFields,
 }
 
-/// How much the replicas may change within a period.
+/// A limit of the change of the replicas within a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

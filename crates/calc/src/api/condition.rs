@@ -97,10 +97,9 @@ open_enum! {
         NotEnoughHistory = "NotEnoughHistory",
         /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
-        /// An annotation pauses scaling. The reference has no such reason.
+        /// An annotation or a field pauses scaling. The reference has no such reason.
         PausedByAnnotation = "PausedByAnnotation",
-        /// The selector matches pods that the target doesn't count. The reference has no such
-        /// reason.
+        /// The selector matches more pods than the target has. The reference has no such reason.
         PodsOfOthers = "PodsOfOthers",
         /// Stabilization did not change the recommendation.
         ReadyForNewScale = "ReadyForNewScale",

@@ -14,7 +14,7 @@ pub struct ObjectMeta {
     /// The object's namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The object's identity: a recreated object has a different UID.
+    /// The object's identity: a re-created object has a different UID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The version for optimistic locking.
@@ -54,7 +54,7 @@ pub struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// `namespace/name`, or only the name of an object without a namespace, such as a manifest.
+    /// `namespace/name`, or only the name if the object has no namespace, as in a manifest.
     pub fn qualified_name(&self) -> String {
         let slash = if self.namespace.is_empty() { "" } else { "/" };
         format!("{}{slash}{}", self.namespace, self.name)

@@ -184,7 +184,7 @@ pub struct ObjectMetricSource {
     /// The object the metric describes.
     #[serde(default)]
     pub described_object: CrossVersionObjectReference,
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `value` or `averageValue`.
@@ -201,7 +201,7 @@ pub struct ObjectMetricSource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodsMetricSource {
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `averageValue`.
@@ -255,7 +255,7 @@ pub struct ContainerResourceMetricSource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricSource {
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `value` or `averageValue`.

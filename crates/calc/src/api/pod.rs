@@ -40,7 +40,7 @@ pub struct Pod {
     pub terminating: bool,
     /// The pod's phase.
     pub phase: PodPhase,
-    /// When the kubelet acknowledged the pod.
+    /// The time at which the kubelet acknowledged the pod.
     pub start_time: Option<Timestamp>,
     /// The pod's `Ready` condition, if it is set.
     pub ready: Option<ReadyCondition>,
@@ -55,7 +55,7 @@ pub struct Pod {
 pub struct ReadyCondition {
     /// Whether the pod is ready, or `None` if the status is neither `True` nor `False`.
     pub status: Option<bool>,
-    /// When the status last changed. If it is absent on the wire, Go's zero time.
+    /// The time of the last change of the status. Go's zero time if it is absent on the wire.
     pub last_transition_time: Timestamp,
 }
 

@@ -112,7 +112,7 @@ impl MetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricValueStatus {
-    /// The total, unlike `averageValue`.
+    /// The current value, not an average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
     /// The average over pods or replicas.
@@ -132,7 +132,7 @@ pub struct MetricValueStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMetricStatus {
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.
@@ -152,7 +152,7 @@ pub struct ObjectMetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodsMetricStatus {
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The average.
@@ -206,7 +206,7 @@ pub struct ContainerResourceMetricStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricStatus {
-    /// Its name and selector.
+    /// The metric's name and selector.
     #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.

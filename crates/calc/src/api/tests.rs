@@ -310,8 +310,8 @@ fn applied_resources_are_those_that_the_kubelet_reports() {
     assert_eq!(cpu_of(actual, "app"), (Some(500), Some(2000)));
     assert_eq!(cpu_of(actual, "proxy"), (Some(3000), Some(2000)));
     assert_eq!(cpu_of(actual, "bare"), (None, None));
-    let memory = actual.containers[0].requests.iter().map(|one| &one.resource);
-    assert!(memory.into_iter().any(|name| *name == ResourceName::Memory));
+    let mut requests = actual.containers[0].requests.iter();
+    assert!(requests.any(|one| one.resource == ResourceName::Memory));
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn effective(direction: Direction, rules: Option<&ScalingRules>) -> EffectiveRules<'_> {
-    EffectiveRules { direction, rules, default_window: SignedDuration::ZERO, has_policies: true }
+    EffectiveRules { direction, rules, default_window: SignedDuration::ZERO, has_behavior: true }
 }
 
 fn limit(direction: Direction, rules: Value, current: i32, history: &History) -> i32 {

@@ -90,9 +90,9 @@ impl ExtraPods {
 
 impl fmt::Display for ExtraPods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (pods, verb) =
-            (counted(self.matched, "pod"), if self.matched == 1 { "es" } else { "" });
-        write!(f, "{pods} match{verb} the selector, the target has {}", self.of_target)
+        let verb = if self.matched == 1 { "matches" } else { "match" };
+        let pods = counted(self.matched, "pod");
+        write!(f, "{pods} {verb} the selector, the target has {}", self.of_target)
     }
 }
 

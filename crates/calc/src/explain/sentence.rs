@@ -29,7 +29,7 @@ pub enum Reason {
     MinReplicas,
     /// `maxReplicas`.
     MaxReplicas,
-    /// The pause annotation prevents scaling.
+    /// A pause prevents scaling.
     Paused,
     /// The target is at zero replicas, and the autoscaler may not scale it up from there.
     ScalingDisabled,

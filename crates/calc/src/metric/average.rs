@@ -71,11 +71,11 @@ impl Resource<'_> {
             (None, Some(target)) => (TargetValue::Utilization(target), "utilization"),
             (None, None) => return Err(MetricSpecError::ResourceTarget.into()),
         };
-        let proposed = self.propose(target, &resource, reading, context).map_err(|error| {
+        let proposed = self.propose(target, &resource, reading, context);
+        let (proposal, effects) = proposed.map_err(|error| {
             let resource = self.name.to_owned();
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
-        let (proposal, effects) = proposed;
         let name = self.condition_name(target, context.metric_settings);
         let status = self.status(&resource, &proposal);
         Ok(EvaluatedMetric { proposal, name, target, status, effects })

@@ -115,7 +115,8 @@ pub(crate) struct EvaluatedMetric {
     pub(crate) effects: Vec<SettingEffect>,
 }
 
-/// The reading, if it is of the expected kind.
+/// The content of a reading. `NotRead` if there is none, or if it is of another kind, for which
+/// `expected` returns `None`.
 pub(super) fn expect_reading<T>(
     reading: Option<Result<Reading, ReadError>>,
     expected: impl FnOnce(Reading) -> Option<T>,

@@ -4,7 +4,7 @@ use super::context::Context;
 use crate::{
     explain::{SettingEffect, counted, number},
     replicas::{PodAverage, Proposal, SkippedPods},
-    settings::{Aggregate, UtilizationOf},
+    settings::UtilizationOf,
 };
 
 /// The name of the setting that leaves pods out.
@@ -37,12 +37,11 @@ pub(super) fn average_effects(
             add(MISSING_REQUESTS, skipped_pods_text(&changes.skipped, base, resource));
         }
     }
-    if let (Some(times), aggregate) = (changes.aggregate_to_mean, settings.aggregate)
-        && aggregate != Aggregate::Average
-    {
-        let (name, pods) = (aggregate.as_str(), counted(changes.aggregated_pod_count, "pod"));
-        let times = if times.is_finite() {
-            format!(", {} times their mean", number(times))
+    if let Some(ratio) = changes.aggregate_to_mean {
+        let name = settings.aggregate.as_str();
+        let pods = counted(changes.aggregated_pod_count, "pod");
+        let times = if ratio.is_finite() {
+            format!(", {} times their mean", number(ratio))
         } else {
             String::new()
         };

@@ -72,9 +72,7 @@ pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, MetricSpecError> {
 }
 
 pub(super) fn is_object_average(target: &MetricTarget) -> bool {
-    !is_object_value(target)
-        && target.target_type == MetricTargetType::AverageValue
-        && target.average_value.is_some()
+    target.target_type == MetricTargetType::AverageValue && target.average_value.is_some()
 }
 
 pub(super) fn is_object_value(target: &MetricTarget) -> bool {

@@ -305,11 +305,16 @@ pub(crate) fn saturate(sum: i128) -> i64 {
 }
 
 /// The replicas if neither unready nor missing pods are included.
-fn proportional(current: i32, ratio: f64, ready: usize, is_within_tolerance: bool) -> (i32, Rule) {
+fn proportional(
+    current: i32,
+    ratio: f64,
+    counted: usize,
+    is_within_tolerance: bool,
+) -> (i32, Rule) {
     if is_within_tolerance {
         (current, Rule::WithinTolerance)
     } else {
-        (ceil_to_replicas(ratio * ready as f64), Rule::Proportional)
+        (ceil_to_replicas(ratio * counted as f64), Rule::Proportional)
     }
 }
 

@@ -43,20 +43,24 @@ pub(crate) fn value_with_rollout<'a>(
         Rollout::CountSurge => pods.ready,
         Rollout::IgnoreSurge => pods.ready.min(usize::try_from(target.replicas).unwrap_or(0)),
     };
-    let load = |pods: f64| Load::new(target.target.as_milli() as f64, ratio * pods);
-    let proposal = |replicas, rule, pods: Option<PodCounts>| Proposal {
-        replicas,
-        usage,
-        utilization: None,
-        ratio,
-        rebalanced_ratio: None,
-        rule,
-        pods,
-        counted_pods: pods.map(counted),
-        total: None,
-        load: load(
-            pods.map_or_else(|| f64::from(target.replicas.max(1)), |pods| counted(pods) as f64),
-        ),
+    let proposal = |replicas, rule, pods: Option<PodCounts>| {
+        let counted_pods = pods.map(counted);
+        let load_pods = match counted_pods {
+            Some(count) => count as f64,
+            None => f64::from(target.replicas.max(1)),
+        };
+        Proposal {
+            replicas,
+            usage,
+            utilization: None,
+            ratio,
+            rebalanced_ratio: None,
+            rule,
+            pods,
+            counted_pods,
+            total: None,
+            load: Load::new(target.target.as_milli() as f64, ratio * load_pods),
+        }
     };
     if target.replicas == 0 {
         return Ok(proposal(ceil_to_replicas(ratio), Rule::Proportional, None));

@@ -29,8 +29,8 @@ pub struct UtilizationTarget<'a> {
     pub tolerances: Tolerances,
 }
 
-/// The sums of usage and requests of some pods, in milli-units. By the settings of the metric,
-/// limits take the place of requests here and below.
+/// The sums of usage and requests of some pods, in milli-units. If the settings of the metric have
+/// `UtilizationOf::Limits`, limits take the place of requests here and below.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     usage: i128,
@@ -185,10 +185,10 @@ impl Totals {
         }
         // A request of zero has no utilization.
         self.values.retain(|(_, request)| *request > 0);
-        let by_utilization = |(usage, request): &(i64, i64), (other_usage, other_request): &_| {
-            let (usage, request) = (i128::from(*usage), i128::from(*request));
-            let (other_usage, other_request): (i64, i64) = (*other_usage, *other_request);
-            (usage * i128::from(other_request)).cmp(&(i128::from(other_usage) * request))
+        // Compares the fractions of usage and request.
+        let by_utilization = |one: &(i64, i64), other: &(i64, i64)| {
+            let left = i128::from(one.0) * i128::from(other.1);
+            left.cmp(&(i128::from(other.0) * i128::from(one.1)))
         };
         let (usage, request) = value_at_rank(&mut self.values, aggregate, by_utilization)
             .ok_or(CalculationError::NothingRequested)?;

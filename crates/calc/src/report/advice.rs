@@ -232,16 +232,16 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
             counted(scale.spec_replicas, "replica")
         ));
     }
-    let alive = metrics
+    let active = metrics
         .iter()
         .map(|metric| metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ignored).count());
-    let (alive, expected) =
-        (alive.max().unwrap_or(0), scale.status_replicas.max(scale.spec_replicas));
-    if alive > usize::try_from(expected).unwrap_or(0) {
+    let active_count = active.max().unwrap_or(0);
+    let expected = scale.status_replicas.max(scale.spec_replicas);
+    if active_count > usize::try_from(expected).unwrap_or(0) {
         advice.push(format!(
             "The selector matches {}, but the target has {expected}: pods of other workloads, such \
              as Jobs or canaries, count too. Give the target labels of its own.",
-            counted(alive, "pod")
+            counted(active_count, "pod")
         ));
     }
     advice
@@ -250,8 +250,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
 fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let explanation = decision.explanation();
     let proposed = explanation.proposed_replicas?;
-    let direction =
-        if proposed > explanation.current_replicas { Direction::Up } else { Direction::Down };
+    let direction = Direction::of_change(explanation.current_replicas, proposed);
     let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
     let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };
     match explanation.reason() {

@@ -175,8 +175,8 @@ fn find_time_change(inputs: &Inputs, decided_replicas: i32) -> Option<Change> {
     times.retain(|time| *time > inputs.now);
     times.sort();
     times.dedup();
-    let changes = times.into_iter().map(|at| Trigger::Time { at }.into_change(inputs));
-    changes.into_iter().find(|change| change.replicas != decided_replicas)
+    let mut changes = times.into_iter().map(|at| Trigger::Time { at }.into_change(inputs));
+    changes.find(|change| change.replicas != decided_replicas)
 }
 
 /// The times at which time-dependent settings may change the replicas.

@@ -17,16 +17,19 @@ pub const FORBIDDEN: &str = " is forbidden: User ";
 /// 500.
 pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding";
 
-/// Part of the errors if Prometheus doesn't respond. The URL follows.
+/// Part of the errors if Prometheus doesn't respond. The server follows: its address, or the flag
+/// that has its URL.
 pub const PROMETHEUS: &str = "Prometheus at ";
 
-/// Part of the error if rules or collectors may have the metric, but haven't listed theirs.
+/// Part of the error if rules or collectors may have the metric, but haven't listed their metrics
+/// yet.
 pub const NOT_DISCOVERED: &str = " are not discovered yet";
 
-/// The start of that error.
+/// The start of the error with [`NOT_DISCOVERED`].
 const METRICS_OF: &str = "the metrics of ";
 
-/// Part of that error if the autoscalers, whose annotations configure collectors, were not listed.
+/// Part of the error with [`NOT_DISCOVERED`] if the autoscalers, whose annotations configure
+/// collectors, were not listed.
 pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
 
 /// Part of the error if neither the rules nor the collectors have a metric. The text before it
@@ -95,7 +98,8 @@ const IN_PROCESS: [&str; 7] = [
     "no such metric: ",
 ];
 
-/// The error if `sources`, such as `rules`, may have the metric, but haven't listed theirs.
+/// The error if `sources`, such as `rules`, may have the metric, but haven't listed their metrics
+/// yet. `problems` are the causes, if known.
 pub fn not_discovered(sources: &str, problems: &[String]) -> String {
     let separator = if problems.is_empty() { "" } else { ": " };
     format!("{METRICS_OF}{sources}{NOT_DISCOVERED}{separator}{}", problems.join("; "))

@@ -11,7 +11,7 @@ use super::{
     },
     inputs::Inputs,
     metrics::{MetricReport, is_unready},
-    phrases::{age, api_and_server, names, namespace},
+    phrases::{age, metrics_api, metrics_server, names, namespace},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
             "{had_value} {of_own_source} If it reads the API of the message, that has failed since."
         );
     }
-    let (api, _) = api_and_server(&metric.source_type);
+    let api = metrics_api(&metric.source_type);
     format!(
         "{had_value} If it reads {api}, that has failed since: kubectl get apiservices | grep \
          {api} names the service behind it. {of_own_source}"
@@ -136,11 +136,10 @@ pub(super) fn about_failure(
             format!("Without a value of {name}, nothing is scaled down: add its value.")
         }
         MetricFailure::TooOld => {
-            let (_, server) = api_and_server(&metric.source_type);
+            let server = metrics_server(&metric.source_type, "the");
             format!(
-                "Check why the samples of {name} are old: {} may have stopped measuring. Or raise \
-                 max-sample-age.",
-                server.replacen("An adapter", "the adapter", 1)
+                "Check why the samples of {name} are old: {server} may have stopped measuring. Or \
+                 raise max-sample-age."
             )
         }
         MetricFailure::NoPods => format!(
@@ -168,17 +167,17 @@ fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str, command:
         );
     }
     // A container that runs has a value although its pod is not ready.
-    let (_, server) = api_and_server(&metric.source_type);
+    let server = metrics_server(&metric.source_type, "an");
     format!(
-        "There is no value of {name}, and {state}. If the containers run, see the log of {}. If \
-         not, the events of the pods say why: {command}",
-        server.replacen("An adapter", "an adapter", 1)
+        "There is no value of {name}, and {state}. If the containers run, see the log of {server}. \
+         If not, the events of the pods say why: {command}"
     )
 }
 
 /// Advice about a metrics API that responded without a value of the metric.
 fn about_empty_response(index: usize, metric: &MetricReport) -> String {
-    let (api, server) = api_and_server(&metric.source_type);
+    let api = metrics_api(&metric.source_type);
+    let server = metrics_server(&metric.source_type, "an");
     let name = &metric.name;
     if metric.source_type.is_resource() {
         return format!(
@@ -188,11 +187,10 @@ fn about_empty_response(index: usize, metric: &MetricReport) -> String {
         );
     }
     let is_by_pod = !metric.source_type.exists_without_pods();
+    let of_pods = if is_by_pod { " for the target's pods" } else { "" };
     format!(
         "{api} works but has no value of {name}. Check the names and selectors in \
-         spec.metrics[{index}], and that {} has the metric{}.",
-        server.replacen("An adapter", "an adapter", 1),
-        if is_by_pod { " for the target's pods" } else { "" },
+         spec.metrics[{index}], and that {server} has the metric{of_pods}."
     )
 }
 
@@ -246,7 +244,7 @@ fn about_invalid_spec(inputs: &Inputs, index: usize, name: &str) -> String {
 
 /// Advice if the request for a metric failed, by the text of the error.
 fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) -> String {
-    let (api, server) = api_and_server(&metric.source_type);
+    let api = metrics_api(&metric.source_type);
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(ALSO_NOT_BY_API) {
@@ -259,6 +257,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
         );
     }
     if error.contains(UNKNOWN_METRIC) {
+        let server = metrics_server(&metric.source_type, "An");
         return format!(
             "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
              {server} serves metrics by its configuration: check that this one is in it."
@@ -301,7 +300,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
 
 /// Advice if no server is registered for the API of metrics of this type.
 pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
-    let (api, _) = api_and_server(source_type);
+    let api = metrics_api(source_type);
     let install = if source_type.is_resource() {
         "metrics-server, or hpa adapter with resource rules"
     } else {
@@ -320,26 +319,25 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
     let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
     let is_old = inputs.now.duration_since(newest) > limit;
-    let (_, server) = api_and_server(&metric.source_type);
     is_old.then(|| {
         format!(
             "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
             metric.name,
             age(newest, inputs.now),
-            server.replacen("An adapter", "the adapter", 1)
+            metrics_server(&metric.source_type, "the")
         )
     })
 }
 
-/// Whether a pod is within its CPU initialization period, in which it may be unready or not
-/// measured yet.
+/// Whether the pod with this name [started recently](started_recently).
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
-    pod.is_some_and(|pod| is_recent(inputs, pod))
+    pod.is_some_and(|pod| started_recently(inputs, pod))
 }
 
-/// Whether a pod started within the CPU initialization period.
-pub(super) fn is_recent(inputs: &Inputs, pod: &Pod) -> bool {
+/// Whether a pod started within the CPU initialization period, in which it may be unready or not
+/// measured yet.
+pub(super) fn started_recently(inputs: &Inputs, pod: &Pod) -> bool {
     pod.start_time.is_some_and(|start| {
         inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
     })

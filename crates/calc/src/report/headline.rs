@@ -205,21 +205,28 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
         return Some("the controller may read the metrics that you may not read".to_owned());
     }
     let last_reported = |reason: &ConditionReason| format!("the controller last reported {reason}");
+    let failure = ReportedFailure::new(inputs, decision);
     let Some(to) = decision.scale_to() else {
-        let failure = ReportedFailure::new(inputs, decision)?;
-        return Some(last_reported(failure.reason()));
+        return failure.map(|failure| last_reported(failure.reason()));
     };
     let explanation = decision.explanation();
-    let direction = if to > explanation.current_replicas { Direction::Up } else { Direction::Down };
-    let failed_write = failed_write(&inputs.hpa.status);
-    let held = || reported_limit(inputs, direction).filter(|_| inputs.history.is_none());
-    if let Some(reason) = failed_write.or_else(held) {
+    let direction = Direction::of_change(explanation.current_replicas, to);
+    let mut reason = failed_write(&inputs.hpa.status);
+    // With a known history, the decision has applied the limit. While reads fail, the controller
+    // doesn't update it.
+    if inputs.history.is_none() && failure.is_none() {
+        reason = reason.or_else(|| reported_limit(inputs, direction));
+    }
+    if let Some(reason) = reason {
         return Some(last_reported(reason));
     }
-    // The same read succeeded here, so the limits that apply now come first.
-    let failed_read =
-        || failed_read(&inputs.hpa.status).map(|failed| last_reported(&failed.reason));
-    unknown_limit(inputs, explanation, direction).or_else(failed_read)
+    match (failure, unknown_limit(inputs, explanation, direction)) {
+        (Some(failure), Some(limit)) => {
+            Some(format!("{}, and {limit}", last_reported(failure.reason())))
+        }
+        (None, Some(limit)) => Some(limit),
+        (_, None) => failed_read(&inputs.hpa.status).map(|failed| last_reported(&failed.reason)),
+    }
 }
 
 /// The reason of `AbleToScale=False`, unless it is that the scale could not be read.
@@ -243,7 +250,7 @@ fn unknown_limit(
     if status.conditions.is_empty() {
         return Some("no controller has stored a status".to_owned());
     }
-    // Neither stabilization nor policies delay a scaling to a bound.
+    // Without a proposal, the replicas were out of bounds: no history delays that scaling.
     explanation.proposed_replicas?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
     let rules = behavior.rules(direction);

@@ -33,7 +33,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The queries that the readings answer.
+    /// The plan whose queries the readings answer.
     pub fn plan(&self) -> Plan<'_> {
         Plan::new(&self.hpa, self.scale.clone(), &self.settings, |_| self.selected.clone())
     }
@@ -49,7 +49,8 @@ impl Inputs {
         decision.scale_to().unwrap_or(decision.explanation().current_replicas)
     }
 
-    /// The history. If it is unknown, a history that stabilizes nothing.
+    /// The history. If it is unknown, a history that stabilizes nothing and has the failures that
+    /// the status reports.
     pub(super) fn effective_history(&self) -> History {
         self.history.clone().unwrap_or_else(|| {
             // This recommendation is outside of every window. Without it, the decision would

@@ -137,9 +137,9 @@ impl MetricReport {
     }
 }
 
-/// The reason for CPU why the sample of a pod that is not ready counts.
+/// The text about a CPU sample that counts although its pod is not ready.
 const READY_BEFORE: &str = "is not ready, but its sample counts because it was ready before";
-/// The same reason for other metrics.
+/// The same for other metrics.
 const NEEDS_NO_READINESS: &str =
     "is not ready, but its sample counts because readiness matters only for CPU";
 

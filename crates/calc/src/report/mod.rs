@@ -35,7 +35,7 @@ pub use self::{
     metrics::{MetricReport, PodReport, UnselectedSamples},
     short::{ShortReport, State, Surroundings, TargetKey},
     text::ReportLines,
-    warning::Warning,
+    warning::{Warning, describe_built_in},
 };
 use crate::{
     api::Condition,
@@ -51,8 +51,8 @@ impl Inputs {
         self.report_with_doubt(None)
     }
 
-    /// Reports the decision. `doubt` is a reason that is not in the inputs why the decision may not
-    /// be carried out, for example that no controller is running.
+    /// Reports the decision. `doubt` says why the decision may not be carried out, if the inputs
+    /// don't show it: for example, that no controller is running.
     pub fn report_with_doubt(&self, doubt: Option<String>) -> Report {
         self.report_with_advice(doubt, &BTreeMap::new())
     }
@@ -117,7 +117,8 @@ pub struct Report {
     /// controllers obeys; metrics that can't be read here; a condition that the controller reported
     /// last; an absent status; an unknown history. Then a dry run, if it prevents a write.
     pub doubt: Option<String>,
-    /// Whether `doubt` is the caller's, which is about any decision: no controller runs.
+    /// Whether the caller gave the doubt. It is then about any decision, because no controller
+    /// runs.
     #[serde(skip)]
     is_idle: bool,
     /// The directions that are paused.

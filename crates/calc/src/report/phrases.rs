@@ -86,14 +86,21 @@ pub(super) fn paused_text(hpa: &HorizontalPodAutoscaler, pause: Pause) -> String
     format!("paused{direction} by {}", SettingOrigin::of_pause(hpa))
 }
 
-/// The API that a metric is read from, and the server that usually serves it.
-pub(super) fn api_and_server(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+/// The API group that metrics of a type are read from.
+pub(super) fn metrics_api(source_type: &MetricSourceType) -> &'static str {
     match source_type {
-        source_type if source_type.is_resource() => ("metrics.k8s.io", "metrics-server"),
-        MetricSourceType::External => {
-            ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
-        }
-        _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
+        source_type if source_type.is_resource() => "metrics.k8s.io",
+        MetricSourceType::External => "external.metrics.k8s.io",
+        _ => "custom.metrics.k8s.io",
+    }
+}
+
+/// The server that usually serves the [`metrics_api`]. `article` comes before the word `adapter`.
+pub(super) fn metrics_server(source_type: &MetricSourceType, article: &str) -> String {
+    match source_type {
+        source_type if source_type.is_resource() => "metrics-server".to_owned(),
+        MetricSourceType::External => format!("{article} adapter such as hpa adapter or KEDA"),
+        _ => format!("{article} adapter such as hpa adapter"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The metrics that can't be read here, but about which the controller's status has more.
+//! The controller's status about the metrics that can't be read here.
 
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
@@ -111,7 +111,7 @@ impl<'a> ReportedMetrics<'a> {
             }
         }
         let mut unreported = unreported.failures(hpa).unwrap_or_default();
-        if self.has_own_sources() || is_only_read_here(hpa, explanation) {
+        if self.has_own_sources() || fails_without_status(hpa, explanation) {
             unreported = unreported.replace(" cannot be read: ", " cannot be read here: ");
         }
         let failure = self.failure.map(|(index, cause)| {
@@ -136,9 +136,8 @@ fn without_name<'a>(cause: &'a str, name: &str) -> Cow<'a, str> {
     format!("{why}{ALSO_NOT_BY_API}{by_api}").into()
 }
 
-/// Whether a metric could not be read here, while no controller has reported whether it can read
-/// it.
-fn is_only_read_here(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> bool {
+/// Whether a metric could not be read here, and no controller has stored a status.
+fn fails_without_status(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> bool {
     use MetricFailure::{Empty, Fetch};
     let mut failures = explanation.metrics.iter().map(|metric| metric.failure);
     hpa.status.conditions.is_empty()

@@ -36,7 +36,7 @@ impl<'a> ReportedFailure<'a> {
         let metric = failed_metric(&inputs.hpa, condition);
         let succeeds_here = match metric {
             Some(index) => metrics.get(index).is_some_and(|metric| metric.failure.is_none()),
-            // A status of the time before the target was scaled up by hand.
+            // The status is older than the scale-up from zero by hand.
             None if condition.reason == ConditionReason::ScalingDisabled => false,
             None => {
                 !matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled)

@@ -126,7 +126,7 @@ impl TargetKey {
     }
 }
 
-fn shared_target(others: &[String]) -> String {
+fn shared_target_text(others: &[String]) -> String {
     let verb = if others.len() == 1 { "has" } else { "have" };
     format!("{} {verb} the same target", names(others.iter().map(String::as_str)))
 }
@@ -182,7 +182,7 @@ impl ShortReport {
         let mut warnings = warnings(hpa, settings);
         // The condition about an ambiguous selector names them already.
         if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
-            warnings.push((Warning::SharedTarget, shared_target(other_autoscalers)));
+            warnings.push((Warning::SharedTarget, shared_target_text(other_autoscalers)));
         }
         let cause = one_line(&sentence).into_owned();
         let (warnings, texts): (Vec<_>, Vec<_>) = warnings.into_iter().unzip();
@@ -339,17 +339,17 @@ fn active_fallback<'a>(
 
 /// The condition that prevents scaling.
 fn failed_condition(hpa: &HorizontalPodAutoscaler) -> Option<&Condition> {
-    let kinds = [ConditionType::AbleToScale, ConditionType::ScalingActive];
-    let mut conditions = kinds.iter().filter_map(|kind| hpa.status.condition(kind));
+    let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
+    let mut conditions = types.iter().filter_map(|one| hpa.status.condition(one));
     conditions.find(|condition| condition.status == ConditionStatus::False)
 }
 
 /// The reason of a condition that is true.
 fn true_reason<'a>(
     hpa: &'a HorizontalPodAutoscaler,
-    kind: &ConditionType,
+    condition_type: &ConditionType,
 ) -> Option<&'a ConditionReason> {
-    let condition = hpa.status.condition(kind)?;
+    let condition = hpa.status.condition(condition_type)?;
     (condition.status == ConditionStatus::True).then_some(&condition.reason)
 }
 
@@ -371,7 +371,7 @@ fn missing_metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String
     missing.map(|(spec, _)| metric_name(spec))
 }
 
-/// The metric with the largest ratio of value to target.
+/// The metric with the largest ratio of value to target, and that ratio.
 fn largest_measurement(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,

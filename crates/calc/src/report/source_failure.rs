@@ -7,7 +7,7 @@ use super::{
     },
     inputs::Inputs,
     metrics::MetricReport,
-    phrases::{api_and_server, namespace},
+    phrases::{metrics_api, namespace},
 };
 use crate::{
     api::{MetricSourceType, MetricSpec},
@@ -66,7 +66,7 @@ pub(super) fn about_absence(
         MetricSourceType::Object => format!("custom {}", quote(&format!("RESOURCE/{name}"))),
         _ => format!("custom {}", quote(&format!("pods/{name}"))),
     };
-    let (api, _) = api_and_server(&metric.source_type);
+    let api = metrics_api(&metric.source_type);
     let about_api = if is_api_missing(error) {
         String::new()
     } else {

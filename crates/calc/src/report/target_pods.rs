@@ -21,7 +21,7 @@ pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<St
     }
     let pods = counted(replicas, "pod");
     Some(match winner.counted_pods {
-        Some(ready) if existing >= replicas => format!("{ready} of {pods} count"),
+        Some(count) if existing >= replicas => format!("{count} of {pods} count"),
         _ => format!("{existing} of {pods} exist"),
     })
 }
@@ -53,7 +53,7 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
     let total = active.clone().count();
     let unready = active.filter(|pod| is_pending_or_unready(pod));
-    let unready = unready.filter(|pod| !failure::is_recent(inputs, pod)).count();
+    let unready = unready.filter(|pod| !failure::started_recently(inputs, pod)).count();
     match (unready, total) {
         (0, _) => None,
         (_, 1) => Some("the only pod is not ready".to_owned()),

@@ -10,7 +10,7 @@ use super::{
     phrases::{age, clauses, names},
 };
 use crate::{
-    api::{ConditionType, PolicySelect},
+    api::{Condition, ConditionType, PolicySelect},
     decide::BOUNDS,
     explain::{
         MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes_and_seconds,
@@ -195,8 +195,9 @@ impl Report {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
                 let (verb, value) = verb_and_threshold(*direction, *value);
                 let (value, current) = (quantity(metric, value), quantity(metric, *current));
-                let kind = if metric.source_type.exists_without_pods() { "" } else { "average " };
-                write!(f, "when {kind}{} {verb} {value}", metric.name)?;
+                let average =
+                    if metric.source_type.exists_without_pods() { "" } else { "average " };
+                write!(f, "when {average}{} {verb} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
                     let base = metric.explanation.utilization_of.as_str();
                     write!(f, " ({utilization}% of {base})")?;
@@ -216,12 +217,14 @@ impl Report {
             ConditionType::ScalingActive,
             ConditionType::ScalingLimited,
         ];
-        let rank = |kind: &ConditionType| order.iter().position(|known| known == kind);
+        let rank = |condition: &&Condition| {
+            let position = order.iter().position(|known| *known == condition.condition_type);
+            position.unwrap_or(order.len())
+        };
         let mut conditions: Vec<_> = self.reported_conditions.iter().collect();
-        conditions.sort_by_key(|condition| rank(&condition.condition_type).unwrap_or(order.len()));
-        for condition in conditions {
-            let (kind, status) = (&condition.condition_type, &condition.status);
-            let line = format!("{kind}={status}, {}: {}", condition.reason, condition.message);
+        conditions.sort_by_key(rank);
+        for Condition { condition_type, status, reason, message, .. } in conditions {
+            let line = format!("{condition_type}={status}, {reason}: {message}");
             writeln!(f, "  {}", one_line(&line))?;
         }
         Ok(())
@@ -350,12 +353,12 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     }
     if let Some(samples) = &metric.unselected_samples {
         let pods = names(samples.pods.iter().map(String::as_str));
-        let what = if samples.are_counted {
+        let label = if samples.are_counted {
             "not selected, but counted"
         } else {
             "of other owners, not counted"
         };
-        writeln!(f, "    {what} ({}): {pods}", samples.pods.len())?;
+        writeln!(f, "    {label} ({}): {pods}", samples.pods.len())?;
     }
     Ok(())
 }

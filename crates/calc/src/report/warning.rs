@@ -62,15 +62,22 @@ pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
     ignored.map(|(_, text)| text).collect()
 }
 
+/// Names kube-controller-manager, with the reason why it ignores the settings of an autoscaler: it
+/// stored the status last (`is_writer`), or it has replaced hpa-rs. `is_unknown` is whether either
+/// controller may act.
+pub fn describe_built_in(is_writer: bool, is_unknown: bool) -> &'static str {
+    match (is_writer, is_unknown) {
+        (true, _) => "kube-controller-manager, which stored the status last,",
+        (false, false) => "kube-controller-manager, which acts now,",
+        (false, true) => "kube-controller-manager, which may act now,",
+    }
+}
+
 /// The settings that kube-controller-manager ignores, each with a text.
 fn ignored_settings(summary: &SettingsSummary) -> Vec<(Warning, String)> {
     let mut ignored = Vec::new();
     let is_unknown = summary.is_controller_unknown;
-    let reference = match (summary.is_status_of_hpa_rs, is_unknown) {
-        (false, _) => "kube-controller-manager, which stored the status last,",
-        (true, false) => "kube-controller-manager, which acts now,",
-        (true, true) => "kube-controller-manager, which may act now,",
-    };
+    let reference = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
     if summary.ignored.pause {
         let of_hpa_rs = if is_unknown { "hpa-rs would obey the pause; " } else { "" };
         ignored.push((Warning::PauseIgnored, format!("{of_hpa_rs}{reference} ignores the pause")));

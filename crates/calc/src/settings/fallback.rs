@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The shortest failure, in seconds, after which a fallback applies: two sync periods of the
 /// default length.
 pub(super) const MIN_FAILURE_SECONDS: u32 = 30;
-const DEFAULT_FAILURE_SECONDS: u32 = 180;
+/// The default of the failure after which a fallback applies, in seconds.
+pub(super) const DEFAULT_FAILURE_SECONDS: u32 = 180;
 /// The longest failure that a fallback can wait for: a day.
 pub(super) const MAX_FAILURE_SECONDS: u32 = 86_400;
 

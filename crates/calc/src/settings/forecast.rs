@@ -23,8 +23,8 @@ pub struct Forecasts {
     /// The time from a reading to the forecast time; `None` for the measured time until pods of a
     /// scale-up are ready, plus the age of the metric and a sync period. The forecaster applies it.
     pub horizon: Option<SignedDuration>,
-    /// The quantile of the future load that a forecast is, from 0 to 1; `None` for the forecaster's
-    /// default. See [`LoadForecast::quantile`](crate::LoadForecast::quantile).
+    /// The quantile of the future load that forecasts estimate, from 0 to 1; `None` for the
+    /// forecaster's default. See [`LoadForecast::quantile`](crate::LoadForecast::quantile).
     pub quantile: Option<f64>,
 }
 

@@ -104,7 +104,7 @@ pub struct Settings {
     /// The time for which the metrics must have asked for zero replicas before the target is scaled
     /// to zero.
     pub zero_after: SignedDuration,
-    /// Whether forecasts of the load are made and count, and how they are made.
+    /// The settings of forecasts of the load.
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,

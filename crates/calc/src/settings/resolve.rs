@@ -135,7 +135,7 @@ impl<'a> Resolver<'a> {
         let annotated = self.annotation(setting);
         let hpa = self.hpa;
         let field = hpa.spec.unknown.get(setting.field);
-        if let (Some(_), Some(_)) = (annotated, field) {
+        if annotated.is_some() && field.is_some() {
             self.report_overridden(setting, format!("spec.{}", setting.field));
         }
         let (place, value) = if let Some(json) = field {

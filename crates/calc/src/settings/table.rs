@@ -4,11 +4,6 @@
 //! of `hpa lint` and `hpa convert`, the documentation and the output of `hpa explain` are derived
 //! from the row.
 
-use crate::{
-    api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
-    pause::Pause,
-};
-
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -19,6 +14,10 @@ use super::{
         UtilizationOf,
     },
     value::{Kind, Value},
+};
+use crate::{
+    api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
+    pause::Pause,
 };
 
 /// The domain of the annotations.

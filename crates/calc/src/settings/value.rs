@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     bounds::{Day, MAX_ENTRIES, Schedule, ScheduledBounds},
-    fallback::{Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
+    fallback::{DEFAULT_FAILURE_SECONDS, Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
 };
 use crate::{go_duration, quantity::Quantity};
 
@@ -302,7 +302,8 @@ fn fallback_schema() -> Json {
             },
             "failureDurationSeconds": {
                 "type": "integer", "format": "int32",
-                "minimum": MIN_FAILURE_SECONDS, "maximum": MAX_FAILURE_SECONDS, "default": 180,
+                "minimum": MIN_FAILURE_SECONDS, "maximum": MAX_FAILURE_SECONDS,
+                "default": DEFAULT_FAILURE_SECONDS,
                 "description": "How long the metric must have failed, in seconds.",
             },
             "behavior": {

@@ -24,8 +24,8 @@ pub(super) fn validate_metrics(
     for (index, metric) in metrics.iter().enumerate() {
         validate_metric(causes, &path.index(index), metric, object_rule);
     }
-    let from_zero = |metric: &MetricSpec| metric.source_type.exists_without_pods();
-    if min_replicas == Some(0) && !metrics.iter().any(from_zero) {
+    let mut types = metrics.iter().map(|metric| &metric.source_type);
+    if min_replicas == Some(0) && !types.any(MetricSourceType::exists_without_pods) {
         let detail = "must specify at least one Object or External metric to support scaling to \
             zero replicas";
         causes.forbidden(path, detail);

@@ -130,10 +130,10 @@ fn validate_bounds(
     causes: &mut Causes,
     path: &Path<'_>,
     spec: &HorizontalPodAutoscalerSpec,
-    least_min: i32,
+    smallest_min: i32,
 ) {
-    if let Some(min) = spec.min_replicas.filter(|min| *min < least_min) {
-        let detail = format!("must be greater than or equal to {least_min}");
+    if let Some(min) = spec.min_replicas.filter(|min| *min < smallest_min) {
+        let detail = format!("must be greater than or equal to {smallest_min}");
         causes.invalid(&path.child("minReplicas"), min, &detail);
     }
     let (path, max) = (path.child("maxReplicas"), spec.max_replicas);

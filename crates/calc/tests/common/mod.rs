@@ -94,10 +94,8 @@ impl Scenario {
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
         let Self { scale, values, autoscalers, history, settings, .. } = self;
-        let pods = vec![
-            Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap())
-                .into(),
-        ];
+        let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap();
+        let pods = vec![pod.into()];
         let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods {
             pods,
             autoscalers,

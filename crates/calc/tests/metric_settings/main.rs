@@ -103,11 +103,9 @@ fn condition<'a>(conclusion: &'a Conclusion, name: &str) -> Option<&'a str> {
     Some(&condition.message)
 }
 
-const REQUESTING: &str = r#"{ "requests": { "cpu": "1" } }"#;
-
 /// Ready pods that request one CPU, and pods that request none.
 fn pods(requesting: &[&str], others: &[&str]) -> Vec<Arc<Pod>> {
-    let requests: Value = serde_json::from_str(REQUESTING).unwrap();
+    let requests = json!({ "requests": { "cpu": "1" } });
     let requesting = requesting.iter().map(|name| pod(name, &requests, &json!({})));
     requesting.chain(others.iter().map(|name| pod(name, &json!({}), &json!({})))).collect()
 }

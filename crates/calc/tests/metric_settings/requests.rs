@@ -125,10 +125,10 @@ fn condition_about_skipped_pods_is_removed_with_the_last_one() {
     let others = names('x', 7);
     let others: Vec<_> = others.iter().map(String::as_str).collect();
     hpa.status = decide(&hpa, (1, 1), &pods(&["a"], &others), reading.clone()).status;
-    let message = &hpa.status.conditions.iter();
-    let message = message.clone().find(|one| one.condition_type.as_str() == "PodsSkipped").unwrap();
+    let mut conditions = hpa.status.conditions.iter();
+    let skipped = conditions.find(|one| one.condition_type.as_str() == "PodsSkipped").unwrap();
     assert_eq!(
-        message.message,
+        skipped.message,
         "7 pods without requests of cpu left out: x000, x001, x002, x003, x004 and 2 more"
     );
     // It stays while the metric can't be read.

@@ -7,7 +7,7 @@ mod fallback;
 
 use hpa_calc::{
     Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, ReadError,
-    Reading, Readings, Scale, SelectedPods, Settings,
+    Reading, Readings, SelectedPods, Settings,
     settings::{SettingPolicy, SettingProblem},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -79,10 +79,9 @@ impl Run {
             Some(value) => Ok(Reading::External(vec![MilliValue::from_units(*value)].into())),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
-        let scale = Scale { spec_replicas: self.replicas, ..common::scale(self.replicas) };
         Inputs {
             hpa: self.hpa.clone(),
-            scale: Ok(scale),
+            scale: Ok(common::scale(self.replicas)),
             settings: self.settings.clone(),
             selected: SelectedPods::default(),
             readings: values.iter().map(read).enumerate().collect::<Readings>(),

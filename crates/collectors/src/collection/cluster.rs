@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 use async_trait::async_trait;
 use hpa_calc::{Selector, api::CrossVersionObjectReference};
+use hpa_metrics::{KubeObjects, ListError, StoredObject};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{Api, Client, core::ApiResource};
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
 use super::plural::plural;
-use hpa_metrics::{KubeObjects, ListError, StoredObject};
+use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 
 /// The age at which the cached selector of a target is read again.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);

@@ -49,15 +49,14 @@ pub(super) struct Entry {
 
 /// The inputs of [`Entry::new`] from the index.
 pub(super) struct EntryContext {
-    /// The previous metrics of the autoscaler.
-    metrics: Vec<Arc<CollectedMetric>>,
+    previous_metrics: Vec<Arc<CollectedMetric>>,
     /// The part of [`MAX_NAMESPACE_SETTINGS_BYTES`] that other autoscalers leave.
     free_bytes: usize,
     hasher: RandomState,
 }
 
 impl Entry {
-    /// Creates an entry. Metrics that are also in `context` keep their values.
+    /// Creates an entry. Unchanged metrics keep their values.
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
@@ -79,7 +78,7 @@ impl Index {
         let used = self.settings_len.get(&key.1).copied().unwrap_or_default();
         let used_by_others = used.saturating_sub(previous.map_or(0, |entry| entry.settings_len));
         EntryContext {
-            metrics: previous.map(|entry| entry.metrics.clone()).unwrap_or_default(),
+            previous_metrics: previous.map(|entry| entry.metrics.clone()).unwrap_or_default(),
             free_bytes: MAX_NAMESPACE_SETTINGS_BYTES.saturating_sub(used_by_others),
             hasher: self.hasher.clone(),
         }
@@ -172,7 +171,7 @@ fn exceeded_limit(settings_len: usize, namespace_is_full: bool) -> Option<String
 
 /// Returns the metrics of an autoscaler that enabled collectors can read, the length of their
 /// settings in bytes, and the problems of all its metrics and annotations. Unchanged metrics are
-/// taken from `context`.
+/// taken from `context`. Equal metrics are one object, which is collected once.
 fn create_metrics(
     hpa: &HorizontalPodAutoscaler,
     context: &EntryContext,
@@ -213,9 +212,10 @@ fn create_metrics(
         let is_same = |metric: &&Arc<CollectedMetric>| {
             metric.annotations_hash == hash && metric.config == kept_config
         };
-        if let Some(unchanged) = context.metrics.iter().chain(&metrics).find(is_same).cloned() {
+        let mut known = context.previous_metrics.iter().chain(&metrics);
+        if let Some(same) = known.find(is_same).cloned() {
             collected_len += len;
-            metrics.push(unchanged);
+            metrics.push(same);
             continue;
         }
         match CollectorPlan::new(&config, environment) {

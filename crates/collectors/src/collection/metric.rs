@@ -169,8 +169,8 @@ impl CollectedMetric {
 
     /// The age at which a value is collected again: 85 % to 95 % of the interval, or of the maximum
     /// age if that is shorter. As it is below 100 %, each read of an autoscaler whose sync period
-    /// equals the interval starts a collection. The percentage depends on the metric, so that not
-    /// all metrics are collected at the same time.
+    /// equals the interval starts a collection. The percentage differs by metric, which
+    /// distributes the collections over time.
     fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let hash = hasher.hash_one((

@@ -5,8 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use crate::annotations::MetricType;
-use crate::{FetchError, LookupError, MetricConfig, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
@@ -26,6 +24,7 @@ use super::{
     metric::{CollectedMetric, CollectedValues},
     plural,
 };
+use crate::{FetchError, LookupError, MetricConfig, Sample, annotations::MetricType};
 
 /// The maximum number of metrics that one request collects concurrently.
 const MAX_CONCURRENT: usize = 8;
@@ -334,7 +333,17 @@ impl Catalog for CollectionSource {
         if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
-    fn undiscovered(&self, _: &Query) -> Option<String> {
+    /// Autoscalers that are not listed yet may configure a metric with any name, of any object of
+    /// their namespace. Usage, and metrics of objects without a namespace, are never collected.
+    fn undiscovered(&self, query: &Query) -> Option<String> {
+        let may_be_collected = match query {
+            Query::Custom(query) => query.is_namespaced(),
+            Query::External(_) => true,
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => false,
+        };
+        if !may_be_collected {
+            return None;
+        }
         Some(not_discovered("collectors", &[self.autoscalers_not_synced()?]))
     }
 

@@ -37,13 +37,14 @@ use self::{
 };
 use crate::{Clients, Environment, schedules::source::Now};
 
+/// The operator's settings for collections.
 #[derive(Clone, Debug)]
 pub struct CollectionSettings {
     pub environment: Environment,
     /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// The maximum age of a value, which it reaches only if collections fail. By default, two
-    /// intervals of the metric.
+    /// The maximum age of a value. A value becomes that old only if collections fail. By default,
+    /// two intervals of the metric.
     pub max_age: Option<Duration>,
     /// The maximum number of concurrent collections per collector. One namespace gets at most half
     /// of them, rounded up.

@@ -15,7 +15,7 @@ pub(super) fn plural(kind: &str) -> String {
     }
 }
 
-/// The group of an API version.
+/// The group of an API version. Empty for the core group.
 pub(super) fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }

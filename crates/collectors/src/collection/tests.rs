@@ -273,8 +273,8 @@ async fn value_from_before_a_suspension_has_expired() {
     fixture.external("q=web").await.unwrap_err();
 }
 
-/// 3000 metrics with one name share annotations: short ones at first, then 240 KiB, of which two
-/// metrics fit into the limit of 512 KiB.
+/// 3000 metrics with one name share annotations, which are short at first. With 240 KiB of
+/// annotations, two metrics fit into the limit of 512 KiB.
 #[test]
 fn settings_and_messages_of_one_autoscaler_are_bounded() {
     let mut hpa = external_hpa("web");

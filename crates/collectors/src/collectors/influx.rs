@@ -56,8 +56,8 @@ impl Collector for FluxQuery {
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// Returns the value of the response. The reference ignores it and reports 0, which is not
-    /// reproduced with compatibility.
+    /// Returns the value of the response. The reference reports 0 instead, even with a value.
+    /// Compatibility doesn't reproduce this defect.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = self.request(context)?;
@@ -114,10 +114,11 @@ impl FluxQuery {
 }
 
 /// The error for an unsuccessful response. It doesn't contain the server's message, because a query
-/// can copy other tenants' data into that.
+/// can copy other tenants' data into the message.
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && request.destination == Destination::Operator {
-        return FetchError::Server { service: SERVICE, message: "the query is invalid or failed" };
+        let reason = "the query is invalid or failed";
+        return FetchError::QueryRefused { service: SERVICE, reason };
     }
     http_error(&request.uri, HttpError::Status(reply.status))
 }

@@ -29,7 +29,7 @@ use crate::{
 /// pods even if the first [`Limits::connections_per_collection`] pods don't respond.
 const TIMEOUTS_PER_COLLECTION: u32 = 2;
 
-/// The default of both timeouts, as in the reference.
+/// The default of the request timeout and of the connect timeout, as in the reference.
 const DEFAULT_TIMEOUT_NANOS: i64 = 15_000_000_000;
 
 /// The URL of the document and the settings of requests.
@@ -73,8 +73,8 @@ impl Collector for PodDocuments {
         }
         let json = JsonSettings::new(metric);
         match (json.key.is_empty(), json.eval.is_empty()) {
-            (true, true) => return Err(ConfigError::PodNoJson),
-            (false, false) => return Err(ConfigError::PodTwoJson),
+            (true, true) => return Err(ConfigError::PodNoJsonQuery),
+            (false, false) => return Err(ConfigError::PodTwoJsonQueries),
             _ => {}
         }
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
@@ -117,8 +117,8 @@ impl Collector for PodDocuments {
         }
         // The first pod depends on the time. Otherwise, the time limit would always cut off the
         // same pods.
-        let second = usize::try_from(context.now.as_second()).unwrap_or_default();
-        let first = second % pods.len();
+        let seconds = usize::try_from(context.now.as_second()).unwrap_or_default();
+        let first = seconds % pods.len();
         pods.rotate_left(first);
         let limit = request.timeout * TIMEOUTS_PER_COLLECTION;
         // Collected first, because the compiler can't prove that a stream of closures is `Send`.
@@ -222,6 +222,7 @@ fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
 type PodResult<'p> = (&'p Pod, Result<MilliValue, FetchError>, Timestamp);
 
 /// Sorts the results into samples and failures. Pods without a result exceeded the time limit.
+/// Fails if no pod has a value.
 fn values_of(
     pods: &[Pod],
     results: Vec<PodResult<'_>>,
@@ -243,12 +244,10 @@ fn values_of(
         }
     }
     values.samples.sort_by(|left, right| left.pod.cmp(&right.pod));
-    values.failures.sort_by(|left, right| right.pod.cmp(&left.pod));
-    if values.samples.is_empty()
-        && let Some(PodFailure { pod, error }) = values.failures.pop()
-    {
+    values.failures.sort_by(|left, right| left.pod.cmp(&right.pod));
+    if values.samples.is_empty() && !values.failures.is_empty() {
+        let PodFailure { pod, error } = values.failures.swap_remove(0);
         return Err(FetchError::AllPods { pods: pods.len(), pod, first: Box::new(error) });
     }
-    values.failures.reverse();
     Ok(values)
 }

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinity_are_errors_unless_compatible() {
+    fn result_without_a_finite_value_is_an_error_by_default() {
         let read =
             |result: QueryResult, replicas, compat| to_milli_value("q", &result, replicas, compat);
         let infinite = scalar(f64::INFINITY);

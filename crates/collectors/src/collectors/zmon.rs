@@ -27,10 +27,10 @@ const DEFAULT_DURATION_NANOS: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
 /// The maximum number of aggregators. It limits the length of the query.
 const MAX_AGGREGATORS: usize = 16;
-/// The server's clock may be at most this far behind this clock.
+/// The server's clock may be at most this far behind the local clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
-/// The time of a value may be at most this far ahead of this clock. A value further ahead would
-/// count as fresh until this clock reaches its time.
+/// The time of a value may be at most this far ahead of the local clock. A value further ahead
+/// would count as fresh until the local clock reaches its time.
 const MAX_AHEAD: SignedDuration = SignedDuration::from_secs(60);
 /// The maximum number of values that the server may return.
 const MAX_VALUES: u32 = 10_000;

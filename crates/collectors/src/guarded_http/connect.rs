@@ -125,9 +125,8 @@ impl Connector {
         let addresses =
             resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?;
         if matches!(request.destination, Destination::Tenant | Destination::Pod) {
-            let addresses = self.policy.check_addresses(host, &addresses)?;
+            self.policy.check_addresses(host, &addresses)?;
             self.check_restricted_servers(request, &addresses).await?;
-            return Ok(addresses);
         }
         Ok(addresses)
     }
@@ -272,7 +271,7 @@ fn basic_authorization(user: String) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The URL with an explicit port, for a proxy.
+/// The origin of a URL with an explicit port, for a proxy.
 fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
     let (scheme, host) = (uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default());
     let text = format!("{scheme}://{host}:{}/", url::port(uri));

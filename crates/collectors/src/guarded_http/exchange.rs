@@ -26,7 +26,7 @@ use crate::{
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The maximum length of a body that can be read without a permit for large responses.
-const SMALL_RESPONSE: usize = 64 << 10;
+const SMALL_RESPONSE_BYTES: usize = 64 << 10;
 
 /// A response with its body.
 pub struct Reply {
@@ -67,7 +67,7 @@ pub(super) async fn exchange(
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
         return Err(HttpError::Encoding);
     }
-    let body = read_body(body, max_bytes, (large_responses, &request.namespace));
+    let body = read_body(body, max_bytes, request, deadline, large_responses);
     let body = timeout_at(deadline, drive(driver, body)).await;
     let (body, permit) = body.map_err(|_| HttpError::SlowResponse(request.timeout))??;
     Ok(Reply { status: head.status, headers: head.headers, body, _large_response: permit })
@@ -119,11 +119,13 @@ fn hyper_request(route: &Route, request: &HttpRequest) -> Result<Request<Full<By
     Ok(message)
 }
 
-/// Reads a body. Waits for a permit before it becomes longer than [`SMALL_RESPONSE`].
+/// Reads a body. Waits for a permit before it becomes longer than [`SMALL_RESPONSE_BYTES`].
 async fn read_body(
     mut body: Incoming,
     max_bytes: usize,
-    (large_responses, namespace): (&FairSemaphore, &str),
+    request: &HttpRequest,
+    deadline: Instant,
+    large_responses: &FairSemaphore,
 ) -> Result<(Vec<u8>, Option<Permit>), HttpError> {
     let expected = body.size_hint().lower();
     if usize::try_from(expected).is_ok_and(|expected| expected > max_bytes) {
@@ -137,8 +139,9 @@ async fn read_body(
         if len > max_bytes {
             return Err(HttpError::TooLong(max_bytes));
         }
-        if len > SMALL_RESPONSE && permit.is_none() {
-            permit = large_responses.acquire(namespace).await;
+        if len > SMALL_RESPONSE_BYTES && permit.is_none() {
+            let acquired = timeout_at(deadline, large_responses.acquire(&request.namespace)).await;
+            permit = acquired.map_err(|_| HttpError::BusyReading(request.timeout))?;
         }
         bytes.extend_from_slice(&data);
     }

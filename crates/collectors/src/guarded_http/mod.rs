@@ -165,7 +165,7 @@ impl GuardedHttp {
         let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
         let deadline = Instant::now() + request.timeout;
-        // It has a time limit of its own, which is at most that of the request.
+        // Connecting has a time limit of its own, which is at most that of the request.
         let connection = self.connector.connect(request, permit).await?;
         let max_bytes = limits.response_bytes;
         exchange(connection, request, deadline, max_bytes, &self.large_responses).await

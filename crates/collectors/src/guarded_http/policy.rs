@@ -135,16 +135,11 @@ impl Policy {
 
     /// Checks the addresses of a name. If one address is refused, the name is refused. The caller
     /// must connect only to these addresses, because resolving the name again may return others.
-    pub fn check_addresses(
-        &self,
-        host: &str,
-        addresses: &[IpAddr],
-    ) -> Result<Vec<IpAddr>, Refusal> {
+    pub fn check_addresses(&self, host: &str, addresses: &[IpAddr]) -> Result<(), Refusal> {
         if addresses.is_empty() {
             return Err(Refusal::NoAddress(host.to_owned()));
         }
-        addresses.iter().try_for_each(|address| self.check_address(*address))?;
-        Ok(addresses.to_vec())
+        addresses.iter().try_for_each(|address| self.check_address(*address))
     }
 
     /// Checks one address: its network must be permitted, or the address listed in
@@ -251,7 +246,7 @@ fn from_segments(high: u16, low: u16) -> Ipv4Addr {
 /// The IPv4 address that an address stands for, or else the address itself.
 pub(super) fn without_translation(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        // The loopback address has the form of a compatible one.
+        // The loopback address has the form of an IPv4-compatible one.
         IpAddr::V6(address) if !address.is_loopback() => {
             let embedded = translated_v4(address).or_else(|| isatap_v4(address));
             embedded.map_or(address.into(), IpAddr::V4)
@@ -359,7 +354,7 @@ mod tests {
     fn name_with_a_refused_address_is_refused_after_resolution() {
         let policy = Policy::default();
         let (good, bad) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([127, 0, 0, 1]));
-        assert_eq!(policy.check_addresses("a.org", &[good]), Ok(vec![good]));
+        assert_eq!(policy.check_addresses("a.org", &[good]), Ok(()));
         let error = policy.check_addresses("a.org", &[good, bad]).expect_err("rebinding");
         let expected = "127.0.0.1 is a loopback address (--collector-address permits it)";
         assert_eq!(error.to_string(), expected);

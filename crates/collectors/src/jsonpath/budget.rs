@@ -87,6 +87,7 @@ impl Budget {
         }
     }
 
+    /// Spends steps. Fails if they exceed the limit, or if the time limit is exceeded.
     pub(crate) fn spend(&self, steps: usize) -> Result<(), EvalError> {
         let spent_before = self.steps.get();
         let spent = spent_before.saturating_add(steps as u64);

@@ -1,8 +1,8 @@
 //! Parses quoted strings.
 
-/// Unquotes a string. `None` if it isn't between two of these quotes, or if it contains an
-/// unescaped one, a control character or an invalid escape. Invalid UTF-8 and unpaired surrogates
-/// become U+FFFD.
+/// Unquotes a string. `None` if it isn't enclosed in `quote`, or if it contains an unescaped
+/// `quote`, a control character or an invalid escape. Invalid UTF-8 and unpaired surrogates become
+/// U+FFFD.
 pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     let inner = quoted.strip_prefix(&[quote])?.strip_suffix(&[quote])?;
     let mut text = Vec::with_capacity(inner.len());

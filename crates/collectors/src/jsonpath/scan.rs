@@ -52,13 +52,12 @@ impl<'t> Scanner<'t> {
         follows
     }
 
-    /// Takes an operator.
     pub(crate) fn take_operator(&mut self) -> Option<&'static str> {
         OPERATORS.into_iter().find(|operator| self.take(operator.as_bytes()))
     }
 
     /// Takes a number in JSON's syntax. `None` if it is incomplete (`1.` or `1e`), or if a control
-    /// character follows.
+    /// character other than white space follows.
     pub(crate) fn take_number(&mut self) -> Option<&'t str> {
         let start = self.position;
         self.take(b"-");
@@ -72,7 +71,7 @@ impl<'t> Scanner<'t> {
             let _ = self.take(b"+") || self.take(b"-");
             self.take_digits()?;
         }
-        if self.peek().is_some_and(is_control) {
+        if self.peek().is_some_and(is_control_except_space) {
             return None;
         }
         std::str::from_utf8(self.since(start)).ok()
@@ -171,7 +170,7 @@ impl<'t> Scanner<'t> {
     }
 }
 
-fn is_control(byte: u8) -> bool {
+fn is_control_except_space(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
 }
 

@@ -18,8 +18,8 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Rc<[Value]>),
-    /// The node `node` of the document, at or below `element`, an element of the array of a
-    /// [`Self::Several`]. For expressions, that array is the root of the value.
+    /// A node that was reached through a [`Self::Several`]: `node` is `element`, which is in
+    /// `array`, or is below it. Expressions see `array` as the root.
     Copy {
         array: Rc<[Value]>,
         element: NodeId,

@@ -4,15 +4,15 @@
 
 use std::sync::OnceLock;
 
-use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
-use serde_json::{Value, json};
-
 use hpa_crd::{
     DefinitionError, UnknownField, fields_not_in,
     path::schema_at,
     schema::{kind_schema, structural_as_derived},
     with_metadata,
 };
+use serde_json::{Value, json};
+
+use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
 
 const GROUP: &str = "zalando.org";
 

@@ -7,7 +7,7 @@ use jiff::{
 };
 
 use crate::schedules::{
-    Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
+    Compat, EntryProblem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
 /// A period in which an entry has its full value. It doesn't include the ramps.
@@ -21,8 +21,8 @@ pub struct Window {
     pub end: Timestamp,
     /// The value in the window.
     pub value: i64,
-    /// With compatibility, the day of a repeating entry's window: its first instant, and that of the
-    /// next day. Outside of it, neither the window nor its ramps count.
+    /// With compatibility, the day of a repeating entry's window: its first instant, and that of
+    /// the next day. Outside of the day, neither the window nor its ramps count.
     pub(crate) day: Option<(Timestamp, Timestamp)>,
 }
 
@@ -50,30 +50,35 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 enum Timing {
-    Once(Result<(Timestamp, Timestamp), Problem>),
-    Repeating { zone: TimeZone, days: Vec<Weekday>, times: Result<(Time, Option<Time>), Problem> },
-    MissingPeriod(Problem),
+    Once(Result<(Timestamp, Timestamp), EntryProblem>),
+    Repeating {
+        zone: TimeZone,
+        days: Vec<Weekday>,
+        times: Result<(Time, Option<Time>), EntryProblem>,
+    },
+    MissingPeriod(EntryProblem),
 }
 
 impl Entry {
-    /// Compiles an entry, and adds its errors to `problems`.
+    /// Compiles an entry, and adds its problems to `problems`.
     pub(crate) fn new(
         index: usize,
         schedule: &Schedule,
         default_zone: &TimeZone,
         settings: &Settings,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<EntryProblem>,
     ) -> Self {
         let timing = match (schedule.r#type, &schedule.period) {
             (ScheduleType::OneTime, _) => Timing::Once(parse_dates(index, schedule)),
             (ScheduleType::Repeating, None) => {
-                Timing::MissingPeriod(Problem::MissingPeriod { index })
+                Timing::MissingPeriod(EntryProblem::MissingPeriod { index })
             }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
                 if zone.is_none() && !period.timezone.is_empty() {
-                    let (text, used) = (period.timezone.clone(), &settings.default_time_zone);
-                    problems.push(Problem::UnknownTimeZone { index, text, used: used.clone() });
+                    let text = period.timezone.clone();
+                    let used = settings.default_time_zone.clone();
+                    problems.push(EntryProblem::UnknownTimeZone { index, text, used });
                 }
                 Timing::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
@@ -103,7 +108,7 @@ impl Entry {
     }
 
     /// Fails if the entry is invalid. A repeating entry with invalid times fails only on its days.
-    pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), Problem> {
+    pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), EntryProblem> {
         match &self.timing {
             Timing::MissingPeriod(problem) | Timing::Once(Err(problem)) => Err(problem.clone()),
             Timing::Once(Ok(_)) => Ok(()),
@@ -146,11 +151,10 @@ impl Entry {
         }
     }
 
-    /// The windows that determine the value between two times. With compatibility, or if the entry
-    /// isn't repeating, they are those of [`Self::windows`]. Otherwise they are fewer, because the
-    /// windows of a repeating entry start and end in the order of their dates: of the windows that
-    /// start before `from`, only the last one can have an effect, and of those that start after
-    /// `to`, only the first one.
+    /// The windows that determine the value between two times. For a repeating entry without
+    /// compatibility, they are fewer than those of [`Self::windows`]. The windows of such an entry
+    /// start and end in the order of their dates: before `from`, only the last start can have an
+    /// effect, and after `to`, only the first one.
     pub(crate) fn effective_windows(
         &self,
         from: Timestamp,
@@ -214,20 +218,23 @@ impl Entry {
     }
 }
 
-fn parse_dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), Problem> {
+fn parse_dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), EntryProblem> {
     let parse = |field, text: &str| {
-        let invalid = || Problem::InvalidDate { index, field, text: text.to_owned() };
+        let invalid = || EntryProblem::InvalidDate { index, field, text: text.to_owned() };
         zone::parse_date(text).ok_or_else(invalid)
     };
-    let date = schedule.date.as_deref().ok_or(Problem::MissingDate { index })?;
+    let date = schedule.date.as_deref().ok_or(EntryProblem::MissingDate { index })?;
     let start = parse("date", date)?;
     let end = schedule.end_date.as_deref().filter(|text| !text.is_empty());
     Ok((start, end.map_or(Ok(start), |text| parse("endDate", text))?))
 }
 
-fn parse_times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), Problem> {
+fn parse_times(
+    index: usize,
+    period: &SchedulePeriod,
+) -> Result<(Time, Option<Time>), EntryProblem> {
     let parse = |field, text: &str| {
-        let invalid = || Problem::InvalidTime { index, field, text: text.to_owned() };
+        let invalid = || EntryProblem::InvalidTime { index, field, text: text.to_owned() };
         zone::parse_time(text).ok_or_else(invalid)
     };
     let start = parse("startTime", &period.start_time)?;

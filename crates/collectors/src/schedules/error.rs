@@ -15,12 +15,13 @@ pub enum ScheduleError {
     UnknownDefaultTimeZone(String),
     /// An entry is invalid.
     #[error(transparent)]
-    Entry(#[from] Problem),
+    Entry(#[from] EntryProblem),
 }
 
-/// An error in an entry. `index` is its index in `spec.schedules`.
+/// A problem of an entry. `index` is its index in `spec.schedules`. All problems except an unknown
+/// time zone are errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum EntryProblem {
     /// A `OneTime` entry has no date.
     #[error("spec.schedules[{index}].date: required, because the type is OneTime")]
     MissingDate { index: usize },

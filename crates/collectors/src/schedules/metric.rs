@@ -6,7 +6,7 @@ use jiff::{
 };
 
 use crate::schedules::{
-    Compat, Problem, ScalingScheduleSpec, ScheduleError, Window, entry::Entry, zone,
+    Compat, EntryProblem, ScalingScheduleSpec, ScheduleError, Window, entry::Entry, zone,
 };
 
 /// The maximum number of entries of a schedule. Each evaluation needs the windows of all entries:
@@ -47,7 +47,7 @@ pub struct ScheduledMetric {
     pub(crate) entries: Vec<Entry>,
     pub(crate) ramp: Ramp,
     compat: Compat,
-    problems: Vec<Problem>,
+    problems: Vec<EntryProblem>,
 }
 
 /// The ramps before and after windows.
@@ -84,8 +84,8 @@ impl ScheduledMetric {
         Ok(Self { entries, ramp, compat: settings.compat, problems })
     }
 
-    /// The errors of all entries.
-    pub fn problems(&self) -> &[Problem] {
+    /// The problems of all entries.
+    pub fn problems(&self) -> &[EntryProblem] {
         &self.problems
     }
 
@@ -161,8 +161,8 @@ impl ScheduledMetric {
 }
 
 impl Ramp {
-    /// The period in which a window contributes to the value, with its ramps. It is empty if none
-    /// of them is in the window's day.
+    /// The period in which a window contributes to the value, including its ramps. With
+    /// compatibility, it is limited to the window's day, and may be empty.
     pub(crate) fn extent(self, window: &Window) -> (Timestamp, Timestamp) {
         let (rise, fall) = self.unlimited_extent(window);
         match window.day {
@@ -171,7 +171,8 @@ impl Ramp {
         }
     }
 
-    /// The start of the ramp before a window, and the end of the ramp after it, on any day.
+    /// The start of the ramp before a window, and the end of the ramp after it. They aren't limited
+    /// to the window's day.
     fn unlimited_extent(self, window: &Window) -> (Timestamp, Timestamp) {
         let rise = window.start.saturating_sub(self.duration).unwrap_or(Timestamp::MIN);
         let fall = window.end.saturating_add(self.duration).unwrap_or(Timestamp::MAX);

@@ -43,7 +43,7 @@ mod zone;
 
 pub use changes::Change;
 pub use entry::Window;
-pub use error::{Problem, ScheduleError};
+pub use error::{EntryProblem, ScheduleError};
 pub(crate) use evaluation::Evaluation;
 pub use hpa_go_compat::Compat;
 pub use metric::{MAX_ENTRIES, ScheduledMetric, Settings};

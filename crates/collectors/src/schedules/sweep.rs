@@ -23,7 +23,7 @@ pub(crate) struct Sweep {
     /// The times of the next steps, each with the index of its window.
     pending: BinaryHeap<Reverse<(Timestamp, usize)>>,
     /// The numbers of windows by their current values. Values up to 0 are left out, because the
-    /// value of a schedule isn't less.
+    /// value of a schedule is at least 0.
     counts: BTreeMap<i64, usize>,
 }
 

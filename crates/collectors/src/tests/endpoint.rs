@@ -179,6 +179,35 @@ async fn stalled_large_response_does_not_block_others() {
     }
 }
 
+#[tokio::test]
+async fn wait_for_other_large_responses_is_not_a_slow_response() {
+    let server = stalling_server().await;
+    let objects = Objects { pods: vec![pod("a", "127.0.0.1")], ..Objects::default() };
+    let clients = Clients::new(settings(), Arc::new(objects)).unwrap();
+    let stalled = endpoint(&server.url("/stall"));
+    let all = futures::future::join_all((0..8).map(|_| fetch_with(&clients, &stalled)));
+    let port = server.address.port().to_string();
+    let values = [("json-key", "$.v"), ("port", &*port), ("request-timeout", "500ms")];
+    let plan = pod_plan(&values);
+    // Succeeds until the stalled responses have all permits of the namespace.
+    let failure = async {
+        loop {
+            let fetched = fetch_with(&clients, &plan).await;
+            if fetched.is_err() {
+                break error(fetched);
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        results = all => panic!("{results:?}"),
+        error = failure => {
+            let expected = "a response of more than 64 KiB could not be read within 0.5 s";
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
+
 /// A namespace gets at most half of the 16 permits for large responses, so others can still read.
 #[tokio::test]
 async fn stalled_large_responses_of_a_namespace_do_not_block_others() {

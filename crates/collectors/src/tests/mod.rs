@@ -20,7 +20,6 @@ use std::{
     },
 };
 
-use crate::{CollectorPlan, Compat, Environment, annotations::Annotations, metric_configs};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use jiff::{Timestamp, ToSpan};
@@ -34,8 +33,9 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use crate::{
-    Clients, Cluster, Context, FetchError, HttpError, Ingress, LookupError, Pod, Policy,
-    RouteGroup, Settings, Values,
+    Clients, Cluster, CollectorPlan, Compat, Context, Environment, FetchError, HttpError, Ingress,
+    LookupError, Pod, Policy, RouteGroup, Settings, Values, annotations::Annotations,
+    metric_configs,
 };
 
 /// The cluster of a test: its objects don't depend on namespace or target.

@@ -40,7 +40,7 @@ pub struct ControllerStatus {
     pub oldest_reconcile_seconds: Option<f64>,
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
-    /// How often an object from the API server could not be decoded, since the start.
+    /// The number of times that an object from the API server could not be decoded.
     pub undecodable_objects: u64,
     /// Whether histories are stored for the next leader. `false` with `--keep-history=false` and
     /// without leader election (a dry run has none). Absent in documents of older versions.
@@ -287,8 +287,8 @@ pub enum ActingController {
         /// Whether kube-controller-manager stored the status last.
         is_built_in_writer: bool,
     },
-    /// The controller that stored the status last, or the other one, which may have replaced it: a
-    /// controller writes no status while nothing changes, and hpa-rs never does in a dry run.
+    /// The other controller may have replaced the one that stored the status last: a controller
+    /// writes no status while nothing changes, and hpa-rs writes none in a dry run.
     Unknown {
         /// Whether kube-controller-manager stored the status last.
         is_built_in_writer: bool,

@@ -88,7 +88,7 @@ impl DebugView {
             queue: QueueState {
                 due: stats.depth,
                 queued: sources.queue.len(),
-                in_progress: sources.queue.in_progress(),
+                in_progress: sources.queue.in_progress_count(),
                 longest_running_seconds: stats.longest_running.as_secs_f64(),
             },
             oldest_reconcile_seconds: oldest,

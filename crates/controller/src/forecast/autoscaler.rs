@@ -149,8 +149,8 @@ impl AutoscalerForecasts {
     }
 
     /// Starts the check of the next metric that is due. The metric is not due again until
-    /// [`Self::finish_check`]. `None` also if no reconcile has observed the metrics of this `hpa`
-    /// yet, because the check names a metric by its index.
+    /// [`Self::finish_check`]. `None` if no metric is due, or if no reconcile has observed the
+    /// metrics of this `hpa` yet, because the check names a metric by its index.
     pub(crate) fn start_due_check(
         &mut self,
         shared: &Forecasts,

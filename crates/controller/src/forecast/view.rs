@@ -197,13 +197,13 @@ fn points(
     now: Timestamp,
 ) -> (Vec<ForecastPoint>, Option<Yesterday>) {
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
-    let made = (0..=POINTS_PER_DAY)
+    let times = (0..=POINTS_PER_DAY)
         .rev()
         .map(|step| newest.checked_sub(POINT_INTERVAL.saturating_mul(step)));
     let mut points = Vec::new();
     let (mut covered, mut compared, mut errors, mut loads) = (0_usize, 0_usize, 0.0, 0.0);
-    for (point, median) in made.flatten().filter_map(|made| point(state, parameters, made, newest))
-    {
+    let point_at = |at| point(state, parameters, at, newest);
+    for (point, median) in times.flatten().filter_map(point_at) {
         if let Some(load) = point.load {
             compared += 1;
             covered += usize::from(load <= point.forecast);
@@ -227,28 +227,28 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return Vec::new() };
     let Ok(first) = newest.checked_sub(span) else { return Vec::new() };
     let ages = std::iter::successors(Some(SignedDuration::ZERO), |age| age.checked_add(step));
-    let made = ages.map_while(|age| newest.checked_sub(age).ok().filter(|made| *made >= first));
+    let times = ages.map_while(|age| newest.checked_sub(age).ok().filter(|at| *at >= first));
     let mut points: Vec<_> =
-        made.filter_map(|made| Some(point(state, parameters, made, newest)?.0)).collect();
+        times.filter_map(|at| Some(point(state, parameters, at, newest)?.0)).collect();
     points.reverse();
     points
 }
 
-/// The forecast that is made at `made`, and its median. `newest` is the time at which a load that
-/// is read now was measured. `None` if the load at `made` or the past days are unknown, or if no
-/// load was read recently and the actual load at the time of the forecast is unknown.
+/// The forecast that is made at `made_at`, and its median. `newest` is the time at which a load
+/// that is read now was measured. `None` if the load at `made_at` or the past days are unknown, or
+/// if no load was read recently and the actual load at the time of the forecast is unknown.
 fn point(
     state: &MetricState,
     parameters: &Parameters,
-    made: Timestamp,
+    made_at: Timestamp,
     newest: Timestamp,
 ) -> Option<(ForecastPoint, f64)> {
     let max_age = parameters.sync_period.saturating_mul(MAX_LOAD_AGE_PERIODS);
     let recent_load = state.last_load.filter(|(at, _)| newest.duration_since(*at) <= max_age);
     // The history's newest bucket is incomplete, so the last load that was read counts for now.
-    let present = recent_load.filter(|_| made == newest).map(|(_, load)| load.total);
-    let load_when_made = present.or_else(|| state.history.load(made))?;
-    let input = state.forecast_input(load_when_made, parameters, made);
+    let present = recent_load.filter(|_| made_at == newest).map(|(_, load)| load.total);
+    let load_when_made = present.or_else(|| state.history.load(made_at))?;
+    let input = state.forecast_input(load_when_made, parameters, made_at);
     let forecast = state.history.forecast(&input)?;
     let load = state.history.load(forecast.at);
     if recent_load.is_none() && load.is_none() {

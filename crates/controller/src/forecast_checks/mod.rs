@@ -56,10 +56,10 @@ impl ForecastChecks {
             }
             let next = self.next_check().max(Instant::now() + SEARCH_INTERVAL);
             // Ends at `next` or at a request, whichever comes first.
-            let mut search = pin!(timeout_at(next, self.forecasts.check_requested()));
+            let mut next_search = pin!(timeout_at(next, self.forecasts.check_requested()));
             loop {
                 tokio::select! {
-                    _ = &mut search => break,
+                    _ = &mut next_search => break,
                     Some(key) = checks.next() => queued.remove(&key),
                 };
             }

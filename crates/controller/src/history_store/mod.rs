@@ -72,11 +72,11 @@ pub(crate) struct HistoryStore {
     health: Arc<HistoryHealth>,
 }
 
-/// The time until which the stored histories are valid, according to the lease.
+/// The validity of the stored histories, according to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StoredUntil {
-    /// Until this time, the last stored recommendations held.
-    pub(crate) time: Timestamp,
+pub(crate) struct HistoryValidity {
+    /// The time until which the last stored recommendations held.
+    pub(crate) until: Timestamp,
     /// Whether no write of histories was failing when the last leader ended.
     pub(crate) is_complete: bool,
 }
@@ -137,19 +137,19 @@ impl HistoryStore {
         }
     }
 
-    /// Restores the stored histories of the cached autoscalers. `until` is `None` if the last
+    /// Restores the stored histories of the cached autoscalers. `validity` is `None` if the last
     /// leader stored no histories or is unknown. The ConfigMaps may then be older, so each history
     /// is valid only until it was written. If the ConfigMaps can't be read, the autoscalers start
     /// without a history, as in the reference.
-    pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
+    pub(crate) async fn restore(&self, validity: Option<HistoryValidity>) {
         match self.read_shards().await {
             Ok(shards) if shards.iter().all(|shard| shard.resource_version.is_none()) => {
-                self.restore_shards(shards, until);
+                self.restore_shards(shards, validity);
                 info!("no histories are stored: all windows start empty");
             }
             Ok(shards) => {
                 let rejected: usize = shards.iter().map(StoredShard::rejected).sum();
-                let autoscalers = self.restore_shards(shards, until);
+                let autoscalers = self.restore_shards(shards, validity);
                 info!(autoscalers, "restored the stored histories");
                 if rejected > 0 {
                     warn!(
@@ -159,9 +159,9 @@ impl HistoryStore {
                     );
                     self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
                 }
-                if let Some(StoredUntil { time, is_complete: false }) = until {
+                if let Some(HistoryValidity { until, is_complete: false }) = validity {
                     warn!(
-                        until = %time,
+                        %until,
                         "the previous leader could not store all histories, so stabilization \
                          windows start again with the current replicas"
                     );
@@ -207,7 +207,7 @@ impl HistoryStore {
 
     /// Restores the histories and starts the write schedule. Returns the number of restored
     /// autoscalers.
-    fn restore_shards(&self, shards: Vec<StoredShard>, until: Option<StoredUntil>) -> usize {
+    fn restore_shards(&self, shards: Vec<StoredShard>, validity: Option<HistoryValidity>) -> usize {
         let now = Instant::now();
         let wall = self.clock.now();
         let mut schedule = WriteSchedule::new(shards.len().next_power_of_two(), now);
@@ -230,7 +230,7 @@ impl HistoryStore {
         }
         let mut restored = 0;
         for key in self.autoscalers.keys_where(|_| true) {
-            let is_restored = self.restore_autoscaler(&key, &mut by_uid, &mut schedule, until);
+            let is_restored = self.restore_autoscaler(&key, &mut by_uid, &mut schedule, validity);
             restored += usize::from(is_restored);
         }
         let count = shard_count(self.autoscalers.len());
@@ -247,19 +247,19 @@ impl HistoryStore {
         key: &HpaKey,
         by_uid: &mut SnapshotsByUid,
         schedule: &mut WriteSchedule,
-        until: Option<StoredUntil>,
+        validity: Option<HistoryValidity>,
     ) -> bool {
         let Some(autoscaler) = self.autoscalers.get(key) else { return false };
         let (object, settings) = autoscaler.object_with_settings(&self.settings);
         let now = self.clock.instants();
         let Some((written, snapshot)) = by_uid.remove(&object.metadata.uid) else { return false };
-        let valid_until = until.map_or(written, |until| until.time.max(written));
+        let valid_until = validity.map_or(written, |validity| validity.until.max(written));
         let (spec, status) = (&object.spec, &object.status);
         let history = snapshot.restore(spec, status, &settings, valid_until, now.wall);
         debug!(hpa = %key, ?history, "restored the history");
-        let is_complete = until.is_none_or(|until| until.is_complete);
+        let is_complete = validity.is_none_or(|validity| validity.is_complete);
         let replicas = is_complete.then_some(status.desired_replicas);
-        autoscaler.restore(history, replicas, now);
+        autoscaler.restore_history(history, replicas, now);
         let uid = object.metadata.uid.clone();
         schedule.insert_stored(key.clone(), PendingSnapshot { uid, history: snapshot });
         true

@@ -13,7 +13,7 @@ use tracing::info;
 
 use super::{
     Informers,
-    stream::{Interrupted, WatchStream},
+    stream::{Interruption, WatchStream},
 };
 use crate::{
     cache::{Change, Origin},
@@ -78,7 +78,7 @@ impl Informers {
             let event = match stream.next_or_interrupted().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
-                Err(Interrupted { is_not_installed: true, .. }) => {
+                Err(Interruption { is_not_installed: true, .. }) => {
                     let since = *not_installed_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= DELETED_AFTER {
                         created.clear();

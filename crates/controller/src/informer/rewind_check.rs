@@ -20,9 +20,9 @@ const MAX_INTERVAL: Duration = Duration::from_mins(5);
 /// again, which may be soon after a restore.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Checks when a watch resumes that the API server has not been rewound: a watch that resumes at a
-/// resource version that the API server doesn't have yet is silent. If the previous watch ended by
-/// its timeout, the API server was not restarted, so such watches are checked rarely.
+/// Checks, when a watch resumes, that the API server has not been rewound: if a watch resumes at a
+/// resource version that the API server doesn't have yet, it is silent. If the previous watch ended
+/// by its timeout, the API server was not restarted, so such watches are checked rarely.
 #[derive(Debug)]
 pub(super) struct RewindCheck {
     state: Mutex<State>,
@@ -115,7 +115,7 @@ impl RewindCheck {
     }
 }
 
-/// A list of which only the metadata is decoded.
+/// A page of a list, without its items.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMetadata,

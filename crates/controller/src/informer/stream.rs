@@ -6,7 +6,7 @@ mod tests;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use hpa_metrics::describe;
+use hpa_metrics::{describe, is_within_list};
 use kube::{
     Api, Client, Resource,
     runtime::{
@@ -26,12 +26,9 @@ use tracing::{debug, info, warn};
 use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchObserver};
 use crate::{
     cache::{WatchAge, WatchAges},
-    k8s::{ConnectionLost, MAX_PAGE_SIZE},
+    k8s::{ConnectionLost, MAX_PAGE_SIZE, take_log_slot},
     key::Scope,
 };
-
-/// A lasting failure is logged again after this time.
-const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
 
@@ -110,11 +107,7 @@ impl FailureLog {
 
     /// Returns whether to log a failure now, and if so, starts the next interval.
     fn take_log_slot(&mut self) -> bool {
-        let is_due = self.last_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER);
-        if is_due {
-            self.last_logged = Some(Instant::now());
-        }
-        is_due
+        take_log_slot(&mut self.last_logged, Instant::now())
     }
 
     fn succeeded(&mut self) {
@@ -192,7 +185,7 @@ pub(super) struct WatchStream<T> {
 
 /// A watch failed and will be retried. Events may have been missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interrupted {
+pub(super) struct Interruption {
     /// Whether RBAC forbids the watch, so that an early retry is unlikely to succeed.
     pub(super) is_forbidden: bool,
     /// Whether the optional kind isn't installed, so that it has no objects.
@@ -202,8 +195,8 @@ pub(super) struct Interrupted {
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// Creates the stream. Each sign of life of its watch resets `age`. If the watch finds that the
-    /// API server was rewound, it marks all `ages` as outdated, which include `age`.
+    /// Creates the stream. Each event, bookmark or end of its watch resets `age`. If the watch
+    /// finds that the API server was rewound, it marks all `ages` as outdated, which include `age`.
     pub(super) fn new(
         name: impl Into<String>,
         client: &Client,
@@ -244,7 +237,7 @@ impl<T: Watchable> WatchStream<T> {
     }
 
     /// If RBAC forbids the watch, marks its cache as unwatched instead of logging a failure. The
-    /// caller handles [`Interrupted::is_forbidden`].
+    /// caller handles [`Interruption::is_forbidden`].
     pub(super) fn tolerate_forbidden(self) -> Self {
         Self { tolerates_forbidden: true, ..self }
     }
@@ -260,11 +253,11 @@ impl<T: Watchable> WatchStream<T> {
         self.relist_timer.schedule_for_undecodable();
     }
 
-    /// The next event, or [`Interrupted`] if events may have been missed. `None` does not occur as
+    /// The next event, or [`Interruption`] if events may have been missed. `None` does not occur as
     /// long as kube's watches are endless.
     pub(super) async fn next_or_interrupted(
         &mut self,
-    ) -> Result<Option<watcher::Event<T>>, Interrupted> {
+    ) -> Result<Option<watcher::Event<T>>, Interruption> {
         loop {
             let relist_at = self.relist_timer.due_at();
             let relist_due = async {
@@ -305,7 +298,7 @@ impl<T: Watchable> WatchStream<T> {
             watch_events(self.api.clone(), self.relist_timer.initial_interval, self.timeout);
     }
 
-    fn handle_failure(&mut self, error: &watcher::Error) -> Interrupted {
+    fn handle_failure(&mut self, error: &watcher::Error) -> Interruption {
         self.observer.set_failed();
         let is_forbidden = status_code(error) == Some(403);
         let event_lost = is_event_lost(error);
@@ -323,12 +316,12 @@ impl<T: Watchable> WatchStream<T> {
             }
             _ => self.failures.failed(error),
         }
-        Interrupted { is_forbidden, is_not_installed, event_lost }
+        Interruption { is_forbidden, is_not_installed, event_lost }
     }
 
     fn handle_event(&mut self, event: Option<&watcher::Event<T>>) {
         // Every retry of a list starts with `Init`, and the list may fail at a later page.
-        if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
+        if !event.is_some_and(is_within_list) {
             self.failures.succeeded();
         }
         match event {

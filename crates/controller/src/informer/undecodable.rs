@@ -32,16 +32,16 @@ impl<K> From<&PartialObject<K>> for ObjectId {
 /// The undecodable objects of the last list and of later events, by UID.
 #[derive(Debug, Default)]
 pub(super) struct UndecodableObjects {
-    known: HashMap<String, SeenVersion>,
+    known: HashMap<String, UndecodableVersion>,
     /// The undecodable objects of a list in progress.
     list: Vec<ObjectId>,
 }
 
 #[derive(Debug)]
-struct SeenVersion {
+struct UndecodableVersion {
     resource_version: String,
     /// The number of consecutive lists that had the object in this version.
-    lists: u32,
+    list_count: u32,
 }
 
 impl UndecodableObjects {
@@ -60,10 +60,10 @@ impl UndecodableObjects {
         for ObjectId { uid, resource_version, .. } in self.list.drain(..) {
             let seen = previous.remove(&uid);
             let seen = seen.filter(|seen| seen.resource_version == resource_version);
-            let lists = seen.map_or(0, |seen| seen.lists) + 1;
+            let list_count = seen.map_or(0, |seen| seen.list_count) + 1;
             // Objects without a UID can't be told apart: each list may have another one.
-            needs_relist |= uid.is_empty() || lists < CONFIRMING_LISTS;
-            self.known.insert(uid, SeenVersion { resource_version, lists });
+            needs_relist |= uid.is_empty() || list_count < CONFIRMING_LISTS;
+            self.known.insert(uid, UndecodableVersion { resource_version, list_count });
         }
         needs_relist
     }
@@ -74,9 +74,9 @@ impl UndecodableObjects {
         if let Some(seen) = self.known.get(&uid)
             && seen.resource_version == resource_version
         {
-            return uid.is_empty() || seen.lists < CONFIRMING_LISTS;
+            return uid.is_empty() || seen.list_count < CONFIRMING_LISTS;
         }
-        self.known.insert(uid, SeenVersion { resource_version, lists: 0 });
+        self.known.insert(uid, UndecodableVersion { resource_version, list_count: 0 });
         true
     }
 

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 /// The minimum time between two log lines about outages, and between two about rejections.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The error of a request that got no response while no other request got one either. The
+/// The error of a request that failed while all other requests failed as well. The
 /// [`ConnectionLog`] logs it, so that callers don't have to.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -36,7 +36,7 @@ pub(super) struct ConnectionLog {
 #[derive(Default)]
 struct State {
     /// The number of requests that got a response.
-    responses: u64,
+    response_count: u64,
     /// The time of the last log line about an outage.
     last_logged: Option<Instant>,
     /// Whether an outage was logged, but not its end yet.
@@ -51,8 +51,8 @@ impl ConnectionLog {
         Self { url, credentials, state: Mutex::default() }
     }
 
-    fn responses(&self) -> u64 {
-        self.state.lock().responses
+    fn response_count(&self) -> u64 {
+        self.state.lock().response_count
     }
 
     fn responded(&self, status: StatusCode) {
@@ -61,7 +61,7 @@ impl ConnectionLog {
         }
         // The requests' own errors don't have the origin of the credentials.
         let is_rejection = status == StatusCode::UNAUTHORIZED;
-        if is_rejection && self.state.lock().record_rejection(Instant::now()) {
+        if is_rejection && take_log_slot(&mut self.state.lock().rejection_logged, Instant::now()) {
             warn!(
                 url = self.url,
                 credentials = self.credentials,
@@ -70,12 +70,12 @@ impl ConnectionLog {
         }
     }
 
-    /// `responses_before` is the number of responses when the failed request was sent. If other
-    /// requests got responses since then, the API server is reachable, and `error` is returned
-    /// unchanged.
-    fn failed(&self, responses_before: u64, error: BoxError) -> BoxError {
+    /// Handles the failure of a request that was sent when the number of responses was
+    /// `count_before`. If other requests got responses since then, the API server is reachable, and
+    /// `error` is returned unchanged. Otherwise logs an outage, and returns [`ConnectionLost`].
+    fn failed(&self, count_before: u64, error: BoxError) -> BoxError {
         let mut state = self.state.lock();
-        if state.responses != responses_before {
+        if state.response_count != count_before {
             return error;
         }
         if state.record_outage(Instant::now()) {
@@ -89,7 +89,7 @@ impl ConnectionLog {
 impl State {
     /// Records a response. Returns whether to log that the outage is over.
     fn record_response(&mut self) -> bool {
-        self.responses += 1;
+        self.response_count += 1;
         std::mem::take(&mut self.is_lost)
     }
 
@@ -99,15 +99,11 @@ impl State {
         self.is_lost |= is_logged;
         is_logged
     }
-
-    /// Records that the API server rejects the credentials. Returns whether to log it.
-    fn record_rejection(&mut self, now: Instant) -> bool {
-        take_log_slot(&mut self.rejection_logged, now)
-    }
 }
 
-/// Whether the last log line is old enough for another one. Then sets its time to `now`.
-fn take_log_slot(last_logged: &mut Option<Instant>, now: Instant) -> bool {
+/// Returns whether to log a line now: a minute after the last one. If so, sets the time of the last
+/// line to `now`.
+pub(crate) fn take_log_slot(last_logged: &mut Option<Instant>, now: Instant) -> bool {
     if last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
         return false;
     }
@@ -148,13 +144,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (log, responses_before) = (self.log.clone(), self.log.responses());
+        let (log, count_before) = (self.log.clone(), self.log.response_count());
         Box::pin(self.inner.call(request).map(move |response| match response {
             Ok(response) => {
                 log.responded(response.status());
                 Ok(response)
             }
-            Err(error) => Err(log.failed(responses_before, error)),
+            Err(error) => Err(log.failed(count_before, error)),
         }))
     }
 }

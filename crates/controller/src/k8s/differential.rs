@@ -101,6 +101,9 @@ fn newest_status_write(list: Option<Document<'_>>) -> DocumentResult<Option<(Str
         let (manager, subresource, time) = (manager?, subresource?, time?);
         let time: Option<Timestamp> = time.and_then(|time| time.parse().ok());
         let (Some(manager), Some(time)) = (manager, time) else { continue };
+        if manager.is_empty() {
+            continue;
+        }
         let is_newer = newest.as_ref().is_none_or(|(_, newest)| time >= *newest);
         if subresource.as_deref() == Some("status") && is_newer {
             newest = Some((manager, time));

@@ -95,13 +95,13 @@ where
     }
 }
 
-/// Whether a request is for a page of a list.
+/// Whether a request is for a page of a list. A page of a single object doesn't count.
 pub(super) fn is_page(request: &Request<Body>) -> bool {
     requested_page_size(request).is_some()
 }
 
-/// The `limit` of a list request. `None` for `limit=1`, because the size of one object says nothing
-/// about the next page.
+/// The `limit` of a list request. `None` for other requests, and for `limit=1`, because the size of
+/// one object says nothing about the next page.
 fn requested_page_size(request: &Request<Body>) -> Option<u32> {
     if *request.method() != Method::GET || is_watch(request) {
         return None;

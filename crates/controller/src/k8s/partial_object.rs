@@ -1,4 +1,4 @@
-//! Objects from watches and lists, of which only the needed fields are decoded.
+//! Objects from watches and lists. Only the needed fields are decoded.
 //!
 //! Metadata is read leniently, spec and status stay JSON text until [`PartialObject::decode`].
 //! So an undecodable object doesn't fail the list that contains it.
@@ -240,8 +240,8 @@ impl<K> PartialObject<K> {
         &self.meta.resource_version
     }
 
-    /// The newest status write by a field manager other than `own`, without those that are ahead
-    /// of `now`.
+    /// The newest status write with a time, by a field manager other than `own`. Ignores times that
+    /// are more than a minute after `now`.
     pub(crate) fn newest_status_write(
         &self,
         own: Option<&FieldManager>,

@@ -24,19 +24,19 @@ pub struct RateLimit {
 pub(super) struct RateLimitLayer(pub(super) RateLimit);
 
 impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimited<S>;
+    type Service = RateLimiter<S>;
 
-    fn layer(&self, inner: S) -> RateLimited<S> {
+    fn layer(&self, inner: S) -> RateLimiter<S> {
         const MIN_QPS: f64 = 1.0 / 86_400.0;
         let burst = f64::from(self.0.burst.max(1));
         // In this order: `f64::max` ignores a NaN argument.
         let qps = MIN_QPS.max(self.0.qps);
-        RateLimited { inner, qps, burst, tokens: burst, refilled_at: Instant::now(), wait: None }
+        RateLimiter { inner, qps, burst, tokens: burst, refilled_at: Instant::now(), wait: None }
     }
 }
 
 /// The service of [`RateLimitLayer`].
-pub(super) struct RateLimited<S> {
+pub(super) struct RateLimiter<S> {
     inner: S,
     qps: f64,
     burst: f64,
@@ -46,7 +46,7 @@ pub(super) struct RateLimited<S> {
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> RateLimited<S> {
+impl<S> RateLimiter<S> {
     /// Waits for a token, and leaves it in the bucket.
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Absorbs rounding errors of the refill.
@@ -71,7 +71,7 @@ impl<S> RateLimited<S> {
     }
 }
 
-impl<S: Service<R>, R> Service<R> for RateLimited<S> {
+impl<S: Service<R>, R> Service<R> for RateLimiter<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;

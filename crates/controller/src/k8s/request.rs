@@ -56,7 +56,7 @@ const MAX_TEXT_BYTES: usize = 2048;
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
     pub(crate) client: &'a Client,
-    /// The time from when the request is sent until its response is complete.
+    /// The request timeout of the client. See [`ApiRequest::send`] for the limit that it sets.
     pub(crate) timeout: Duration,
     /// `GET` or `PUT`.
     pub(crate) method: Method,
@@ -73,11 +73,10 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response.
+    /// Sends the request and decodes the response. Ends after twice `timeout` at the latest.
     ///
-    /// A client of [`Clients`](super::Clients) has limits, and its own timeout and the reported
-    /// duration start only when these let the request pass. This call ends after twice `timeout` at
-    /// the latest, including that wait.
+    /// The limits of a client of [`Clients`](super::Clients) may hold the request back. Only
+    /// afterwards do the client's own timeout and the reported duration start.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
         let with_wait = self.timeout.saturating_mul(2);
         match tokio::time::timeout(with_wait, self.response_body(body)).await {

@@ -49,8 +49,9 @@ impl FieldManager {
     }
 }
 
-/// The API server's clock may be ahead of this machine's by up to this.
-const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
+/// The maximum time by which the API server's clock may be ahead of this machine's. A forged time
+/// may be ahead by as much, so this adds to the time for which a forged write counts as recent.
+const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
 
 /// The last write of an autoscaler's status by one field manager.
 ///
@@ -68,17 +69,12 @@ impl StatusWrite {
     pub fn is_by_hpa_rs(&self) -> bool {
         FieldManager::is_hpa_rs(&self.manager)
     }
-
-    /// Whether the time [is in the future](is_in_future).
-    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
-        is_in_future(self.at, now)
-    }
 }
 
-/// Whether the time of an entry of `managedFields` is more than five minutes after `now`. Such a
-/// time is forged, unless the clocks differ by that much.
+/// Whether the time of an entry of `managedFields` is more than a minute after `now`. Such a time
+/// is forged, unless the clocks differ by that much.
 pub fn is_in_future(at: Timestamp, now: Timestamp) -> bool {
-    at.duration_since(now) > MAX_CLOCK_DIFFERENCE
+    at.duration_since(now) > MAX_CLOCK_LAG
 }
 
 /// `kube-controller-manager at 2026-01-01T00:00:00Z`.
@@ -91,33 +87,60 @@ impl fmt::Display for StatusWrite {
 /// An entry of `managedFields`. All members are text, so that no entry makes an object undecodable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ManagedFieldsEntry {
+pub struct ManagedFieldsEntry {
     manager: Option<String>,
     subresource: Option<String>,
     time: Option<String>,
 }
 
-impl ManagedFieldsEntry {
-    /// The status write that the entry records, if it records one. Writes of the scale and the spec
-    /// don't count, because users and deployment tools also make them.
-    fn status_write(&self) -> Option<StatusWrite> {
-        let manager =
-            self.manager.clone().filter(|_| self.subresource.as_deref() == Some("status"))?;
-        Some(StatusWrite { manager, at: self.time.as_deref()?.parse().ok()? })
+/// The field manager of a status write, and the time of the write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusWriter {
+    pub manager: String,
+    /// `None` if the entry of `managedFields` has no time.
+    pub at: Option<Timestamp>,
+}
+
+impl StatusWriter {
+    /// The writer of the newest status write that `managedFields` record at the time `now`. Entries
+    /// without a time are the oldest. Ignores times that are unreadable or
+    /// [in the future](is_in_future), which users may have forged.
+    pub fn newest(entries: &[ManagedFieldsEntry], now: Timestamp) -> Option<Self> {
+        entries.iter().filter_map(|entry| entry.status_writer(now)).max_by_key(|writer| writer.at)
     }
 }
 
-/// The newest status write by a field manager other than `own`, without those that are ahead of
-/// `now`.
+impl ManagedFieldsEntry {
+    /// The status write that the entry records, if it records one. Writes of the scale and the spec
+    /// don't count, because users and deployment tools also make them.
+    fn status_writer(&self, now: Timestamp) -> Option<StatusWriter> {
+        let manager = self.manager.clone().filter(|manager| !manager.is_empty())?;
+        if self.subresource.as_deref() != Some("status") {
+            return None;
+        }
+        let at = match self.time.as_deref().filter(|time| !time.is_empty()) {
+            Some(time) => {
+                Some(time.parse::<Timestamp>().ok().filter(|at| !is_in_future(*at, now))?)
+            }
+            None => None,
+        };
+        Some(StatusWriter { manager, at })
+    }
+}
+
+/// The newest status write with a time, by a field manager other than `own`.
 pub(super) fn newest_status_write(
     entries: &[ManagedFieldsEntry],
     own: Option<&FieldManager>,
     now: Timestamp,
 ) -> Option<StatusWrite> {
-    let is_own = |write: &StatusWrite| own.is_some_and(|own| own.0 == write.manager);
-    let writes = entries.iter().filter_map(ManagedFieldsEntry::status_write);
-    let counts = |write: &StatusWrite| !is_own(write) && !write.is_ahead_of(now);
-    writes.filter(counts).max_by_key(|write| write.at)
+    let is_own = |manager: &str| own.is_some_and(|own| own.0 == manager);
+    entries
+        .iter()
+        .filter_map(|entry| entry.status_writer(now))
+        .filter(|writer| !is_own(&writer.manager))
+        .filter_map(|StatusWriter { manager, at }| Some(StatusWrite { manager, at: at? }))
+        .max_by_key(|write| write.at)
 }
 
 #[cfg(test)]
@@ -167,18 +190,36 @@ mod tests {
     }
 
     #[test]
+    fn writer_without_a_time_is_the_oldest() {
+        let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+        let newest = |entries: Value| {
+            let entries: Vec<ManagedFieldsEntry> =
+                serde_json::from_value(entries).expect("entries");
+            StatusWriter::newest(&entries, now)
+        };
+        let manifest = json!({ "manager": "manifest", "subresource": "status" });
+        let writer = newest(json!([entry("kcm", "status", 1), manifest])).expect("a writer");
+        assert_eq!((writer.manager.as_str(), writer.at.is_some()), ("kcm", true));
+        let end =
+            json!({ "manager": "a", "subresource": "status", "time": "9999-12-31T23:59:59Z" });
+        let writer = newest(json!([manifest, end])).expect("a writer");
+        assert_eq!((writer.manager.as_str(), writer.at), ("manifest", None));
+        assert_eq!(newest(json!([end, entry("kubectl", "scale", 1)])), None);
+    }
+
+    #[test]
     fn future_entry_does_not_hide_an_earlier_one() {
         let at = |time: &str| json!({ "manager": "kcm", "subresource": "status", "time": time });
         let now = at("2026-01-01T00:00:30Z");
-        let ahead = at("2026-01-01T00:06:00Z");
-        let too_far_ahead = [at("2026-01-01T00:06:01Z"), at("2126-01-01T00:00:00Z")];
+        let ahead = at("2026-01-01T00:02:00Z");
+        let too_far_ahead = [at("2026-01-01T00:02:01Z"), at("2126-01-01T00:00:00Z")];
         let own = FieldManager::default();
         for future in too_far_ahead {
             let newest = newest(json!([future, now]), &own);
             assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:00:30Z"), "{future}");
         }
         let newest = newest(json!([ahead, now]), &own);
-        assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:06:00Z"), "clocks may differ");
+        assert_eq!(newest.as_deref(), Some("kcm at 2026-01-01T00:02:00Z"), "clocks may differ");
     }
 
     #[test]

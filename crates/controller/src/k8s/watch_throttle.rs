@@ -16,9 +16,9 @@ use tower::{BoxError, Layer, Service};
 
 use super::query::is_watch;
 
-/// The minimum time between two watches of the same path. kube's watcher restarts a watch that
-/// ended without an error at once; if a proxy, for example, ended every watch immediately, nothing
-/// else would limit the requests.
+/// The minimum time between two watches of the same path. If a watch ends without an error, kube's
+/// watcher starts another one at once. If a proxy, for example, ended every watch immediately,
+/// nothing else would limit the requests.
 #[derive(Clone, Copy)]
 pub(super) struct WatchThrottleLayer(pub(super) Duration);
 

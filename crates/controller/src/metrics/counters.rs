@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::shadow::Verdict;
+use crate::shadow::ComparisonResult;
 use hpa_calc::readings::MetricsApi;
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, core::Collector,
@@ -61,8 +61,10 @@ impl Default for Counters {
              enough to count.",
             &["result"],
         );
-        for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
-            shadow_decisions.with_label_values(&[verdict.as_str()]);
+        for result in
+            [ComparisonResult::Same, ComparisonResult::Unsettled, ComparisonResult::Different]
+        {
+            shadow_decisions.with_label_values(&[result.as_str()]);
         }
         let reference_name = |name: &str| format!("{REFERENCE_PREFIX}_{name}");
         // 1 ms to 16.384 s, and 10 ns to 10 s.

@@ -140,7 +140,8 @@ impl Telemetry {
         }
     }
 
-    /// Replaces the controller that the metrics are about with one that starts now.
+    /// Attaches the parts of a controller that starts now, in place of those of an earlier one, and
+    /// resets the health.
     pub fn attach(&self, sources: TelemetrySources) {
         self.health.reset();
         self.set_lease_failing_since(None);

@@ -18,7 +18,7 @@ use crate::{
     key::HpaKey,
     reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
     settings::SyncPeriod,
-    shadow::Verdict,
+    shadow::ComparisonResult,
 };
 
 impl Observer for Telemetry {
@@ -36,8 +36,8 @@ impl Observer for Telemetry {
         }
     }
 
-    fn compared(&self, _: &HpaKey, verdict: Verdict) {
-        self.counters.shadow_decisions.with_label_values(&[verdict.as_str()]).inc();
+    fn compared(&self, _: &HpaKey, result: ComparisonResult) {
+        self.counters.shadow_decisions.with_label_values(&[result.as_str()]).inc();
     }
 
     fn peer_wrote(&self, _: &HpaKey) {

@@ -16,9 +16,9 @@ use rstest::rstest;
 use tokio::time::advance;
 
 use super::*;
-use crate::health::HealthError;
 use crate::{
     cache::{ErrorClass, Origin},
+    health::HealthError,
     key::AutoscalerApi,
     reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
     settings::SyncPeriod,

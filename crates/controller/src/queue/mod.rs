@@ -133,7 +133,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The number of queued keys, due or not. Excludes keys in progress.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().queued()
+        self.shared.state.lock().queued_count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -146,8 +146,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// The number of keys in progress.
-    pub fn in_progress(&self) -> usize {
-        self.shared.state.lock().in_progress()
+    pub fn in_progress_count(&self) -> usize {
+        self.shared.state.lock().in_progress_count()
     }
 }
 

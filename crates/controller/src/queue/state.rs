@@ -10,11 +10,11 @@ use tokio::time::Instant;
 pub struct QueueStats {
     /// The number of keys that are due and wait for a worker.
     pub depth: usize,
-    /// How often a key has become due since the start. Exported as `workqueue_adds_total`, as in
-    /// client-go.
+    /// The number of times that a key has become due since the start. Exported as
+    /// `workqueue_adds_total`, as in client-go.
     pub became_due: u64,
-    /// How often a key was added since the start, even if it was queued already or is not due.
-    /// Exported as `workqueue_retries_total`.
+    /// The number of times that a key was added since the start, even if it was queued already or
+    /// is not due. Exported as `workqueue_retries_total`.
     pub added: u64,
     /// The total time for which the keys in progress have been processed.
     pub unfinished: Duration,
@@ -174,25 +174,23 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.queued.clear();
     }
 
-    pub(super) fn queued(&self) -> usize {
+    pub(super) fn queued_count(&self) -> usize {
         self.queued.len()
     }
 
-    fn due(&self, now: Instant) -> usize {
-        self.order.range(..=(now, u64::MAX)).count()
-    }
-
-    pub(super) fn in_progress(&self) -> usize {
+    pub(super) fn in_progress_count(&self) -> usize {
         self.in_progress.len()
     }
 
     pub(super) fn stats(&self, now: Instant) -> QueueStats {
-        let due = self.due(now);
+        let depth = self.order.range(..=(now, u64::MAX)).count();
         let durations =
             || self.in_progress.values().map(|progress| now.duration_since(progress.since));
         QueueStats {
-            depth: due,
-            became_due: self.taken + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
+            depth,
+            became_due: self.taken
+                + self.removed_when_due
+                + u64::try_from(depth).unwrap_or(u64::MAX),
             added: self.added,
             unfinished: durations().sum(),
             longest_running: durations().max().unwrap_or_default(),

@@ -75,7 +75,7 @@ async fn key_is_processed_by_one_worker_at_a_time() {
     let item = next_item(&queue).await;
     queue.add("a");
     assert!(is_nothing_due(&queue));
-    assert_eq!((queue.len(), queue.in_progress()), (0, 1));
+    assert_eq!((queue.len(), queue.in_progress_count()), (0, 1));
     sleep(seconds(3)).await;
     queue.add("b");
     drop(item);

@@ -30,8 +30,8 @@ pub(super) struct Attempt<'a> {
     /// The worker slot, which is free for other reconciles while this one waits for metrics or for
     /// slow requests.
     pub(super) slot: &'a WorkerSlot,
-    /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
-    /// be stale, and lacks a write of this controller whose response was lost.
+    /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache: it may be
+    /// stale, or lack a write of this controller whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
     /// Whether `ScaledToZero=True` was persisted before the scale write.
     pub(super) zero_premarked: bool,

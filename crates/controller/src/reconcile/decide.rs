@@ -134,7 +134,7 @@ impl<'a> Attempt<'a> {
     /// - if the autoscaler may have scaled the target to zero: a scale that is older than the
     ///   status would look like a zero that a user set;
     /// - before the first decision, and after a scale write that failed, until a later list: the
-    ///   cache may lack a write of a predecessor, or the one that failed;
+    ///   cache may lack a write of a predecessor, or the failed write;
     /// - after a failed reconcile, until a later list: the target may be gone;
     /// - if the target's replicas differ from its pods for several reconciles, until a later list;
     /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in

@@ -19,7 +19,7 @@ use crate::{
     cache::{Autoscaler, ErrorClass},
     key::HpaKey,
     shadow::{
-        self, Comparison, DecisionInputs, Evaluation, Observation, Verdict, compare_any,
+        self, Comparison, ComparisonResult, DecisionInputs, Evaluation, Observation, compare_any,
         scale_as_seen_by_peer,
     },
 };
@@ -138,18 +138,18 @@ impl Reconciler {
         comparison: &Comparison,
         evaluation: &Evaluation,
     ) {
-        self.observer.compared(key, evaluation.verdict);
+        self.observer.compared(key, evaluation.result);
         let ours = &comparison.conclusion.explanation;
         let differences: Vec<_> = comparison.differences.iter().map(ToString::to_string).collect();
         let differences = differences.join("; ");
-        match (evaluation.verdict, evaluation.is_new) {
-            (Verdict::Different, true) => {
+        match (evaluation.result, evaluation.is_new) {
+            (ComparisonResult::Different, true) => {
                 let theirs = shadow::explain_status(peer);
                 warn!(differences, %ours, theirs, "the peer decided differently");
             }
-            (Verdict::Same, true) => info!(%ours, "the peer decides the same again"),
-            (verdict, _) => {
-                debug!(?verdict, differences, %ours, "compared the decision with the peer's");
+            (ComparisonResult::Same, true) => info!(%ours, "the peer decides the same again"),
+            (result, _) => {
+                debug!(?result, differences, %ours, "compared the decision with the peer's");
             }
         }
     }

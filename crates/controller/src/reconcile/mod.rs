@@ -46,8 +46,9 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Reconciles an autoscaler without a limit of workers, and again if its spec changes
-    /// during the reconcile. Does nothing if the autoscaler is not cached. Reports failures in the
+    /// Reconciles an autoscaler without a limit on workers, and again if its spec or annotations
+    /// change during the reconcile. In dry run, only compares the decision with the peer's. Does
+    /// nothing if the autoscaler is not cached or is left to a peer. Reports failures in the
     /// autoscaler's conditions and events, and in the log.
     pub async fn reconcile(&self, key: &HpaKey) {
         let slot = WorkerSlots::new(1).acquire().await;
@@ -81,6 +82,9 @@ impl Reconciler {
         self.report_peer_write(key, &autoscaler, &hpa);
         if self.is_left_to_peer(&autoscaler, &settings) {
             debug!("left to the controller that wrote the status");
+            // Otherwise, the autoscaler would look stuck.
+            let duration = self.clock.instants().monotonic.saturating_sub(started);
+            self.observer.finished(&FinishedReconcile::undecided(key, None, duration));
             return false;
         }
         self.report_invalid_settings(key, &autoscaler, &hpa, &settings);
@@ -99,7 +103,8 @@ impl Reconciler {
 
     /// The cached autoscaler, unless its current version can't be decoded. If the watch delivered
     /// an undecodable version, reads it from the API server first: the watch event may have been
-    /// corrupted in transit, and full relists back off.
+    /// corrupted in transit, and full relists back off. If the version that was read can't be
+    /// decoded either, reports to the observer that the reconcile has finished with an error.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if !autoscaler.is_undecodable() {

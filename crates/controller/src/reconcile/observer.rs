@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{Settings, api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
 use jiff::Timestamp;
 
-use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
+use crate::{cache::ErrorClass, key::HpaKey, shadow::ComparisonResult};
 
 /// A reconcile after its scale write, if it has one, and before its status write.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct ConcludedReconcile<'a> {
     pub conclusion: &'a Conclusion,
     /// The time of the decision.
     pub at: Timestamp,
-    /// From the start of the reconcile until now.
+    /// The time from the start of the reconcile to its conclusion.
     pub duration: Duration,
     /// The duration of each metric's read, by metric index; zero for metrics that weren't read.
     pub read_durations: &'a [Duration],
@@ -56,8 +56,8 @@ pub trait Observer: Send + Sync {
     fn concluded(&self, concluded: &ConcludedReconcile<'_>);
 
     /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
-    fn compared(&self, key: &HpaKey, verdict: Verdict) {
-        let _ = (key, verdict);
+    fn compared(&self, key: &HpaKey, result: ComparisonResult) {
+        let _ = (key, result);
     }
 
     /// Called when a reconcile finds that a peer wrote the status since the last reconcile. Not
@@ -66,7 +66,8 @@ pub trait Observer: Send + Sync {
         let _ = key;
     }
 
-    /// Called when a reconcile has ended, unless the autoscaler changed or was deleted during it.
+    /// Called when a reconcile has ended, also if it left the autoscaler to a peer. Not called if
+    /// the autoscaler changed or was deleted during the reconcile.
     fn finished(&self, finished: &FinishedReconcile<'_>) {
         let _ = finished;
     }
@@ -85,9 +86,9 @@ impl Observer for Vec<Arc<dyn Observer>> {
         }
     }
 
-    fn compared(&self, key: &HpaKey, verdict: Verdict) {
+    fn compared(&self, key: &HpaKey, result: ComparisonResult) {
         for observer in self {
-            observer.compared(key, verdict);
+            observer.compared(key, result);
         }
     }
 

@@ -15,7 +15,7 @@ pub struct PeerWarnings(Mutex<State>);
 struct State {
     last_line: Option<Duration>,
     /// The number of writes since the last line.
-    writes: u64,
+    write_count: u64,
 }
 
 impl PeerWarnings {
@@ -23,12 +23,12 @@ impl PeerWarnings {
     /// since the last one, and starts the next interval.
     pub(super) fn count_write(&self, now: Duration) -> Option<u64> {
         let mut state = self.0.lock();
-        state.writes += 1;
+        state.write_count += 1;
         if state.last_line.is_some_and(|last| now.saturating_sub(last) < LOG_INTERVAL) {
             return None;
         }
         state.last_line = Some(now);
-        Some(std::mem::take(&mut state.writes))
+        Some(std::mem::take(&mut state.write_count))
     }
 }
 

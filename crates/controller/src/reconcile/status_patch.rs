@@ -96,8 +96,8 @@ struct Identity<'a> {
     resource_version: &'a str,
 }
 
-/// The fields that differ between two statuses, and zero replicas. Fields that are unset in the new
-/// one and an empty list of conditions are `null`, with which a merge patch removes the field.
+/// The fields that differ between two statuses, and zero replicas. A field that is unset in the new
+/// status is written as `null`, as is an empty list of conditions: a merge patch then removes it.
 #[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,

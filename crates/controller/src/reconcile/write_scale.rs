@@ -72,11 +72,11 @@ impl Attempt<'_> {
         if !self.confirm_cached_scale(target).await {
             return ScaleWrite::CachedScaleDoubtful;
         }
-        if let Err(end) = self.verify_hpa_unchanged().await {
-            return end;
+        if let Err(outcome) = self.verify_hpa_unchanged().await {
+            return outcome;
         }
-        if let Err(end) = self.premark_zero(decision).await {
-            return end;
+        if let Err(outcome) = self.premark_zero(decision).await {
+            return outcome;
         }
         self.write_scale(target, replicas).await
     }
@@ -110,9 +110,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads the scale of a custom resource if `target` has the cached one, and replaces that one
-    /// if both are equal. Returns `false` if they differ or the read fails. After the paths in the
-    /// definition have changed, the scales differ although their resource versions are equal.
+    /// If `target` has the cached scale of a custom resource, reads the scale, and replaces the
+    /// cached one with it if both are equal. Returns `false` if they differ or the read fails.
+    /// After the paths in the definition have changed, the scales differ although their resource
+    /// versions are equal.
     async fn confirm_cached_scale(&self, target: &mut Target) -> bool {
         let Target { mapping, scale_object: cached, is_cached } = target;
         if !*is_cached || mapping.is_builtin_workload() {

@@ -109,7 +109,8 @@ impl Owners {
         let owned = match target.uid.as_str() {
             "" => Err("the API server doesn't send the target's UID".to_owned()),
             uid => {
-                let target = TargetIdentity { uid, between: owners_between(reference) };
+                let target =
+                    TargetIdentity { uid, intermediate_owners: intermediate_owners(reference) };
                 self.owned(namespace, pods, &target).await.map_err(|error| error.to_string())
             }
         };
@@ -131,7 +132,7 @@ impl Owners {
             if *owner.uid == *target.uid {
                 return Ok(true);
             }
-            if !target.between.contains(&owner) {
+            if !target.intermediate_owners.contains(&owner) {
                 return Ok(false);
             }
             match self.controller_of(namespace, &owner).await? {
@@ -218,7 +219,7 @@ impl Owners {
 /// The target at which chains must end.
 struct TargetIdentity<'a> {
     uid: &'a str,
-    between: IntermediateOwners,
+    intermediate_owners: IntermediateOwners,
 }
 
 /// The kinds of owners between a target and its pods.
@@ -228,7 +229,7 @@ enum IntermediateOwners {
     Any,
 }
 
-fn owners_between(target: &CrossVersionObjectReference) -> IntermediateOwners {
+fn intermediate_owners(target: &CrossVersionObjectReference) -> IntermediateOwners {
     match (parse_api_version(&target.api_version), target.kind.as_str()) {
         (Ok(("apps", _)), "Deployment") => IntermediateOwners::ReplicaSets,
         (Ok(("apps", _)), "StatefulSet" | "ReplicaSet")

@@ -19,16 +19,16 @@
 //! either.
 //!
 //! The comparison covers `desiredReplicas`, and the status and reason of the conditions
-//! `AbleToScale`, `ScalingActive`, `ScalingLimited` and `ScaledToZero`. `ScaledToZero=False` equals
-//! no such condition. Texts, metric values and times are not compared.
+//! `AbleToScale`, `ScalingActive`, `ScalingLimited` and `ScaledToZero`. A missing condition
+//! `ScaledToZero` counts as `False`. Texts, metric values and times are not compared.
 //!
 //! Both controllers read at slightly different times. Differences therefore count only if one field
-//! differs in two comparisons in a row. It needs four if the metric values that both read also
-//! differ, or if a stabilization window or a policy changed a decision, because the times of their
-//! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on
-//! metric values that none of our reconciles read counts half. If an autoscaler is older than this
-//! process, the peer's past recommendations are unknown, so no difference counts until its longest
-//! window and policy period have passed.
+//! differs in two comparisons in a row ([`ComparisonResult`]). Four are needed if the metric values
+//! that both read also differ, or if a stabilization window or a policy changed a decision, because
+//! the times of their recommendations and scale events differ by up to a sync period. A comparison
+//! on metric values that none of our reconciles read counts half. If an autoscaler is older than
+//! this process, the peer's past recommendations are unknown, so no difference counts until its
+//! longest window and policy period have passed.
 
 mod comparison;
 mod record;
@@ -43,8 +43,8 @@ pub(crate) use comparison::explain_status;
 pub use comparison::{
     Comparison, Difference, compare, compare_any, differences, scale_as_seen_by_peer,
 };
+pub use record::{ComparisonResult, Evaluation, ShadowRecords};
 pub(crate) use record::{DecisionInputs, Observation};
-pub use record::{Evaluation, ShadowRecords, Verdict};
 pub use summary::{Row, Summary};
 
 /// The error of a write request in dry run.

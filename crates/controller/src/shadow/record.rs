@@ -1,4 +1,4 @@
-//! The records of autoscalers in shadow mode, and the verdicts on comparisons.
+//! The records of autoscalers in shadow mode, and the results of comparisons.
 
 use std::{
     collections::VecDeque,
@@ -28,8 +28,8 @@ const WEIGHT_SEEN: usize = 2;
 /// a difference persists.
 const WEIGHT_UNSEEN: usize = 1;
 
-/// The weight of consecutive comparisons from which the verdict is [`Verdict::Different`]. One
-/// field that differs in all of them is enough.
+/// The weight of consecutive comparisons from which the result is [`ComparisonResult::Different`].
+/// One field that differs in all of them is enough.
 const THRESHOLD: usize = 2 * WEIGHT_SEEN;
 /// The threshold if timing matters: the two controllers read different metric values, or a window
 /// or a policy changed a decision. The times of their recommendations and scale events differ by up
@@ -38,7 +38,7 @@ const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT_SEEN;
 
 /// The number of our reconciles after which an unchanged status counts as the peer's decision on
 /// the current replicas.
-const MIN_UNCHANGED_SYNCS: u32 = 2;
+const MIN_UNCHANGED_RECONCILES: u32 = 2;
 
 /// The number of earlier reconciles whose inputs are kept. If our last reconcile ran between the
 /// peer's reads and its status write, its inputs may already show the peer's scaling. Those of the
@@ -47,7 +47,7 @@ const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum ComparisonResult {
     Same,
     /// The decisions differ, perhaps because the controllers read at different times or because the
     /// past is unknown.
@@ -56,7 +56,7 @@ pub enum Verdict {
     Different,
 }
 
-impl Verdict {
+impl ComparisonResult {
     /// The value of the metric label `result`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,16 +67,16 @@ impl Verdict {
     }
 }
 
-/// The verdict on a comparison, and whether to report it.
+/// The result of a comparison, and whether to report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    pub verdict: Verdict,
-    /// Whether the differences are not the same as those last reported. Without a difference,
-    /// whether any were last reported. `false` while unsettled.
+    pub result: ComparisonResult,
+    /// Whether the differences have changed or ended since the last report. `false` while
+    /// unsettled.
     pub is_new: bool,
 }
 
-/// How a reconcile uses the peer's current status.
+/// The peer's status at a reconcile, compared with the last reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The status that the peer decided on.
@@ -163,7 +163,7 @@ pub(crate) struct ShadowRecord {
     /// The number of our reconciles that saw a new status of the peer.
     pub(super) new_status_count: u64,
     /// The number of our reconciles since the peer's status or the spec changed.
-    unchanged_syncs: u32,
+    unchanged_reconcile_count: u32,
     /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
     inputs: VecDeque<Option<Arc<DecisionInputs>>>,
     /// The fields that differed in the last comparison, each with the total weight of the
@@ -171,15 +171,15 @@ pub(crate) struct ShadowRecord {
     streaks: Vec<(String, usize)>,
     /// The differences that were last reported.
     reported: Vec<Difference>,
-    /// The number of comparisons by verdict.
-    pub(super) counts_by_verdict: [u64; 3],
-    /// The number of comparisons with a known past. Only these can have the verdict
-    /// [`Verdict::Different`].
-    pub(super) conclusive_comparisons: u64,
+    /// The number of comparisons by result.
+    pub(super) counts_by_result: [u64; 3],
+    /// The number of comparisons with a known past. Only these can have the result
+    /// [`ComparisonResult::Different`].
+    pub(super) conclusive_comparison_count: u64,
     pub(super) last_difference: Option<LastDifference>,
 }
 
-/// All differences of the last comparison with the verdict [`Verdict::Different`], with the
+/// All differences of the last comparison with the result [`ComparisonResult::Different`], with the
 /// explanations of both decisions.
 #[derive(Clone, Debug)]
 pub(super) struct LastDifference {
@@ -203,12 +203,12 @@ impl ShadowRecord {
             relevant_past,
             past_known_from: now.saturating_add(relevant_past),
             new_status_count: 0,
-            unchanged_syncs: 0,
+            unchanged_reconcile_count: 0,
             inputs: VecDeque::new(),
             streaks: Vec::new(),
             reported: Vec::new(),
-            counts_by_verdict: [0; 3],
-            conclusive_comparisons: 0,
+            counts_by_result: [0; 3],
+            conclusive_comparison_count: 0,
             last_difference: None,
         }
     }
@@ -225,13 +225,14 @@ impl ShadowRecord {
             // The inputs have the metrics of the old spec.
             self.inputs.clear();
         }
-        self.unchanged_syncs =
-            if is_new_status { 0 } else { self.unchanged_syncs.saturating_add(1) };
+        self.unchanged_reconcile_count =
+            if is_new_status { 0 } else { self.unchanged_reconcile_count.saturating_add(1) };
         if hpa.status.conditions.is_empty() || (!is_new_status && is_spec_changed) {
-            self.unchanged_syncs = 0;
+            self.unchanged_reconcile_count = 0;
             return None;
         }
-        let is_compared = is_new_status || self.unchanged_syncs >= MIN_UNCHANGED_SYNCS;
+        let is_compared =
+            is_new_status || self.unchanged_reconcile_count >= MIN_UNCHANGED_RECONCILES;
         let previous_status = previous.status.clone();
         Some(Observation { previous_status, is_new_status, is_compared })
     }
@@ -247,7 +248,7 @@ impl ShadowRecord {
         earlier
     }
 
-    /// Records a comparison at `now` in monotonic time, and returns the verdict.
+    /// Records a comparison at `now` in monotonic time, and returns the result.
     pub(crate) fn evaluate(
         &mut self,
         comparison: &Comparison,
@@ -263,30 +264,31 @@ impl ShadowRecord {
         let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
         let is_persistent = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
         let is_conclusive = now >= self.past_known_from;
-        let verdict = if differences.is_empty() {
-            Verdict::Same
+        let result = if differences.is_empty() {
+            ComparisonResult::Same
         } else if is_persistent && is_conclusive {
-            Verdict::Different
+            ComparisonResult::Different
         } else {
-            Verdict::Unsettled
+            ComparisonResult::Unsettled
         };
-        self.conclusive_comparisons += u64::from(is_conclusive);
-        if let Some(count) = self.counts_by_verdict.get_mut(verdict as usize) {
+        self.conclusive_comparison_count += u64::from(is_conclusive);
+        if let Some(count) = self.counts_by_result.get_mut(result as usize) {
             *count += 1;
         }
-        if verdict == Verdict::Different {
+        if result == ComparisonResult::Different {
             self.last_difference = Some(LastDifference {
                 differences: differences.clone(),
                 ours: ours.to_string(),
                 theirs: explain_status(peer),
             });
         }
-        let to_report = if verdict == Verdict::Different { differences.as_slice() } else { &[] };
-        let is_new = verdict != Verdict::Unsettled && self.reported != to_report;
+        let to_report =
+            if result == ComparisonResult::Different { differences.as_slice() } else { &[] };
+        let is_new = result != ComparisonResult::Unsettled && self.reported != to_report;
         if is_new {
             self.reported = to_report.to_vec();
         }
-        Evaluation { verdict, is_new }
+        Evaluation { result, is_new }
     }
 
     /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.

@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::explain::{counted, one_line};
 use jiff::{SignedDuration, Timestamp};
 
-use super::record::{ShadowRecords, Verdict};
+use super::record::{ComparisonResult, ShadowRecords};
 use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
 
 /// A peer that has not written a status for this long may have stopped: four default sync periods.
@@ -14,19 +14,18 @@ const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// All comparisons of the cached autoscalers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    pub autoscalers: usize,
+    pub autoscaler_count: usize,
     /// The number of autoscalers with at least one comparison.
-    pub compared_autoscalers: usize,
-    /// The number of comparisons.
-    pub comparisons: u64,
-    /// The number of comparisons with the verdict [`Verdict::Different`].
-    pub different: u64,
-    /// The number of comparisons with the verdict [`Verdict::Unsettled`].
-    pub unsettled: u64,
+    pub compared_autoscaler_count: usize,
+    pub comparison_count: u64,
+    /// The number of comparisons with the result [`ComparisonResult::Different`].
+    pub different_count: u64,
+    /// The number of comparisons with the result [`ComparisonResult::Unsettled`].
+    pub unsettled_count: u64,
     /// The number of comparisons in which a difference could count, because the past was known.
-    pub conclusive_comparisons: u64,
+    pub conclusive_comparison_count: u64,
     /// The number of compared autoscalers without a conclusive comparison.
-    pub inconclusive_autoscalers: usize,
+    pub inconclusive_autoscaler_count: usize,
     /// The longest stabilization window or policy period of the inconclusive autoscalers.
     pub longest_window: SignedDuration,
     /// Whether the peer wrote a status since the start.
@@ -41,11 +40,10 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub key: HpaKey,
-    /// The number of the autoscaler's comparisons.
-    pub comparisons: u64,
-    /// The number of comparisons with the verdict [`Verdict::Different`].
-    pub different: u64,
-    /// The differences of the last comparison with that verdict.
+    pub comparison_count: u64,
+    /// The number of comparisons with the result [`ComparisonResult::Different`].
+    pub different_count: u64,
+    /// The differences of the last comparison with that result.
     pub differences: Vec<String>,
     /// The explanation of our decision in that comparison.
     pub ours: String,
@@ -57,7 +55,7 @@ impl Summary {
     pub(crate) fn new(autoscalers: &Autoscalers, records: &ShadowRecords, now: Timestamp) -> Self {
         let mut all = autoscalers.all();
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let mut summary = Self { autoscalers: all.len(), ..Self::default() };
+        let mut summary = Self { autoscaler_count: all.len(), ..Self::default() };
         let writes = all.iter().filter_map(|(_, autoscaler)| autoscaler.peer_writes.last());
         summary.last_peer_write = writes.max_by_key(|write| write.at).map(|write| {
             // Whole seconds, as in `managedFields`. The API server's clock may be ahead.
@@ -67,24 +65,31 @@ impl Summary {
         for (key, autoscaler) in all {
             let Some(record) = records.get(&key, &autoscaler) else { continue };
             let record = record.lock();
-            let comparisons = record.counts_by_verdict.iter().sum();
-            let [_, unsettled, different] = record.counts_by_verdict;
+            let comparison_count = record.counts_by_result.iter().sum();
+            let [_, unsettled_count, different_count] = record.counts_by_result;
             summary.peer_is_active |= record.new_status_count > 0;
-            summary.compared_autoscalers += usize::from(comparisons > 0);
-            summary.comparisons += comparisons;
-            summary.different += different;
-            summary.unsettled += unsettled;
-            summary.conclusive_comparisons += record.conclusive_comparisons;
-            if comparisons > 0 && record.conclusive_comparisons == 0 {
+            summary.compared_autoscaler_count += usize::from(comparison_count > 0);
+            summary.comparison_count += comparison_count;
+            summary.different_count += different_count;
+            summary.unsettled_count += unsettled_count;
+            summary.conclusive_comparison_count += record.conclusive_comparison_count;
+            if comparison_count > 0 && record.conclusive_comparison_count == 0 {
                 let window =
                     SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
-                summary.inconclusive_autoscalers += 1;
+                summary.inconclusive_autoscaler_count += 1;
                 summary.longest_window = summary.longest_window.max(window);
             }
             if let Some(last) = &record.last_difference {
                 let differences = last.differences.iter().map(ToString::to_string).collect();
                 let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
-                summary.rows.push(Row { key, comparisons, different, differences, ours, theirs });
+                summary.rows.push(Row {
+                    key,
+                    comparison_count,
+                    different_count,
+                    differences,
+                    ours,
+                    theirs,
+                });
             }
         }
         summary
@@ -93,7 +98,7 @@ impl Summary {
     /// Whether the absence of differences is meaningful: the peer was active, and a difference
     /// could count.
     pub fn is_conclusive(&self) -> bool {
-        self.peer_is_active && self.conclusive_comparisons > 0
+        self.peer_is_active && self.conclusive_comparison_count > 0
     }
 
     /// Whether the peer may have stopped, as far as autoscalers record its writes. If it wrote just
@@ -124,30 +129,30 @@ impl Summary {
 /// each autoscaler with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { autoscalers, compared_autoscalers, unsettled, rows, .. } = self;
+        let Self { autoscaler_count, compared_autoscaler_count, unsettled_count, rows, .. } = self;
         self.write_peer(f)?;
-        if compared_autoscalers < autoscalers {
-            let missing = counted(autoscalers - compared_autoscalers, "autoscaler");
+        if compared_autoscaler_count < autoscaler_count {
+            let missing = counted(autoscaler_count - compared_autoscaler_count, "autoscaler");
             writeln!(f, "{missing} not compared: no status of the peer to compare with yet")?;
         }
-        if self.inconclusive_autoscalers > 0 {
+        if self.inconclusive_autoscaler_count > 0 {
             writeln!(
                 f,
                 "{} could not show a difference: their stabilization windows and policy \
                  periods (up to {:#}) had not passed since the start",
-                counted(self.inconclusive_autoscalers, "autoscaler"),
+                counted(self.inconclusive_autoscaler_count, "autoscaler"),
                 self.longest_window
             )?;
         }
-        if *unsettled > 0 {
+        if *unsettled_count > 0 {
             writeln!(
                 f,
                 "{} not counted: the difference was brief, or not enough of the past was known",
-                counted(*unsettled, "decision")
+                counted(*unsettled_count, "decision")
             )?;
         }
-        for Row { key, comparisons, different, differences, ours, theirs } in rows {
-            writeln!(f, "\n{key}: {different} of {comparisons}")?;
+        for Row { key, comparison_count, different_count, differences, ours, theirs } in rows {
+            writeln!(f, "\n{key}: {different_count} of {comparison_count}")?;
             for difference in differences {
                 writeln!(f, "  {}", one_line(difference))?;
             }
@@ -157,9 +162,9 @@ impl fmt::Display for Summary {
     }
 }
 
-// `ShadowRecord::counts_by_verdict` is indexed by the verdict.
+// `ShadowRecord::counts_by_result` is indexed by the result.
 const _: () = assert!(
-    Verdict::Same as usize == 0
-        && Verdict::Unsettled as usize == 1
-        && Verdict::Different as usize == 2
+    ComparisonResult::Same as usize == 0
+        && ComparisonResult::Unsettled as usize == 1
+        && ComparisonResult::Different as usize == 2
 );

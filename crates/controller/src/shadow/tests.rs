@@ -16,7 +16,11 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{record::ShadowRecord, *};
+use super::{
+    ComparisonResult::{Different, Same, Unsettled},
+    record::ShadowRecord,
+    *,
+};
 use crate::{
     cache::{Autoscalers, Origin},
     k8s::StatusWrite,
@@ -196,15 +200,19 @@ fn record(has_past: bool) -> ShadowRecord {
     ShadowRecord::new(Arc::new(hpa(past)), &Settings::default(), MINUTE)
 }
 
-fn evaluate(record: &mut ShadowRecord, jobs: i64, theirs: i64, minute: u32) -> (Verdict, bool) {
+fn evaluate(
+    record: &mut ShadowRecord,
+    jobs: i64,
+    theirs: i64,
+    minute: u32,
+) -> (ComparisonResult, bool) {
     let theirs = peer_status(2, theirs);
     let evaluation = record.evaluate(&compare_with(2, jobs, &theirs), &theirs, MINUTE * minute);
-    (evaluation.verdict, evaluation.is_new)
+    (evaluation.result, evaluation.is_new)
 }
 
 #[test]
 fn persistent_difference_counts() {
-    use Verdict::{Different, Same, Unsettled};
     let mut record = record(false);
     // The peer read metric values that we have not seen: eight comparisons are needed.
     for _ in 0..7 {
@@ -221,10 +229,10 @@ fn persistent_difference_counts() {
 fn difference_on_the_same_metrics_counts_after_two_comparisons() {
     let mut record = record(false);
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
-    let verdicts = [1, 1].map(|minute| {
-        record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE * minute).verdict
+    let results = [1, 1].map(|minute| {
+        record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE * minute).result
     });
-    assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Different]);
+    assert_eq!(results, [Unsettled, Different]);
 }
 
 #[test]
@@ -236,12 +244,9 @@ fn difference_under_a_policy_counts_after_four_comparisons() {
             condition.reason = ConditionReason::ScaleUpLimit;
         }
     }
-    let verdicts =
-        [(); 4].map(|()| record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE).verdict);
-    assert_eq!(
-        verdicts,
-        [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]
-    );
+    let results =
+        [(); 4].map(|()| record.evaluate(&compare_with(2, 5, &theirs), &theirs, MINUTE).result);
+    assert_eq!(results, [Unsettled, Unsettled, Unsettled, Different]);
 }
 
 #[test]
@@ -279,11 +284,8 @@ fn difference_on_earlier_metrics_counts_after_four_comparisons() {
             decide(2, 5, |earlier| compare_any(decision, [earlier], &theirs, true, now()))
         })
     };
-    let verdicts = [(); 4].map(|()| record.evaluate(&comparison(), &theirs, MINUTE).verdict);
-    assert_eq!(
-        verdicts,
-        [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]
-    );
+    let results = [(); 4].map(|()| record.evaluate(&comparison(), &theirs, MINUTE).result);
+    assert_eq!(results, [Unsettled, Unsettled, Unsettled, Different]);
 }
 
 #[test]
@@ -291,9 +293,9 @@ fn difference_does_not_count_before_the_past_is_known() {
     let mut record = record(true);
     // The longest policy period is 90 seconds.
     for _ in 0..9 {
-        assert_eq!(evaluate(&mut record, 7, 5, 2), (Verdict::Unsettled, false));
+        assert_eq!(evaluate(&mut record, 7, 5, 2), (Unsettled, false));
     }
-    assert_eq!(evaluate(&mut record, 7, 5, 3), (Verdict::Different, true));
+    assert_eq!(evaluate(&mut record, 7, 5, 3), (Different, true));
 }
 
 #[test]
@@ -350,9 +352,9 @@ fn summary_lists_the_autoscalers_with_differences() {
     write("web", "old", 100);
     write("api", "kube-controller-manager", 7);
     let summary = Summary::new(&autoscalers, &records, now());
-    let Summary { autoscalers, compared_autoscalers, comparisons, .. } = summary;
-    assert_eq!((autoscalers, compared_autoscalers, comparisons), (3, 2, 18));
-    assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 7, 1));
+    let Summary { autoscaler_count, compared_autoscaler_count, comparison_count, .. } = summary;
+    assert_eq!((autoscaler_count, compared_autoscaler_count, comparison_count), (3, 2, 18));
+    assert_eq!((summary.different_count, summary.unsettled_count, summary.rows.len()), (2, 7, 1));
     let text = summary.to_string();
     assert!(
         text.starts_with(
@@ -385,7 +387,7 @@ fn summary(is_active: bool, minutes: u32) -> Summary {
     let status = peer_status(2, if is_active { 5 } else { 2 });
     record.observe(&Arc::new(hpa(json!(status))));
     for minute in 1..=minutes {
-        assert_eq!(evaluate(&mut record, 5, 5, minute).0, Verdict::Same);
+        assert_eq!(evaluate(&mut record, 5, 5, minute).0, Same);
     }
     records.insert(&key, &autoscaler, Arc::new(Mutex::new(record)));
     Summary::new(&autoscalers, &records, now())
@@ -430,7 +432,7 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
         "{text}"
     );
     assert!(summary(true, 3).is_conclusive());
-    let unsettled = Summary { unsettled: 1, ..short }.to_string();
+    let unsettled = Summary { unsettled_count: 1, ..short }.to_string();
     assert!(unsettled.contains("\n1 decision not counted: "), "{unsettled}");
 }
 

@@ -7,7 +7,10 @@ use hpa_controller::{
     ConcludedReconcile, HpaKey, Observer,
     cache::Origin,
     scale_target::ScaleClient,
-    shadow::{Verdict, read_only},
+    shadow::{
+        ComparisonResult::{self, Different, Same, Unsettled},
+        read_only,
+    },
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -17,15 +20,15 @@ use crate::{
     server::Server,
 };
 
-/// Records the verdicts.
+/// Records the results of comparisons.
 #[derive(Default)]
-struct Verdicts(Mutex<Vec<Verdict>>);
+struct RecordedResults(Mutex<Vec<ComparisonResult>>);
 
-impl Observer for Verdicts {
+impl Observer for RecordedResults {
     fn concluded(&self, _: &ConcludedReconcile<'_>) {}
 
-    fn compared(&self, _: &HpaKey, verdict: Verdict) {
-        self.0.lock().push(verdict);
+    fn compared(&self, _: &HpaKey, result: ComparisonResult) {
+        self.0.lock().push(result);
     }
 }
 
@@ -51,13 +54,13 @@ fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
     hpa
 }
 
-/// The verdicts on a peer that has scaled the target to the first of these numbers of replicas, and
-/// writes them to its status as the desired replicas, one after the other.
-async fn verdicts_on_peer(peer_replicas: &[i32]) -> Vec<Verdict> {
+/// The results of comparisons with a peer that has scaled the target to the first of these numbers
+/// of replicas, and writes them to its status as the desired replicas, one after the other.
+async fn results_with_peer(peer_replicas: &[i32]) -> Vec<ComparisonResult> {
     let server = Arc::new(Mutex::new(Server { replicas: peer_replicas[0].into(), ..server() }));
-    let verdicts = Arc::new(Verdicts::default());
+    let results = Arc::new(RecordedResults::default());
     let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
     reconciler.reconcile(&key()).await;
     for (index, replicas) in peer_replicas.iter().enumerate() {
         let mut hpa = hpa_with_peer_status(*replicas);
@@ -71,17 +74,17 @@ async fn verdicts_on_peer(peer_replicas: &[i32]) -> Vec<Verdict> {
         (server.scale_writes.len(), server.status_patches.len(), server.events.len()),
         (0, 0, 0)
     );
-    verdicts.0.lock().clone()
+    results.0.lock().clone()
 }
 
 #[tokio::test]
-async fn same_decision_has_the_verdict_same() {
-    assert_eq!(verdicts_on_peer(&[4, 4]).await, [Verdict::Same, Verdict::Same]);
+async fn same_decision_has_the_result_same() {
+    assert_eq!(results_with_peer(&[4, 4]).await, [Same, Same]);
 }
 
 #[tokio::test]
-async fn persistent_difference_has_the_verdict_different() {
-    assert_eq!(verdicts_on_peer(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
+async fn persistent_difference_has_the_result_different() {
+    assert_eq!(results_with_peer(&[3, 3]).await, [Unsettled, Different]);
 }
 
 /// The peer scales before it writes its status, so pods and metrics may have changed since its
@@ -89,9 +92,9 @@ async fn persistent_difference_has_the_verdict_different() {
 #[tokio::test]
 async fn decision_before_a_scaling_is_compared() {
     let server = Arc::new(Mutex::new(server()));
-    let verdicts = Arc::new(Verdicts::default());
+    let results = Arc::new(RecordedResults::default());
     let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
     reconciler.reconcile(&key()).await;
     server.lock().replicas = 4;
     for name in ["web-2", "web-3"] {
@@ -100,7 +103,7 @@ async fn decision_before_a_scaling_is_compared() {
     reconciler.metrics = Arc::new(usage(50));
     reconciler.autoscalers.apply(&key(), hpa_with_peer_status(4), Origin::List);
     reconciler.reconcile(&key()).await;
-    assert_eq!(*verdicts.0.lock(), [Verdict::Same]);
+    assert_eq!(*results.0.lock(), [Same]);
     // Our history continues with the peer's recommendation.
     let autoscaler = reconciler.autoscalers.get(&key()).expect("a cached autoscaler");
     let history = autoscaler.history(reconciler.clock.instants());
@@ -110,9 +113,9 @@ async fn decision_before_a_scaling_is_compared() {
 #[tokio::test]
 async fn inputs_older_than_two_reconciles_are_not_compared() {
     let server = Arc::new(Mutex::new(server()));
-    let verdicts = Arc::new(Verdicts::default());
+    let results = Arc::new(RecordedResults::default());
     let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
     // With the default window, the first recommendation of 4 would still apply and scale up.
     let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
@@ -125,16 +128,16 @@ async fn inputs_older_than_two_reconciles_are_not_compared() {
     }
     reconciler.autoscalers.apply(&key(), decided, Origin::List);
     reconciler.reconcile(&key()).await;
-    assert_eq!(*verdicts.0.lock(), [Verdict::Unsettled]);
+    assert_eq!(*results.0.lock(), [Unsettled]);
 }
 
 /// While its status is unchanged, the peer has not decided on a load that changed since.
 #[tokio::test]
 async fn unchanged_status_delays_our_recommendation() {
     let server = Arc::new(Mutex::new(server()));
-    let verdicts = Arc::new(Verdicts::default());
+    let results = Arc::new(RecordedResults::default());
     let mut reconciler = reconciler(&server);
-    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    (reconciler.dry_run, reconciler.observer) = (true, results.clone());
     reconciler.metrics = Arc::new(usage(50));
     reconciler.reconcile(&key()).await;
     let mut decided = hpa_with_peer_status(2);
@@ -153,7 +156,7 @@ async fn unchanged_status_delays_our_recommendation() {
         recommended.push(history.recommendations.last().map(|last| last.replicas));
     }
     assert_eq!(recommended, [2, 2, 2, 1].map(Some));
-    assert_eq!(*verdicts.0.lock(), [Verdict::Same, Verdict::Same, Verdict::Unsettled]);
+    assert_eq!(*results.0.lock(), [Same, Same, Unsettled]);
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ impl Cluster {
         Client::new(recording, "default")
     }
 
-    /// Waits until that second.
+    /// Waits until this second.
     pub(crate) async fn at(&self, second: i64) {
         self.clock.wait_until_age(Duration::from_secs(second.unsigned_abs())).await;
     }

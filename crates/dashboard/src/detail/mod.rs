@@ -127,7 +127,7 @@ impl Detail {
         View {
             now,
             problems: self.board.problems(),
-            unread: self.board.outage_summary(),
+            outage: self.board.outage_summary(),
             read_outcome: ReadOutcome::BeforeOutage,
             ..view
         }
@@ -138,10 +138,10 @@ impl Detail {
         let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             return View {
-                is_known: self.board.is_synced(),
+                is_synced: self.board.is_synced(),
                 is_complete: self.board.is_complete(&self.id),
                 problems,
-                unread: self.board.outage_summary(),
+                outage: self.board.outage_summary(),
                 ..View::empty(self.id.clone(), now)
             };
         };
@@ -182,7 +182,7 @@ impl Detail {
             forecasts,
             problems,
             missing,
-            unread: self.board.outage_summary(),
+            outage: self.board.outage_summary(),
             read_outcome,
             ..view.with_decisions(decisions)
         }

@@ -20,7 +20,7 @@ const MAX_EVENTS: usize = 50;
 /// The page shows at most this many earlier decisions.
 const MAX_DECISIONS: usize = 50;
 
-/// What the page of an autoscaler shows.
+/// The contents of the page of an autoscaler.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
@@ -29,7 +29,7 @@ pub(super) struct View {
     pub(super) now: Timestamp,
     /// Whether the first list of every API is complete or has failed, or the API server is down.
     /// Before that, an absent `row` doesn't mean that the autoscaler doesn't exist.
-    pub(super) is_known: bool,
+    pub(super) is_synced: bool,
     /// Whether the list of the autoscaler's API is complete and includes its namespace. If not, the
     /// list may lack the autoscaler.
     pub(super) is_complete: bool,
@@ -38,21 +38,21 @@ pub(super) struct View {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) report: Option<Report>,
     /// The report in sentences.
-    pub(super) words: ReportLines,
+    pub(super) report_lines: ReportLines,
     pub(super) controller: Controller,
     /// The conditions that the controller stored last.
     pub(super) conditions: Vec<Condition>,
     /// Newest first.
     pub(super) events: Vec<EventLine>,
     /// The number of older events.
-    pub(super) more_events: usize,
+    pub(super) older_event_count: usize,
     /// Whether the events have been read and are still watched.
     pub(super) are_events_known: bool,
     pub(super) series: Series,
     /// Earlier decisions, newest first.
     pub(super) decisions: Vec<PastDecision>,
     /// The number of older decisions.
-    pub(super) more_decisions: usize,
+    pub(super) older_decision_count: usize,
     /// The time of the controller's last known decision, if that is long ago.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_decision: Option<Timestamp>,
@@ -65,7 +65,7 @@ pub(super) struct View {
     /// Sentences about data that the page lacks, with the reason.
     pub(super) missing: Vec<String>,
     /// `None` if everything can be read.
-    pub(super) unread: Option<OutageSummary>,
+    pub(super) outage: Option<OutageSummary>,
     #[serde(skip)]
     pub(super) read_outcome: ReadOutcome,
 }
@@ -87,24 +87,24 @@ impl View {
         Self {
             id,
             now,
-            is_known: true,
+            is_synced: true,
             is_complete: true,
             row: None,
             report: None,
-            words: ReportLines::default(),
+            report_lines: ReportLines::default(),
             controller: Controller::default(),
             conditions: Vec::new(),
             events: Vec::new(),
-            more_events: 0,
+            older_event_count: 0,
             are_events_known: false,
             series: Series::default(),
             decisions: Vec::new(),
-            more_decisions: 0,
+            older_decision_count: 0,
             last_decision: None,
             forecasts: Vec::new(),
             problems: Vec::new(),
             missing: Vec::new(),
-            unread: None,
+            outage: None,
             read_outcome: ReadOutcome::Complete,
         }
     }
@@ -122,18 +122,18 @@ impl View {
         }
         let mut events: Vec<_> = events.map(|event| (*event).clone()).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.at));
-        let more_events = events.len().saturating_sub(MAX_EVENTS);
+        let older_event_count = events.len().saturating_sub(MAX_EVENTS);
         events.truncate(MAX_EVENTS);
-        let words = report.as_ref().map(Report::lines).unwrap_or_default();
+        let report_lines = report.as_ref().map(Report::lines).unwrap_or_default();
         let view = Self::empty(row.id.clone(), now);
         Self {
             row: Some(row),
             report,
-            words,
+            report_lines,
             controller,
             conditions,
             events,
-            more_events,
+            older_event_count,
             series,
             ..view
         }
@@ -142,9 +142,9 @@ impl View {
     /// Adds earlier decisions, oldest first.
     pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {
         decisions.reverse();
-        let more_decisions = decisions.len().saturating_sub(MAX_DECISIONS);
+        let older_decision_count = decisions.len().saturating_sub(MAX_DECISIONS);
         decisions.truncate(MAX_DECISIONS);
-        Self { decisions, more_decisions, ..self }
+        Self { decisions, older_decision_count, ..self }
     }
 
     pub(super) fn to_json(&self) -> String {

@@ -19,7 +19,7 @@ use super::{
     Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
     outage::Connection, rows::Rows, sources::Sources,
 };
-use crate::past::{OverdueAutoscaler, StatusWriter};
+use crate::past::{AutoscalerStatusWriter, OverdueAutoscaler};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -52,9 +52,9 @@ pub(crate) struct Changes {
     /// As [`Board::problems`].
     pub(crate) problems: Vec<String>,
     /// Whether `problems` says that the controller makes no decisions.
-    pub(crate) silent: bool,
+    pub(crate) inactive: bool,
     /// `None` if everything can be read.
-    pub(crate) unread: Option<OutageSummary>,
+    pub(crate) outage: Option<OutageSummary>,
     /// The time of this message, by the clock that its other times refer to.
     pub(crate) now: Timestamp,
     #[serde(skip)]
@@ -238,7 +238,7 @@ impl Board {
 
     /// Sets the controllers that act, by the field manager that stored the status last.
     pub(crate) fn set_acting(&self, acting: BTreeMap<String, ActingController>, now: Timestamp) {
-        if !self.state.read().rows.has_acting(&acting) {
+        if self.state.read().rows.acting != acting {
             self.modify(|state| state.rows.set_acting(acting, now));
         }
     }
@@ -271,12 +271,12 @@ impl Board {
     }
 
     /// The writers of the statuses, one for each autoscaler with a status.
-    pub(crate) fn status_writers(&self) -> Vec<StatusWriter> {
+    pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
         let state = self.state.read();
         let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
             let Controller { name, at } = &entry.controller;
             let namespace = id.namespace.clone();
-            Some(StatusWriter { api: id.api, namespace, manager: name.clone()?, at: *at })
+            Some(AutoscalerStatusWriter { api: id.api, namespace, manager: name.clone()?, at: *at })
         });
         writers.collect()
     }
@@ -379,8 +379,8 @@ impl Board {
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
             synced: state.sources.is_synced(),
             problems: state.problems(),
-            silent: state.is_inactive(),
-            unread: state.outage_summary(),
+            inactive: state.is_inactive(),
+            outage: state.outage_summary(),
             now,
             version: state.rows.version,
         }

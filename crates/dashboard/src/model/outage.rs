@@ -1,4 +1,4 @@
-//! Outages: what can't be read of the cluster, since when, and the sentences about it.
+//! Outages of the API server and of lists: their start, and the sentences about them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;

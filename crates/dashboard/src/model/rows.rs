@@ -26,8 +26,8 @@ use crate::past::{OverdueAutoscaler, shifted};
 const MAX_SAMPLES: usize = 500_000;
 /// The bounds of the maximum number of samples of one autoscaler.
 const SAMPLES_PER_AUTOSCALER: std::ops::RangeInclusive<usize> = 60..=1000;
-/// Times of an autoscaler's last decision that differ by less are those of the same decision. They
-/// are computed from an age, so they are inexact.
+/// If two times of an autoscaler's last decision differ by less than this, they are of the same
+/// decision. They are inexact, because they are computed from ages.
 const SAME_DECISION: SignedDuration = SignedDuration::from_secs(5);
 /// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
@@ -66,7 +66,7 @@ pub(super) struct Rows {
     /// The settings that autoscalers may override.
     policy: SettingPolicy,
     /// See [`ControllerActivity::acting`](crate::ControllerActivity::acting).
-    acting: BTreeMap<String, ActingController>,
+    pub(super) acting: BTreeMap<String, ActingController>,
 }
 
 impl Rows {
@@ -216,10 +216,6 @@ impl Rows {
         for id in &changed {
             self.refresh(id, now);
         }
-    }
-
-    pub(super) fn has_acting(&self, acting: &BTreeMap<String, ActingController>) -> bool {
-        self.acting == *acting
     }
 
     /// Converts ages to the times since when autoscalers are without a decision. If the known time

@@ -95,8 +95,8 @@ impl Sources {
     /// the list or watch has failed, or if the API server is down.
     pub(super) fn is_complete(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let is_failed = matches!(self.states.get(&api), Some(SourceState::Failed { .. }));
-        let shown = self.namespaces.get(&api);
-        !self.is_down() && !is_failed && shown.is_none_or(|shown| shown == namespace)
+        let watched = self.namespaces.get(&api);
+        !self.is_down() && !is_failed && watched.is_none_or(|watched| watched == namespace)
     }
 
     /// Whether the first list of every API is complete or has failed, or the API server is down. An
@@ -116,8 +116,8 @@ impl Sources {
         }
     }
 
-    /// The outage of the API server, or else those of the lists. The last one names an API whose
-    /// autoscalers are shown, if there is one.
+    /// The outage of the API server, or else the outages of the lists. If the autoscalers of
+    /// another API are shown, the text of the last outage says so.
     pub(super) fn outages(&self) -> Vec<Outage> {
         if let Connection::Down { outage, .. } = &self.connection {
             return vec![outage.clone()];

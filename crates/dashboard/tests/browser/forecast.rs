@@ -9,7 +9,8 @@ use hpa_controller::{
     forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
 use hpa_dashboard::{
-    ControllerActivity, ControllerRecords, Options, PastDecision, RecordSource, StatusWriter,
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, Options, PastDecision,
+    RecordSource,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -49,7 +50,11 @@ impl RecordSource for Forecaster {
         })
     }
 
-    async fn activity(&self, _: &[StatusWriter], limit: SignedDuration) -> ControllerActivity {
+    async fn activity(
+        &self,
+        _: &[AutoscalerStatusWriter],
+        limit: SignedDuration,
+    ) -> ControllerActivity {
         let is_inactive = self.last_decision > limit;
         let inactivity = is_inactive.then(|| "No controller makes decisions.".to_owned());
         ControllerActivity { inactivity, ..ControllerActivity::default() }
@@ -145,7 +150,7 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
     let state = text(&mut tab, "detail-state").await;
     assert!(state.contains("No decision by the controller for 3m "), "{state}");
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
-    tab.wait_for("document.body.classList.contains('silent')").await;
+    tab.wait_for("document.body.classList.contains('inactive')").await;
     tab.evaluate("document.querySelector('#back').click()").await;
     tab.wait_for("!document.getElementById('list').hidden").await;
     let steady = "getComputedStyle(document.querySelector('.badge[data-state=steady]')).color

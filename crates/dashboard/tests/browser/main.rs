@@ -94,6 +94,14 @@ async fn list_can_be_used_by_keyboard_and_shows_changes() {
     }
     let names = shown_names(&mut tab).await;
     assert_eq!(names[0], "worker-27", "numbers in names are compared as numbers");
+    // Sort by a number, which first puts the largest one at the top.
+    for (order, replicas) in [("descending", "13"), ("ascending", "2")] {
+        tab.evaluate("document.querySelector('#columns .replicas button').click()").await;
+        let sort = "document.querySelector('#columns .replicas').getAttribute('aria-sort')";
+        assert_eq!(tab.evaluate(sort).await, order);
+        let first = "document.querySelector('#autoscalers td.replicas').textContent.split(' ')[0]";
+        assert_eq!(tab.evaluate(first).await, replicas);
+    }
     // Add an autoscaler, and delete one.
     cluster.testbed.apply_all([autoscaler_without_pods(100)]);
     tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 32").await;
@@ -226,7 +234,7 @@ const CHART_WITH_FUTURE_SAMPLE: &str = "import('/chart.js').then(({ createChart 
     const container = document.body.appendChild(document.createElement('div'));
     const now = 10 * 60_000;
     createChart(container)({
-        title: 'ahead', now, levels: [], whole: true, format: String,
+        title: 'ahead', now, horizontalLines: [], whole: true, format: String,
         lines: [{ name: 'current', className: 'current', points: [[0, 1], [now + 60_000, 2]] }],
     });
     const path = container.querySelector('path.line.current').getAttribute('d');

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DecisionSample};
 use hpa_dashboard::{
-    ControllerActivity, ControllerRecords, Options, OverdueAutoscaler, PastDecision, RecordSource,
-    StatusWriter,
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, Options, OverdueAutoscaler,
+    PastDecision, RecordSource,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +47,7 @@ impl RecordSource for InactiveController {
         &self,
         _: &HpaKey,
         manager: &str,
-        writers: &[StatusWriter],
+        writers: &[AutoscalerStatusWriter],
     ) -> Option<String> {
         assert!(writers.iter().any(|writer| writer.manager == manager), "{writers:?}");
         let is_reference = manager == "kube-controller-manager";
@@ -56,7 +56,7 @@ impl RecordSource for InactiveController {
 
     async fn activity(
         &self,
-        writers: &[StatusWriter],
+        writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
         let is_inactive = self.0.is_none_or(|age| age > limit);
@@ -79,7 +79,7 @@ async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
 async fn inactive_controller_is_reported_in_the_list_and_on_the_page() {
     // The limit is two minutes.
     let cluster = start_cluster(Some(SignedDuration::from_secs(190))).await;
-    let changes = cluster.open_list().await.until(|changes| changes["silent"] == true).await;
+    let changes = cluster.open_list().await.until(|changes| changes["inactive"] == true).await;
     assert_eq!(changes["problems"], json!(["No controller makes decisions (0 statuses)."]));
     let mut detail = cluster.open_detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
@@ -110,7 +110,7 @@ async fn inactive_controller_makes_a_scaling_doubtful() {
     for (age, doubt) in [(None, "may make no decisions"), (old, "made its last decision long ago")]
     {
         let cluster = start_cluster(age).await;
-        cluster.open_list().await.until(|changes| changes["silent"] == true).await;
+        cluster.open_list().await.until(|changes| changes["inactive"] == true).await;
         cluster.metrics.set_cpu_percent(180);
         let mut detail = cluster.open_detail("web").await;
         let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;

@@ -254,7 +254,7 @@ async fn change_of_pods_events_or_status_updates_the_page() {
         "{sentence}"
     );
     assert_eq!(view["report"]["metrics"][0]["podList"].as_array().map(Vec::len), Some(4));
-    assert_eq!(view["words"]["metrics"].as_array().map(Vec::len), Some(1));
+    assert_eq!(view["reportLines"]["metrics"].as_array().map(Vec::len), Some(1));
     assert_eq!(view["events"].as_array().map(Vec::len), Some(1));
     assert_eq!(view["events"][0]["message"], "New size: 4");
     assert_eq!(view["areEventsKnown"], true);
@@ -291,7 +291,7 @@ async fn metrics_are_read_again_in_each_sync_period() {
 async fn absent_autoscaler_is_reported_until_it_exists() {
     let cluster = Cluster::new().await;
     let mut detail = cluster.open_detail("late").await;
-    let view = detail.until(|view| view["isKnown"] == true).await;
+    let view = detail.until(|view| view["isSynced"] == true).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(true)));
     cluster.testbed.apply_all([hpa("late")]);
     let view = detail.until(|view| view.get("row").is_some()).await;
@@ -316,13 +316,13 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let expected = "You may not list horizontalpodautoscalers.autoscaling in all namespaces, so only \
                     those of the namespace default are shown.";
     assert!(problems.contains(expected), "{problems}");
-    assert_eq!(changes["unread"], Value::Null);
+    assert_eq!(changes["outage"], Value::Null);
     let mut list = cluster.open_list().await;
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1)).await;
     assert_eq!(changes["rows"][0]["id"], "core/default/own");
     let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["isKnown"] == true).await;
+    let view = detail.until(|view| view["isSynced"] == true).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
 }
 

@@ -24,23 +24,23 @@ async fn outage_keeps_the_last_values_with_their_time(
     let mut reporter = cluster.dashboard.reporter();
     let (mut list, mut detail) = (cluster.open_list().await, cluster.open_detail("web").await);
     let changes = list.until(|changes| changes["synced"] == true).await;
-    assert_eq!(changes["unread"], Value::Null);
+    assert_eq!(changes["outage"], Value::Null);
     let before = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
     cluster.faults.add(Fault::on(Match::any()).effect(effect));
-    let view = detail.until(|view| view["unread"] != Value::Null).await;
+    let view = detail.until(|view| view["outage"] != Value::Null).await;
     assert_eq!(view["report"]["sentence"], before["report"]["sentence"]);
     let problems = view["problems"].as_array().expect("problems");
     let sentence = problems[0].as_str().expect("a sentence");
     assert!(problems.len() == 1 && sentence.starts_with(expected), "{problems:?}");
-    let changes = list.until(|changes| changes["unread"] != Value::Null).await;
+    let changes = list.until(|changes| changes["outage"] != Value::Null).await;
     assert_eq!((&changes["reset"], &changes["problems"]), (&json!(false), &view["problems"]));
-    let unread = &changes["unread"];
-    assert!(unread["valuesAt"].as_str() <= unread["since"].as_str(), "{unread}");
-    assert!(unread["valuesAt"].is_string() && unread["isPartial"] == false, "{unread}");
+    let outage = &changes["outage"];
+    assert!(outage["valuesAt"].as_str() <= outage["since"].as_str(), "{outage}");
+    assert!(outage["valuesAt"].is_string() && outage["isPartial"] == false, "{outage}");
     assert_eq!(format!("{}.", reporter.next_sentence().await), sentence);
     cluster.faults.clear();
-    list.until(|changes| changes["unread"] == Value::Null && changes["synced"] == true).await;
-    detail.until(|view| view["unread"] == Value::Null && view["problems"] == json!([])).await;
+    list.until(|changes| changes["outage"] == Value::Null && changes["synced"] == true).await;
+    detail.until(|view| view["outage"] == Value::Null && view["problems"] == json!([])).await;
     let end = reporter.next_sentence().await;
     assert!(end.starts_with("The API server can be read again since "), "{end}");
     // The autoscaler is watched again.
@@ -52,12 +52,12 @@ async fn outage_keeps_the_last_values_with_their_time(
 async fn outage_at_the_start_is_reported_instead_of_an_empty_list() {
     let fault = json!({ "effect": { "disconnect": {} } });
     let cluster = Cluster::with_faults(&[fault]).await;
-    let changes = cluster.open_list().await.until(|changes| changes["unread"] != Value::Null).await;
+    let changes = cluster.open_list().await.until(|changes| changes["outage"] != Value::Null).await;
     assert_eq!(changes["problems"].as_array().map(Vec::len), Some(1), "{changes}");
     assert_eq!((&changes["rows"], &changes["synced"]), (&json!([]), &json!(true)));
-    assert_eq!(changes["unread"]["valuesAt"], Value::Null);
-    let view = cluster.open_detail("web").await.until(|view| view["unread"] != Value::Null).await;
-    assert_eq!((&view["isKnown"], &view["isComplete"]), (&json!(true), &json!(false)));
+    assert_eq!(changes["outage"]["valuesAt"], Value::Null);
+    let view = cluster.open_detail("web").await.until(|view| view["outage"] != Value::Null).await;
+    assert_eq!((&view["isSynced"], &view["isComplete"]), (&json!(true), &json!(false)));
 }
 
 fn forbid(resource: &str) -> Value {
@@ -67,11 +67,11 @@ fn forbid(resource: &str) -> Value {
 #[tokio::test]
 async fn forbidden_list_is_reported_with_verb_resource_and_namespace() {
     let cluster = Cluster::with_faults(&[forbid("horizontalpodautoscalers")]).await;
-    let changes = cluster.open_list().await.until(|changes| changes["unread"] != Value::Null).await;
+    let changes = cluster.open_list().await.until(|changes| changes["outage"] != Value::Null).await;
     let right = "You may not list horizontalpodautoscalers.autoscaling, neither in all namespaces \
                  nor in the namespace default, so none is shown. --namespace selects another one";
     assert!(changes["problems"][0].as_str().expect("a sentence").starts_with(right), "{changes}");
-    assert_eq!(changes["unread"]["valuesAt"], Value::Null);
+    assert_eq!(changes["outage"]["valuesAt"], Value::Null);
 }
 
 #[rstest]
@@ -93,5 +93,5 @@ async fn missing_right_for_the_decision_does_not_fail_the_autoscaler(#[case] fau
     let missing = view["missing"].to_string();
     assert!(missing.contains("Events can't be read: "), "{missing}");
     assert_eq!(view["areEventsKnown"], false);
-    assert_eq!(view["unread"], Value::Null);
+    assert_eq!(view["outage"], Value::Null);
 }

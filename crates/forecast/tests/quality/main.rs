@@ -33,8 +33,8 @@ struct Row {
     name: String,
     kind: Kind,
     comparison: Comparison,
-    /// The outcome with forecasts only on those days for which the gate, with the data before the
-    /// day, was open.
+    /// The outcome with forecasts only on days on which the gate is open. It decides by the data
+    /// before the day.
     gated: Outcome,
     /// The outcome without forecasts at the same cost.
     gated_lowered: Outcome,

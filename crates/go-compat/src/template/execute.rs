@@ -382,7 +382,8 @@ impl Execution<'_> {
         Ok(result)
     }
 
-    /// Evaluates the arguments of `and` or `or` until one of them determines the result.
+    /// Evaluates the arguments of `and` or `or` until the truth of one of them is `stops_at`.
+    /// Returns that argument, or else the last one.
     fn evaluate_and_or(
         &mut self,
         dot: &Value,

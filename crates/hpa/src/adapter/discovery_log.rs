@@ -1,5 +1,6 @@
-//! Logs whether the series of custom and external rules could be read, and how many metrics they
-//! make: after the first discovery, and when that changes. Resource rules have no discovery.
+//! Logs whether the series of custom and external rules could be read, and the number of their
+//! metrics: after the first discovery, and whenever one of both changes. Resource rules have no
+//! discovery.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,32 +36,32 @@ struct ServerState {
     name: String,
     url: String,
     /// The number of rules whose series were read at least once.
-    succeeded: usize,
+    succeeded_count: usize,
     /// The number of rules that are invalid or whose last read failed.
-    failed: usize,
-    series: usize,
-    metrics: usize,
+    failed_count: usize,
+    series_count: usize,
+    metric_count: usize,
     error: Option<String>,
 }
 
-/// A change of a server's state that is worth a line.
+/// A change of a server's state that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// The server is new, and none of its rules could be read.
     Unread,
     /// The first rules were read.
     Reachable,
-    /// The number of metrics isn't that of the last line. Series come and go with pods, so their
-    /// number alone doesn't count.
+    /// The number of metrics differs from that of the last log line. A change of the number of
+    /// series alone is not logged, because pods come and go.
     Metrics { previous: usize },
 }
 
 impl ServerState {
     fn add(&mut self, rule: &RuleStatus) {
-        self.succeeded += usize::from(rule.last_success.is_some());
-        self.failed += usize::from(rule.error.is_some());
-        self.series += rule.series_count;
-        self.metrics += rule.metric_count;
+        self.succeeded_count += usize::from(rule.last_success.is_some());
+        self.failed_count += usize::from(rule.error.is_some());
+        self.series_count += rule.series_count;
+        self.metric_count += rule.metric_count;
         if self.error.is_none() {
             self.error.clone_from(&rule.error);
         }
@@ -68,17 +69,20 @@ impl ServerState {
 
     fn change_since(&self, logged: Option<&Self>) -> Option<Change> {
         match logged {
-            None if self.succeeded == 0 => Some(Change::Unread),
-            Some(_) if self.succeeded == 0 => None,
-            Some(Self { succeeded: 1.., metrics, .. }) => {
-                (*metrics != self.metrics).then_some(Change::Metrics { previous: *metrics })
+            None if self.succeeded_count == 0 => Some(Change::Unread),
+            Some(_) if self.succeeded_count == 0 => None,
+            Some(Self { succeeded_count: 1.., metric_count: previous, .. }) => {
+                let previous = *previous;
+                (previous != self.metric_count).then_some(Change::Metrics { previous })
             }
             _ => Some(Change::Reachable),
         }
     }
 
     fn log(&self, change: Change) {
-        let Self { name: server, url, succeeded: rules, failed, series, metrics, error } = self;
+        let Self { name: server, url, error, .. } = self;
+        let (rules, failed) = (self.succeeded_count, self.failed_count);
+        let (series, metrics) = (self.series_count, self.metric_count);
         match change {
             Change::Unread => {
                 warn!(server, url, error, "no rule of this Prometheus could be read");
@@ -183,11 +187,12 @@ mod tests {
         let unread = rule("prometheus", None, 0);
         let found = logged.update(&[unread.clone(), rule("", None, 0)]);
         let [(server, Change::Unread)] = found.as_slice() else { panic!("{found:?}") };
-        assert_eq!((server.failed, server.error.as_deref()), (1, Some("refused")));
+        assert_eq!((server.failed_count, server.error.as_deref()), (1, Some("refused")));
         assert!(logged.update(std::slice::from_ref(&unread)).is_empty());
         let read = rule("prometheus", Some(Timestamp::UNIX_EPOCH), 3);
         let found = logged.update(&[unread, read]);
         let [(server, Change::Reachable)] = found.as_slice() else { panic!("{found:?}") };
-        assert_eq!((server.succeeded, server.failed, server.series), (1, 1, 3));
+        let counts = (server.succeeded_count, server.failed_count, server.series_count);
+        assert_eq!(counts, (1, 1, 3));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the leader's tasks. Of several adapters, the one that holds the lease is the leader.
+//! Runs the leader's tasks. The adapter that holds the lease is the leader.
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use crate::{
 /// renewals would queue behind other requests.
 pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
     let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
+    // The durations have the ratios of the defaults of kube-controller-manager: 15 s, 10 s and 2 s.
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
         name: lease.leader_elect_resource_name.clone(),

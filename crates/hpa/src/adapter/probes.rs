@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use hpa_adapter::{Adapter, metrics_api::Query, server::Connection};
+use hpa_adapter::{Adapter, metrics_api::UrlQuery, server::Connection};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tracing::info;
@@ -44,8 +44,9 @@ impl Endpoints for Probes {
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
     ) -> Response<TextBody> {
+        // Resets the idle timeout of the connection.
         drop(connection.count_request());
-        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let query = UrlQuery::parse(request.uri().query().unwrap_or_default());
         let failure = |status, text: String| {
             let mut response = Response::new(text.into());
             *response.status_mut() = status;

@@ -8,8 +8,9 @@ use tracing::warn;
 /// prometheus-adapter.
 const UNUSABLE_URL: &str = "http://unusable-prometheus-url.invalid";
 
-/// Returns the URL to use. Without compatibility, the client checks it. prometheus-adapter starts
-/// with any URL that Go can parse. If the scheme is not HTTP, its requests fail.
+/// Returns the URL to use. Without compatibility, this is `url`, which the client checks. With
+/// compatibility, fails if Go can't parse `url`. If it is not an HTTP URL, warns and returns
+/// [`UNUSABLE_URL`], because prometheus-adapter starts but its requests fail.
 pub(super) fn compatible_url(url: &str, compat: Compat) -> anyhow::Result<String> {
     let is_http = ["http://", "https://"].iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use hpa_adapter::{
     api_service::{CertificateController, ServiceName},
-    authentication::RequestedCertificates,
+    authentication::ClientKeyVerifier,
     certificates::{self, GeneratedCertificate},
     server::{HandshakeSettings, ServerOptions, ServingCertificate},
 };
@@ -31,7 +31,7 @@ pub(super) async fn load_certificate(
         _ => vec![&TLS13, &TLS12],
     };
     let handshake = HandshakeSettings {
-        client_verifier: Some(RequestedCertificates::new()),
+        client_verifier: Some(ClientKeyVerifier::new()),
         protocols: options.protocols(),
         versions,
     };

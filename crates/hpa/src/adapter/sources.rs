@@ -17,7 +17,7 @@ use tracing::info;
 
 use super::{clients::KubeClients, discovery_log, prometheus_url::compatible_url};
 use crate::{
-    args::{AdapterArguments, DEFAULT_URL},
+    args::{AdapterArguments, DEFAULT_PROMETHEUS_URL},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     scaling_schedules,
@@ -131,8 +131,9 @@ async fn prometheus_client(
             "{error}: may not use both in-cluster auth and an explicit kubeconfig at the same time"
         );
     }
-    let url = compatible_url(flags.prometheus_url.as_deref().unwrap_or(DEFAULT_URL), compat)
-        .context(error)?;
+    let url =
+        compatible_url(flags.prometheus_url.as_deref().unwrap_or(DEFAULT_PROMETHEUS_URL), compat)
+            .context(error)?;
     let settings = flags.settings(&url, compat).context(error)?;
     let client = Client::new(settings, requests).context(error)?;
     client.check_files().await.context(error)?;

@@ -2,7 +2,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     path::PathBuf,
-    time::Duration,
 };
 
 use clap::Args;
@@ -135,9 +134,9 @@ pub(crate) struct SkipperArguments {
 }
 
 fn label(text: &str) -> Result<String, String> {
-    let is_start = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let is_label = text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
-    if is_start && is_label { Ok(text.to_owned()) } else { Err("must be a label name".to_owned()) }
+    let is_label = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    if is_label { Ok(text.to_owned()) } else { Err("must be a label name".to_owned()) }
 }
 
 fn name_and_value(text: &str) -> Result<(String, String), String> {
@@ -148,7 +147,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses NAME=URL. The name must not be one that --collector-permission has for another server.
+/// Parses NAME=URL. Refuses the names that `--collector-permission` uses for other servers.
 fn alias_and_url(text: &str) -> Result<(String, String), String> {
     let (name, url) = name_and_value(text)?;
     if matches!(&*name, "prometheus" | "influxdb" | "sqs" | "zmon" | "nakadi" | "pods" | "url") {
@@ -175,11 +174,11 @@ impl CollectorArguments {
             compat,
             ..Environment::default()
         };
-        let skipper =
+        let needs_skipper =
             self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
         let is_on = |name: &str| match name {
             "prometheus" => has_prometheus || !self.additional_prometheus_servers.is_empty(),
-            "skipper" => has_prometheus && skipper,
+            "skipper" => has_prometheus && needs_skipper,
             "external-rps" => has_prometheus && self.skipper.external_rps_metrics,
             "influxdb" => self.influxdb_address.is_some(),
             "sqs" => self.aws_external_metrics,
@@ -226,7 +225,8 @@ impl CollectorArguments {
         }
     }
 
-    /// The settings of the clients.
+    /// The settings of the clients with which collectors read. `prometheus` is the client of
+    /// `--prometheus-url`, and `prometheus_servers` has a client for each alias.
     pub(crate) fn client_settings(
         &self,
         compat: Compat,
@@ -265,7 +265,6 @@ impl CollectorArguments {
             limits: Limits {
                 connections,
                 connections_per_collection: limits.connections_per_collection.min(connections),
-                request_timeout: limits.request_timeout.min(Duration::from_secs(15)),
                 ..limits
             },
             ca_file: self.collector_ca_file.clone(),

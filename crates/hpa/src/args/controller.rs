@@ -25,8 +25,8 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_url: Option<Uri>,
 }
 
-/// Parses a URL without TLS: the client sends its token only through the API server, never to this
-/// URL. On the way to another machine, anybody could read and forge what the debug API answers.
+/// Parses an HTTP URL with a loopback address. Between two machines, responses in HTTP could be
+/// read and forged. The client sends no token to the URL.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.trim_end_matches('/').parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);

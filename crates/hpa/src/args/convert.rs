@@ -1,5 +1,3 @@
-//! `hpa convert`.
-
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};

@@ -12,7 +12,7 @@ use super::{
 /// The arguments of `hpa explain`.
 #[derive(Args, Debug)]
 #[command(after_help = include_str!("examples/explain.txt").trim_ascii_end())]
-pub(crate) struct ExplainHpaArguments {
+pub(crate) struct ExplainArguments {
     /// The autoscaler. Optional with --filename, if the files have a single one
     #[arg(value_name = "[NAMESPACE/]NAME",
         required_unless_present_any = ["filename", "all_namespaces"])]
@@ -31,7 +31,7 @@ pub(crate) struct ExplainHpaArguments {
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Explain again whenever the first sentence changes. Reads in each sync period
+    /// Explain again whenever the first sentence changes. Reads the cluster once per sync period
     #[arg(long, short = 'w', conflicts_with = "filename")]
     pub(crate) watch: bool,
     /// Also print the decisions of this past duration

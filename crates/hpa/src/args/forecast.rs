@@ -6,7 +6,7 @@ use jiff::{SignedDuration, tz::TimeZone};
 use super::{
     PastArguments,
     simulate::SimulationFormat,
-    values::{duration, number_in, positive_duration, rate},
+    values::{duration, number_in, positive_duration, positive_number},
 };
 
 /// The arguments of `hpa forecast`.
@@ -33,7 +33,7 @@ pub(crate) struct ForecastArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// The target load of a pod, for --file [default: a hundredth of the peak]
-    #[arg(long, value_name = "NUMBER", value_parser = rate, requires = "file")]
+    #[arg(long, value_name = "NUMBER", value_parser = positive_number, requires = "file")]
     pub(crate) target: Option<f64>,
     /// The time zone of days and weeks, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone)]

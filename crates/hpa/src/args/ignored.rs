@@ -42,9 +42,7 @@ pub(crate) struct IgnoredArguments {
 
 impl clap::FromArgMatches for IgnoredArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let is_given = |name: &str| {
-            matches.value_source(name).is_some_and(|source| source == ValueSource::CommandLine)
-        };
+        let is_given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
         let names = ignored().map(|(name, _)| name).filter(|name| is_given(name));
         Ok(Self { names: names.collect() })
     }

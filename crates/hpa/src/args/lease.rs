@@ -44,7 +44,7 @@ pub(super) fn for_adapter(argument: Arg) -> Arg {
         }
         _ => return argument,
     };
-    let has_name = argument.get_id() == "leader_elect_resource_name";
+    let is_name = argument.get_id() == "leader_elect_resource_name";
     let argument = argument.env(HPA_ADAPTER_PREFIX).help(help);
-    if has_name { argument.default_value("hpa-adapter") } else { argument }
+    if is_name { argument.default_value("hpa-adapter") } else { argument }
 }

@@ -50,18 +50,20 @@ pub(crate) use self::{
     controller::ControllerArguments,
     convert::{ConvertArguments, ConvertFormat, TargetApi},
     dashboard::DashboardArguments,
-    explain::{ExplainHpaArguments, ReportFormat},
+    explain::{ExplainArguments, ReportFormat},
     forecast::ForecastArguments,
     kubectl::KubectlArguments,
     lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
     program::{CompletionsArguments, ManArguments, VersionArguments},
-    prometheus::{DEFAULT_URL, PrometheusArguments, RulesFileArguments, SharingArguments},
+    prometheus::{
+        DEFAULT_PROMETHEUS_URL, PrometheusArguments, RulesFileArguments, SharingArguments,
+    },
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
     rules::{
-        CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, RulesArguments,
-        RulesCommand, RulesConnection,
+        MetricsApi, RulesArguments, RulesCheckArguments, RulesCommand, RulesConnection,
+        RulesExplainArguments, RulesGenerateArguments,
     },
     rules_compare::RulesCompareArguments,
     run::{
@@ -98,7 +100,7 @@ pub(crate) enum Command {
     /// Compare decisions with another controller in a dry run, and report differences
     ShadowReport(Box<ShadowReportArguments>),
     /// Explain why an autoscaler does or doesn't scale, and what would change that
-    Explain(Box<ExplainHpaArguments>),
+    Explain(Box<ExplainArguments>),
     /// Show in a browser all autoscalers and why they do or don't scale
     Dashboard(Box<DashboardArguments>),
     /// Check the health of the controller, the metrics APIs and the autoscalers
@@ -131,14 +133,15 @@ pub(crate) enum Command {
 
 impl Arguments {
     /// Parses the process's arguments and environment. If a value is invalid, prints it with its
-    /// flag or variable, and exits with status 2.
+    /// flag or variable, and exits with status 2. If a flag asks for the help or the version,
+    /// prints that and exits with status 0.
     pub(crate) fn parse_or_exit() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::try_parse_checked(&arguments).unwrap_or_else(|error| error.exit())
     }
 
     fn try_parse_checked(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let parsed = program(arguments)
+        let parsed = command_line(arguments)
             .try_get_matches_from(arguments)
             .and_then(|matches| Self::from_arg_matches(&matches))
             .map_err(|error| name_variable(error, arguments, &Self::command()))
@@ -197,7 +200,7 @@ const MAX_HELP: usize = 60;
 fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
     let path = format!("{parent} {}", command.get_name());
     let flags = MAIN_FLAGS.iter().find(|(name, _)| path.strip_prefix("hpa ") == Some(*name));
-    let is_long = command.get_after_help().is_some();
+    let has_examples = command.get_after_help().is_some();
     let command = command.mut_args(|argument| {
         let name = argument.get_long().unwrap_or_default().to_owned();
         let is_main = argument.is_positional()
@@ -217,7 +220,7 @@ fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
         }
     });
     let command = command.mut_subcommands(|subcommand| with_short_help(&path, subcommand));
-    if is_long {
+    if has_examples {
         command.after_help(format!("All flags and examples: {path} --help"))
     } else {
         command
@@ -245,7 +248,7 @@ fn short_help(text: &str) -> String {
 
 /// The definition of the command line. Its name is `kubectl hpa` if kubectl runs the program as the
 /// plugin `kubectl-hpa`.
-fn program(arguments: &[OsString]) -> ClapCommand {
+fn command_line(arguments: &[OsString]) -> ClapCommand {
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
     let is_plugin = name.is_some_and(|name| name == "kubectl-hpa");
     let is_short = arguments.iter().skip(1).any(|argument| argument == "-h");
@@ -269,12 +272,13 @@ fn name_variable(
         return error;
     };
     let flag = usage.split([' ', '=', '[']).next().unwrap_or_default().to_owned();
-    let command = program.get_subcommands().find(|command| {
-        arguments.get(1).is_some_and(|name| name.as_os_str() == command.get_name())
-    });
+    let mut command = program;
+    for name in arguments.iter().skip(1) {
+        let Some(subcommand) = command.find_subcommand(name) else { break };
+        command = subcommand;
+    }
     let argument = command
-        .into_iter()
-        .flat_map(ClapCommand::get_arguments)
+        .get_arguments()
         .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")));
     let from_environment = argument.filter(|argument| !is_given(argument, arguments));
     if let Some(variable) = from_environment.and_then(|argument| argument.get_env()) {

@@ -49,7 +49,7 @@ pub(crate) struct PrometheusArguments {
     /// File with the password for --prometheus-username
     #[arg(long, env = HPA_PREFIX, value_name = "FILE")]
     pub(crate) prometheus_password_file: Option<PathBuf>,
-    /// Timeout of a query. The list of a rule's series may take six times as long
+    /// Timeout of a query. The list of a rule's series may take six times as long, at least 1m
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) prometheus_query_timeout: SignedDuration,
@@ -87,7 +87,7 @@ pub(crate) struct PrometheusArguments {
 const MIN_RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// The default URL of prometheus-adapter.
-pub(crate) const DEFAULT_URL: &str = "https://localhost";
+pub(crate) const DEFAULT_PROMETHEUS_URL: &str = "https://localhost";
 
 impl PrometheusArguments {
     /// A client of the server for rules that don't name one; `None` without a URL.

@@ -9,7 +9,7 @@ use super::{
     convert::TargetApi,
     run::AutoscalingArguments,
     simulate::SimulationFormat,
-    values::{duration, positive_duration, rate, time},
+    values::{duration, positive_duration, positive_number, time},
 };
 
 /// The arguments of `hpa replay`.
@@ -87,7 +87,7 @@ pub(crate) struct PastArguments {
     pub(crate) pod_startup: Option<SignedDuration>,
     /// The maximum load that a pod can serve, in units of the metric (CPU in cores, memory in MiB)
     /// [default: the highest load that a pod served, but at least twice its target]
-    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    #[arg(long, value_name = "NUMBER", value_parser = positive_number)]
     pub(crate) pod_capacity: Option<f64>,
     /// The API of the autoscaler
     #[arg(long, value_name = "API", default_value = "core")]

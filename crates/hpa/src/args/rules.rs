@@ -18,12 +18,12 @@ pub(crate) struct RulesArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// Check a rules file, and with a Prometheus URL also the series of each rule
-    Check(Box<CheckArguments>),
+    Check(Box<RulesCheckArguments>),
     /// Explain why a metric is found or not: the rules that were considered, and the query
-    Explain(Box<ExplainArguments>),
+    Explain(Box<RulesExplainArguments>),
     /// Print rules for metrics that follow the usual conventions, as prometheus-adapter's
     /// config-gen
-    Generate(GenerateArguments),
+    Generate(RulesGenerateArguments),
     /// Compare the metrics of two servers of the metrics APIs, and their values
     Compare(Box<RulesCompareArguments>),
     /// Print the JSON Schema of rules files, for editors
@@ -32,7 +32,7 @@ pub(crate) enum RulesCommand {
 
 #[derive(Args, Debug)]
 #[command(after_help = include_str!("examples/rules-check.txt").trim_ascii_end())]
-pub(crate) struct CheckArguments {
+pub(crate) struct RulesCheckArguments {
     /// The rules file, or a ConfigMap or Helm values with rules; "-" is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct CheckArguments {
 
 #[derive(Args, Debug)]
 #[command(after_help = include_str!("examples/rules-explain.txt").trim_ascii_end())]
-pub(crate) struct ExplainArguments {
+pub(crate) struct RulesExplainArguments {
     /// The API of the metric
     #[arg(value_name = "API")]
     pub(crate) api: MetricsApi,
@@ -71,7 +71,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) connection: RulesConnection,
 }
 
-/// An API whose metrics rules define.
+/// A metrics API for which rules can define metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MetricsApi {
     /// Metrics of objects: custom.metrics.k8s.io
@@ -82,7 +82,7 @@ pub(crate) enum MetricsApi {
     Resource,
 }
 
-/// The servers for rules, and the source of the API's resources.
+/// The Prometheus servers of the rules, and the API server that has the resources.
 #[derive(Args, Debug)]
 pub(crate) struct RulesConnection {
     /// Connect to the `servers` of the rules file. Implied by --prometheus-url
@@ -101,7 +101,7 @@ pub(crate) struct RulesConnection {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct GenerateArguments {
+pub(crate) struct RulesGenerateArguments {
     /// The window of rates; should be at least four times the scrape interval
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) rate_interval: String,

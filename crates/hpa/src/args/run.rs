@@ -9,8 +9,8 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, HPA_PREFIX, dns_label, duration, fraction, log_filter, positive_duration, rate,
-        setting_name,
+        BOOL, HPA_PREFIX, dns_label, duration, fraction, log_filter, positive_duration,
+        positive_number, setting_name,
     },
 };
 
@@ -22,8 +22,8 @@ pub(crate) struct RunArguments {
     /// leader election is off
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
-    /// Start although another controller wrote the status of an autoscaler within the last two sync
-    /// periods (at least 30s). Two controllers overwrite each other's decisions
+    /// Start, and handle all autoscalers, although another controller wrote statuses within the last
+    /// two sync periods (at least 30s). Two controllers overwrite each other's decisions
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
     /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
@@ -155,7 +155,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, env = HPA_PREFIX, value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: AutoscalerApiArgument,
     /// Maximum average rate of requests to the Kubernetes API, per second [default: no limit]
-    #[arg(long, env = HPA_PREFIX, value_name = "RATE", value_parser = rate)]
+    #[arg(long, env = HPA_PREFIX, value_name = "RATE", value_parser = positive_number)]
     pub(crate) kube_api_qps: Option<f64>,
     /// Burst of requests to the Kubernetes API [default: --kube-api-qps, at least 1]
     #[arg(long, env = HPA_PREFIX, value_name = "COUNT", requires = "kube_api_qps",

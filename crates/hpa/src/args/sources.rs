@@ -1,6 +1,7 @@
 use clap::Args;
 
 use super::{CollectorArguments, RulesFileArguments, ScalingScheduleArguments};
+use crate::terminal;
 
 /// The flags of `hpa run` for metrics that the controller doesn't read from the metrics APIs.
 #[derive(Args, Debug)]
@@ -27,12 +28,14 @@ impl SourceArguments {
             || self.rules.metrics_config.is_some()
     }
 
-    /// Returns a warning if --prometheus-url is set but no source reads from it.
-    pub(crate) fn unused_server(&self) -> Option<&'static str> {
+    /// Warns on standard error if `--prometheus-url` is set but no source reads from it.
+    pub(crate) fn warn_of_unused_url(&self) {
         let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();
-        (self.rules.prometheus.prometheus_url.is_some() && !is_used).then_some(
-            "--prometheus-url has no effect: it is for the rules of --metrics-config and for \
-             --collectors",
-        )
+        if self.rules.prometheus.prometheus_url.is_some() && !is_used {
+            terminal::warn(
+                "--prometheus-url has no effect: it is for the rules of --metrics-config and for \
+                 --collectors",
+            );
+        }
     }
 }

@@ -228,10 +228,10 @@ fn collectors_are_on_unless_they_need_a_flag() {
         run.collectors.collection_settings(Compat::Off, has_prometheus).collectors
     };
     let all: BTreeSet<_> = COLLECTORS.iter().map(|collector| collector.name).collect();
-    let needing =
+    let need_a_flag =
         ["external-rps", "influxdb", "nakadi", "prometheus", "schedule", "skipper", "sqs", "zmon"];
     let off: Vec<_> = all.difference(&names(&[], false)).copied().collect();
-    assert_eq!(off, needing);
+    assert_eq!(off, need_a_flag);
     let flags = [
         "--skipper-ingress-metrics",
         "--external-rps-metrics",

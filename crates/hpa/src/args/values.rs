@@ -111,7 +111,7 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
     number_in(text, |_| true, "must be a number")
 }
 
-pub(super) fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn positive_number(text: &str) -> Result<f64, String> {
     number_in(text, |number| number > 0.0, "must be a number above 0")
 }
 
@@ -206,12 +206,16 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
 }
 
 fn check_log_directive(directive: &str) -> Result<(), String> {
-    let (target, level) = directive.split_once('=').unwrap_or(("", directive));
+    let (target, level) = match directive.split_once('=') {
+        Some((target, level)) => (Some(target), level),
+        None => (None, directive),
+    };
     if !LOG_LEVELS.contains(&level.to_ascii_lowercase().as_str()) {
         return Err(format!("unknown level {level:?}: must be one of {}", LOG_LEVELS.join(", ")));
     }
+    let Some(target) = target else { return Ok(()) };
     let crate_name = target.split("::").next().unwrap_or_default();
-    if directive.contains('=') && !LOG_TARGETS.contains(&crate_name) {
+    if !LOG_TARGETS.contains(&crate_name) {
         let known = LOG_TARGETS.join(", ");
         return Err(format!("unknown module {target:?}: must be in one of {known}"));
     }

@@ -24,12 +24,11 @@ impl Document<'_> {
         if before == after && can_be_copied {
             return Ok(format!("{separator}{body}"));
         }
-        let edited = replace_api_version(body, after).filter(|_| can_be_copied);
-        if edited
-            .as_ref()
-            .is_some_and(|body| parse_document(body, 1).is_ok_and(|edited| edited == *after))
+        if can_be_copied
+            && let Some(edited) = replace_api_version(body, after)
+            && parse_document(&edited, 1).is_ok_and(|value| value == *after)
         {
-            return Ok(format!("{separator}{}", edited.unwrap_or_default()));
+            return Ok(format!("{separator}{edited}"));
         }
         let separator = if separator.is_empty() { "" } else { "---\n" };
         let body = terminal::to_yaml(after)?;

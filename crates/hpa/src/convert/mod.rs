@@ -62,7 +62,7 @@ fn warn_of_lost_comments(file: &str, input: &str, output: &str) {
     }
 }
 
-/// The lines of the input whose comments are not in the output.
+/// The numbers of the lines of the input whose comments are not in the output.
 fn lost_comments(input: &str, output: &str) -> Vec<usize> {
     let comment = |line: &str| {
         let mut splits = line.match_indices('#').map(|(index, _)| line.split_at(index));

@@ -65,21 +65,21 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     }
 }
 
-/// Drops the status and the metadata that the API server sets. The status has different fields in
-/// the two APIs, so it would also fail strict validation.
+/// Drops the status, the metadata that the API server sets, and kubectl's copy of the manifest. The
+/// status has different fields in the two APIs, so it would also fail strict validation.
 fn drop_server_state(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");
     }
-    let has_no_annotations = settings::annotations(object).is_some_and(|annotations| {
+    let has_empty_annotations = settings::annotations(object).is_some_and(|annotations| {
         annotations.remove(LAST_APPLIED);
         annotations.is_empty()
     });
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|name, _| {
-            let is_set_by_server = SET_BY_SERVER.contains(&name.as_str());
-            !is_set_by_server && (name != "annotations" || !has_no_annotations)
-        });
+        if has_empty_annotations {
+            metadata.remove("annotations");
+        }
+        metadata.retain(|name, _| !SET_BY_SERVER.contains(&name.as_str()));
     }
 }
 

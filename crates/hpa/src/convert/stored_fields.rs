@@ -75,8 +75,8 @@ fn capitalized_member(name: &str) -> String {
     format!(".{}{rest}", first.to_ascii_uppercase())
 }
 
-/// The path of a field of a metric in v2beta1, whose metrics the annotation has. If v2beta1 lacks
-/// the field, the path of the metric's source.
+/// The path of a metric's field in v2beta1, the version in which the annotation encodes metrics. If
+/// v2beta1 lacks the field, returns the path of the metric's source.
 fn path_in_v2beta1(path: &str) -> String {
     let Some((source, member)) = path.strip_prefix('.').and_then(|path| path.split_once('.'))
     else {

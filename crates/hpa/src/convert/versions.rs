@@ -29,7 +29,7 @@ pub(crate) fn is_known(api_version: &str) -> bool {
     [V1, V2, V2_BETA_1, V2_BETA_2, hpa_crd::API_VERSION].contains(&api_version)
 }
 
-/// The release of Kubernetes that removed a version of autoscaling.
+/// The release of Kubernetes that removed a version of autoscaling. `None` if none did.
 pub(crate) fn removed_in(api_version: &str) -> Option<&'static str> {
     match api_version {
         V2_BETA_1 => Some("1.25"),

@@ -7,7 +7,7 @@ use hpa_controller::{
     HpaKey,
     debug::{AutoscalerItem, ControllerStatus},
 };
-use hpa_dashboard::{OverdueAutoscaler, StatusWriter};
+use hpa_dashboard::{AutoscalerStatusWriter, OverdueAutoscaler};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -27,13 +27,14 @@ const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 /// or has no holder, `released` has the time at which that was first seen.
 pub(super) fn describe_leases(
     leases: &Leases<'_>,
-    writers: &[StatusWriter],
+    writers: &[AutoscalerStatusWriter],
     released: &BTreeMap<LeaseName, Timestamp>,
 ) -> Option<String> {
-    let idle = writers.iter().filter_map(|StatusWriter { api, namespace, manager, .. }| {
-        let idle = leases.idle(*api, namespace, manager)?;
-        Some((manager.as_str(), idle))
-    });
+    let idle =
+        writers.iter().filter_map(|AutoscalerStatusWriter { api, namespace, manager, .. }| {
+            let idle = leases.idle(*api, namespace, manager)?;
+            Some((manager.as_str(), idle))
+        });
     let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
     for (manager, idle) in idle {
         by_manager.entry(manager).or_insert((idle, 0)).1 += 1;
@@ -252,9 +253,9 @@ mod tests {
         assert_eq!(overdue(&item, LIMIT), age.map(|age| OverdueAutoscaler { key, age }));
     }
 
-    fn writer(manager: &str) -> StatusWriter {
+    fn writer(manager: &str) -> AutoscalerStatusWriter {
         let (api, namespace) = (AutoscalerApi::Core, "shop".to_owned());
-        StatusWriter { api, namespace, manager: manager.to_owned(), at: None }
+        AutoscalerStatusWriter { api, namespace, manager: manager.to_owned(), at: None }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -275,11 +276,11 @@ mod tests {
             flags: None,
             last_write: Some(last_write),
         };
-        let holder = Err(Unavailable::NotHeld(name.clone()));
+        let holder = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
         let is_reported = |age, api| {
             let built_in = built_in(seconds_ago(age));
             let leases = leases(&name, &holder, &built_in, now);
-            let writer = StatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
+            let writer = AutoscalerStatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
             let released = BTreeMap::from([(name.clone(), seconds_ago(60))]);
             describe_leases(&leases, &[writer], &released).is_some()
         };
@@ -302,8 +303,10 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         });
-        let others =
-            [ReadLease { name: old.clone(), holder: Err(Unavailable::NotHeld(old.clone())) }];
+        let others = [ReadLease {
+            name: old.clone(),
+            holder: Err(Unavailable::NotHeld { lease: old.clone(), released: None }),
+        }];
         let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
         let built_in = KubeControllerManager { holder, flags: None, last_write: None };
         let leases = Leases { others: &others, ..leases(&new, &held, &built_in, now) };
@@ -342,7 +345,7 @@ mod tests {
             "kube-controller-manager",
         ]
         .map(writer);
-        let holder = Err(Unavailable::NotHeld(name.clone()));
+        let holder = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
         let leases = leases(&name, &holder, &built_in, now);
         let released = BTreeMap::from([(name.clone(), now - SignedDuration::from_secs(15))]);
         assert_eq!(

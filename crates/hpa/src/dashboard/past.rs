@@ -1,4 +1,4 @@
-//! The past of autoscalers, from the debug API of their controller.
+//! The past of autoscalers and the activity of their controllers, from debug APIs and leases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use hpa_controller::{
     debug::{ActingController, ControllerStatus},
     k8s::FieldManager,
 };
-use hpa_dashboard::{ControllerActivity, ControllerRecords, RecordSource, StatusWriter};
+use hpa_dashboard::{AutoscalerStatusWriter, ControllerActivity, ControllerRecords, RecordSource};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -29,7 +29,7 @@ const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
 /// The age of the oldest decisions that the page has.
 const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
-/// Reads the debug API of the leader.
+/// Reads the leases of controllers, and the debug API of the leader.
 pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
@@ -57,14 +57,18 @@ impl ControllerPast {
     }
 
     /// Finds the lease of hpa-rs. Prefers the one that the field manager names.
-    async fn find_lease(&self, manager: Option<&str>, writers: &[StatusWriter]) -> ControllerLease {
+    async fn find_lease(
+        &self,
+        manager: Option<&str>,
+        writers: &[AutoscalerStatusWriter],
+    ) -> ControllerLease {
         let statuses: Vec<(&str, &str)> =
             writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
         ControllerLease::find(&self.client, &self.location, manager, statuses).await
     }
 
     /// Reads the state of kube-controller-manager, with the time of its last write.
-    async fn read_built_in(&self, writers: &[StatusWriter]) -> KubeControllerManager {
+    async fn read_built_in(&self, writers: &[AutoscalerStatusWriter]) -> KubeControllerManager {
         let times = writers.iter().map(|writer| (Some(writer.manager.as_str()), writer.at));
         KubeControllerManager::read(&self.client).await.with_writes(times)
     }
@@ -72,8 +76,8 @@ impl ControllerPast {
     /// Updates and returns [`Self::released_since`].
     async fn update_released_since(&self, leases: &Leases<'_>) -> BTreeMap<LeaseName, Timestamp> {
         let mut since = self.released_since.lock().await;
-        let released = leases.hpa_rs().filter(|(_, holder)| {
-            matches!(holder, Err(Unavailable::NotHeld(_) | Unavailable::NoLease(_)))
+        let released = leases.hpa_rs_leases().filter(|(_, holder)| {
+            matches!(holder, Err(Unavailable::NotHeld { .. } | Unavailable::NoLease(_)))
         });
         let released = released.map(|(name, _)| {
             let first_seen = since.get(name).copied().unwrap_or(leases.now);
@@ -89,7 +93,7 @@ impl ControllerPast {
     async fn describe_leases(
         &self,
         leases: &Leases<'_>,
-        writers: &[StatusWriter],
+        writers: &[AutoscalerStatusWriter],
     ) -> Option<String> {
         if self.location.controller_url.is_some() {
             return None;
@@ -181,7 +185,7 @@ impl RecordSource for ControllerPast {
         &self,
         autoscaler: &HpaKey,
         manager: &str,
-        writers: &[StatusWriter],
+        writers: &[AutoscalerStatusWriter],
     ) -> Option<String> {
         if self.location.controller_url.is_some() {
             return None;
@@ -197,7 +201,7 @@ impl RecordSource for ControllerPast {
 
     async fn activity(
         &self,
-        writers: &[StatusWriter],
+        writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
         let lease = self.find_lease(None, writers).await;
@@ -223,7 +227,7 @@ impl RecordSource for ControllerPast {
     }
 }
 
-fn namespace_writers(writers: &[StatusWriter]) -> NamespaceWriters {
+fn namespace_writers(writers: &[AutoscalerStatusWriter]) -> NamespaceWriters {
     let statuses = writers.iter();
     NamespaceWriters::new(
         statuses.map(|one| (one.api, one.namespace.as_str(), one.manager.as_str())),
@@ -233,7 +237,7 @@ fn namespace_writers(writers: &[StatusWriter]) -> NamespaceWriters {
 /// The controllers that act on autoscalers of the core API, by the field manager of the status.
 fn acting_controllers(
     leases: &Leases<'_>,
-    writers: &[StatusWriter],
+    writers: &[AutoscalerStatusWriter],
     is_answering: bool,
 ) -> BTreeMap<String, ActingController> {
     let api = AutoscalerApi::Core;
@@ -285,7 +289,7 @@ mod tests {
         };
         let source = ControllerPast::new(testbed.client(), &location);
         let manager = "hpa-controller:shop/hpa".to_owned();
-        let writer = StatusWriter {
+        let writer = AutoscalerStatusWriter {
             api: AutoscalerApi::Core,
             namespace: "shop".to_owned(),
             manager: manager.clone(),

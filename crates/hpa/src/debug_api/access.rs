@@ -2,10 +2,10 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use hpa_adapter::metrics_api::{Query, RequestInfo};
+use hpa_adapter::metrics_api::{RequestInfo, UrlQuery};
 use hpa_adapter::reviews::{
-    AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, Flow, ReviewError, ReviewLimit,
-    TokenAuthenticator, TokenError, TokenReviews, User, bearer_token,
+    AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, Flow, Rate, ReviewError,
+    ReviewLimit, TokenAuthenticator, TokenError, TokenReviews, User, bearer_token,
 };
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use kube::Client;
@@ -26,6 +26,11 @@ const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 const RUNNING_REVIEWS: usize = 4;
 const WAITING_REVIEWS: usize = 28;
 
+/// The rates of access reviews, in total and of a user. Each path needs a review, so a user without
+/// rights could otherwise cause any number. [`TokenAuthenticator`] limits reviews of tokens.
+const ACCESS_RATE: Rate = Rate { per_second: 40, burst: 400 };
+pub(super) const ACCESS_RATE_OF_USER: Rate = Rate { per_second: 10, burst: 200 };
+
 pub(super) enum Access {
     /// Every client of this machine.
     Local,
@@ -40,6 +45,7 @@ pub(super) struct ReviewedAccess {
     /// Tokens for [`AUDIENCE`], in [`TOKEN_HEADER`].
     debug_tokens: TokenAuthenticator,
     authorizer: Authorizer,
+    /// The limit of access reviews.
     limit: ReviewLimit,
 }
 
@@ -84,7 +90,8 @@ impl Access {
             api_tokens: TokenAuthenticator::new(api_tokens, REVIEW_LIFETIME),
             debug_tokens: TokenAuthenticator::new(debug_tokens, REVIEW_LIFETIME),
             authorizer: Authorizer::new(access_reviews, &options),
-            limit: ReviewLimit::new(RUNNING_REVIEWS, WAITING_REVIEWS),
+            limit: ReviewLimit::new(RUNNING_REVIEWS, WAITING_REVIEWS)
+                .with_rate(ACCESS_RATE, ACCESS_RATE_OF_USER),
         }))
     }
 
@@ -109,7 +116,7 @@ impl ReviewedAccess {
         path: &str,
     ) -> Result<(), Denied> {
         let user = self.user(client, headers).await?;
-        let request = RequestInfo::new("GET", path, &Query::default())
+        let request = RequestInfo::new("GET", path, &UrlQuery::default())
             .map_err(|error| Denied::Unreviewed(error.to_string()))?;
         let limit = (&self.limit, Flow::of_user(&user));
         let access = self.authorizer.authorize(&user, &request, limit).await?;

@@ -98,7 +98,7 @@ fn generate_certificate() -> anyhow::Result<ServingCertificate> {
     Ok(ServingCertificate::from_pem(chain, key, HandshakeSettings::default())?)
 }
 
-/// Serves at an address. Returns the address with the actual port.
+/// Serves at an address. Returns the server, and the address with the actual port.
 async fn serve_view(
     address: SocketAddr,
     certificate: Option<ServingCertificate>,
@@ -206,10 +206,13 @@ fn denied_response(denied: &Denied) -> Response<TextBody> {
         Denied::Unreviewed(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mut response = error_response(status, &denied.to_string(), None);
-    if status == StatusCode::UNAUTHORIZED {
-        let bearer = HeaderValue::from_static("Bearer");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
-    }
+    let extra_header = match status {
+        StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
+        StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, "1")),
+        _ => None,
+    };
+    let extra_header = extra_header.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(extra_header);
     response
 }
 

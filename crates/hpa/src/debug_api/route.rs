@@ -1,6 +1,6 @@
 //! Paths and parameters of the debug API.
 
-use hpa_adapter::metrics_api::Query;
+use hpa_adapter::metrics_api::UrlQuery;
 use hpa_controller::{AutoscalerApi, HpaKey, debug::ListFilter};
 use jiff::Timestamp;
 
@@ -21,7 +21,7 @@ impl Route {
     /// invalid parameter.
     pub(super) fn parse(path: &str, query: &str) -> Result<Option<Self>, String> {
         let Some(path) = path.strip_prefix("/debug/v1/") else { return Ok(None) };
-        let query = Query::parse(query);
+        let query = UrlQuery::parse(query);
         let parameter = |name| query.get(name).filter(|value| !value.is_empty());
         Ok(match path.split('/').collect::<Vec<_>>().as_slice() {
             ["status"] => Some(Self::Status),

@@ -1,18 +1,19 @@
-use std::{sync::Mutex, time::Duration};
+use std::{net::IpAddr, sync::Mutex, time::Duration};
 
 use hpa_adapter::metrics_api::RequestInfo;
 use hpa_adapter::reviews::{AccessReviews, ReviewError, TokenReviews, User};
 use hpa_controller::{SystemClock, Telemetry};
+use http::HeaderMap;
 use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::advance,
 };
 
-use super::*;
+use super::{access::ACCESS_RATE_OF_USER, *};
 
-const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Accepts tokens that consist of this prefix and a user's name. The review of the token
 /// `unreviewed` fails.
@@ -180,6 +181,73 @@ async fn access_review_has_path_and_groups_and_is_cached() {
         format!("reader [\"system:authenticated\"] get /debug/v1/autoscalers/shop/{name}")
     };
     assert_eq!(reviews, [review_for("web"), review_for("api")], "an equal review is cached");
+}
+
+/// Reviewed access without a server, for tests in virtual time.
+struct Reviewed {
+    access: Access,
+    accesses: Arc<Accesses>,
+}
+
+impl Reviewed {
+    fn new() -> Self {
+        let accesses = Arc::<Accesses>::default();
+        let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
+        Self { access: Access::with_reviews(api, debug, accesses.clone()), accesses }
+    }
+
+    async fn get(&self, token: &str, path: &str) -> StatusCode {
+        let mut headers = HeaderMap::new();
+        let bearer = format!("Bearer {token}").parse().expect("a header");
+        headers.insert(header::AUTHORIZATION, bearer);
+        match self.access.authorize(IpAddr::from([10, 0, 0, 1]), &headers, path).await {
+            Ok(()) => StatusCode::OK,
+            Err(denied) => denied_response(&denied).status(),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_of_access_reviews_of_a_user_is_limited() {
+    let reviewed = Reviewed::new();
+    let known = "/debug/v1/status";
+    assert_eq!(reviewed.get("api-reader", known).await, StatusCode::OK);
+    let mut refused = Vec::new();
+    for number in 0..1000 {
+        let status = reviewed.get("api-reader", &format!("/debug/v1/{number}")).await;
+        refused.extend((status != StatusCode::OK).then_some(status));
+    }
+    let review_count = || reviewed.accesses.0.lock().expect("a lock").len();
+    assert_eq!(review_count(), ACCESS_RATE_OF_USER.burst as usize);
+    assert!(refused.iter().all(|status| *status == StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(reviewed.get("api-reader", known).await, StatusCode::OK, "cached");
+    assert_eq!(reviewed.get("api-eve", known).await, StatusCode::FORBIDDEN, "another user");
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(reviewed.get("api-reader", "/debug/v1/new").await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_tokens_exhaust_their_rate_but_known_tokens_work() {
+    let reviewed = Reviewed::new();
+    let path = "/debug/v1/status";
+    assert_eq!(reviewed.get("api-reader", path).await, StatusCode::OK);
+    // The cached reviews expire, but the token remains known.
+    advance(Duration::from_mins(2)).await;
+    let mut statuses = Vec::new();
+    for number in 0..100 {
+        statuses.push(reviewed.get(&format!("invalid-{number}"), path).await);
+    }
+    assert_eq!(statuses.first(), Some(&StatusCode::UNAUTHORIZED));
+    assert_eq!(statuses.last(), Some(&StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(reviewed.get("api-reader", path).await, StatusCode::OK);
+}
+
+#[test]
+fn refused_review_is_answered_with_retry_after() {
+    let response = denied_response(&Denied::Busy);
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    assert!(!denied_response(&Denied::NoToken).headers().contains_key(header::RETRY_AFTER));
 }
 
 #[rstest]

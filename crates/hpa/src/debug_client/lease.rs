@@ -48,9 +48,13 @@ impl LeaseHolder {
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);
+        let Some(identity) = identity else {
+            // A release is the last renewal.
+            return Err(Unavailable::NotHeld { lease: lease.clone(), released: renewed });
+        };
         Ok(Self {
             lease: lease.clone(),
-            identity: identity.ok_or_else(|| Unavailable::NotHeld(lease.clone()))?,
+            identity,
             renewed,
             has_unreadable_time: spec.renew_time.is_some() && renewed.is_none(),
             duration: SignedDuration::from_secs(seconds.into()),
@@ -62,6 +66,11 @@ impl LeaseHolder {
     /// expired.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
+    }
+
+    /// The time at which the lease expires unless it is renewed. `None` without a readable time.
+    pub(crate) fn expiry(&self) -> Option<Timestamp> {
+        self.renewed?.checked_add(self.duration).ok()
     }
 
     /// A message such as `no controller has renewed the lease a/b for 47s`.

@@ -60,7 +60,7 @@ impl DebugClient {
         Self::for_leader(client, lease, &leader).await
     }
 
-    /// The debug API of a leader.
+    /// Creates a client of a leader's debug API, and requests its token.
     pub(crate) async fn for_leader(
         client: &Client,
         lease: &LeaseName,
@@ -79,7 +79,7 @@ impl DebugClient {
         })
     }
 
-    /// The debug API at a URL, without a token.
+    /// Creates a client of the debug API at a URL, without a token.
     fn for_url(url: &Uri) -> Result<Self, Unavailable> {
         let config = Config::new(url.clone());
         let client = Client::try_from(config).map_err(|error| Unavailable::unreachable(&error))?;
@@ -125,7 +125,7 @@ impl DebugClient {
         .await
     }
 
-    /// A document. `None` if the API has none at this path.
+    /// Reads a document. `None` if the API has none at this path.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unavailable> {
         let mut request = Request::get(format!("{}{path}", self.prefix));
         if let Some(token) = &self.token {
@@ -161,7 +161,7 @@ impl DebugClient {
     }
 }
 
-/// The message of an error response: a JSON string, or else the start of the body.
+/// The message of an error response: the JSON string at `pointer`, or else the start of the body.
 fn message(body: &[u8], pointer: &str) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let text = json.as_ref().and_then(|json| json.pointer(pointer)).and_then(Value::as_str);

@@ -1,6 +1,7 @@
 //! Reasons why the debug API can't be read.
 
 use hpa_metrics::{TlsSettingNames, connection_cause, describe};
+use jiff::Timestamp;
 
 use super::lease_name::LeaseName;
 
@@ -18,8 +19,12 @@ pub(crate) enum Unavailable {
         .0.name
     )]
     NoLease(LeaseName),
-    #[error("no instance holds the lease {}/{}", .0.namespace, .0.name)]
-    NotHeld(LeaseName),
+    #[error("no instance holds the lease {}/{}", .lease.namespace, .lease.name)]
+    NotHeld {
+        lease: LeaseName,
+        /// The time of the release, by the clock of the last holder.
+        released: Option<Timestamp>,
+    },
     #[error(
         "there is no pod {pod} for the holder of the lease: the controller runs outside of the \
          cluster, or the pod is gone. If it runs on this machine, start it with \

@@ -99,7 +99,7 @@ impl Playback {
         }
         let summary = Summary::new(&self.records);
         if hold {
-            self.cluster.slow_down().await;
+            self.cluster.switch_to_real_time().await;
             self.output.report_hold(&summary)?;
             self.advance(None).await?;
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::idle;
 use crate::{
-    args::{ExplainHpaArguments, ReportFormat, to_std},
+    args::{ExplainArguments, ReportFormat, to_std},
     controller_options::setting_policy,
     kubectl,
     listed_autoscalers::{list_all_autoscalers, read_scales},
@@ -25,19 +25,18 @@ struct Problem {
     sentence: String,
 }
 
-/// Reads the stored statuses, the leases, and the scales of targets that may lack pods. Reads no
-/// metrics.
-pub(super) async fn run(
-    arguments: &ExplainHpaArguments,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+/// Prints the problems by the stored statuses, the leases, and the scales of targets that may lack
+/// pods. Reads no metrics.
+pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> anyhow::Result<()> {
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let namespace = arguments.cluster.namespace.as_deref();
-    let mut autoscalers =
+    let (mut autoscalers, scope) =
         list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
+    let fallback = scope.describe_fallback().map(|sentence| sentence + ".");
     let idle = idle::describe_all(&client, &arguments.controller, &mut autoscalers).await;
+    let notes: Vec<String> = fallback.into_iter().chain(idle).collect();
     read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let now = Timestamp::now();
     let problems = autoscalers.iter().filter_map(|autoscaler| {
@@ -52,10 +51,10 @@ pub(super) async fn run(
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
     if arguments.output != ReportFormat::Text {
-        idle.iter().for_each(terminal::warn);
+        notes.iter().for_each(terminal::warn);
     }
     terminal::print_report(arguments.output, &problems, |_| {
-        let lines: String = idle.iter().map(|line| escape_line(line) + "\n").collect();
+        let lines: String = notes.iter().map(|line| escape_line(line) + "\n").collect();
         terminal::escape_control(&(lines + &format_problems(&problems, autoscalers.len())))
     })
 }

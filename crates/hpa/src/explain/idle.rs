@@ -12,8 +12,7 @@ use crate::{
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
     liveness::{
-        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, is_recent_write,
-        status_writers,
+        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, status_writers,
     },
     terminal::shorten_names,
 };
@@ -36,7 +35,7 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
             Some(format!("its lease is held by {}{renewed}", holder.identity))
         }
         Err(Unavailable::NoLease(_)) => Some("it has no lease".to_owned()),
-        Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
+        Err(error @ Unavailable::NotHeld { .. }) => Some(error.to_string()),
         Err(_) => None,
     };
     let clauses = [built_in, leases.describe_lost(manager)].into_iter().flatten();
@@ -77,7 +76,7 @@ pub(super) async fn describe_all(
             format!("{}. hpa status says more.", idle.sentence(&autoscalers))
         }));
     }
-    let recent = recent_writers(autoscalers);
+    let recent = recent_writers(&leases, autoscalers);
     // Several instances may handle different namespaces.
     let is_alone =
         |manager: &&str| FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager);
@@ -88,8 +87,11 @@ pub(super) async fn describe_all(
 }
 
 /// The field managers that have stored a status recently, each with the names of all autoscalers
-/// whose status it stored last.
-fn recent_writers(autoscalers: &[ListedAutoscaler]) -> BTreeMap<&str, Vec<String>> {
+/// whose status it stored last. Without those that have lost their leases since.
+fn recent_writers<'a>(
+    leases: &Leases<'_>,
+    autoscalers: &'a [ListedAutoscaler],
+) -> BTreeMap<&'a str, Vec<String>> {
     let mut writers = BTreeMap::<&str, (Option<Timestamp>, Vec<String>)>::new();
     for one in autoscalers {
         let Some(manager) = one.manager.as_deref() else { continue };
@@ -97,8 +99,9 @@ fn recent_writers(autoscalers: &[ListedAutoscaler]) -> BTreeMap<&str, Vec<String
         *newest = (*newest).max(one.status_stored_at);
         names.push(one.name.clone());
     }
-    let now = Timestamp::now();
-    let recent = writers.into_iter().filter(|(_, (newest, _))| is_recent_write(*newest, now));
+    let recent = writers.into_iter().filter(|(manager, (newest, _))| {
+        leases.is_recent_write(*newest) && !leases.no_longer_writes(manager, *newest)
+    });
     recent.map(|(manager, (_, names))| (manager, names)).collect()
 }
 

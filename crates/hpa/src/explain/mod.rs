@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
-    args::{ExplainHpaArguments, ReportFormat, SourceArguments, to_std},
+    args::{ExplainArguments, ReportFormat, SourceArguments, to_std},
     controller_options::{setting_policy, settings},
     kubectl::block_on,
     status_controller::StatusController,
@@ -40,7 +40,7 @@ struct Output<'a> {
 }
 
 /// Explains an autoscaler from a cluster or from files.
-pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     let settings = settings(&arguments.autoscaling)
         .with_exact_schedules(arguments.sources.schedules.scaling_schedule);
     if !arguments.filename.is_empty() {
@@ -71,9 +71,7 @@ fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
     } else if sources.collectors.collectors {
         "--collectors"
     } else {
-        if let Some(warning) = sources.unused_server() {
-            terminal::warn(warning);
-        }
+        sources.warn_of_unused_url();
         return Ok(());
     };
     bail!(
@@ -84,7 +82,7 @@ fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
 }
 
 async fn explain(
-    arguments: &ExplainHpaArguments,
+    arguments: &ExplainArguments,
     name: &str,
     settings: Settings,
 ) -> anyhow::Result<()> {
@@ -130,7 +128,7 @@ fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
     terminal::print(separator)
 }
 
-fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<()> {
+fn print(subject: &Subject, arguments: &ExplainArguments) -> anyhow::Result<()> {
     let report = subject.report();
     let output = Output {
         report: &report,

@@ -37,7 +37,7 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
                  series."
             )),
             ReadError::Fetch { message, .. } if let Some(refusal) = refusal_of_rule(message) => {
-                Some(refusal_advice(&rules_with(rules, query), name, refusal))
+                Some(refusal_advice(&rules_of_metric(rules, query), name, refusal))
             }
             ReadError::Fetch { message, .. } if is_absent(message) && !has_rule => {
                 let similar = most_similar(name, known_names.iter().map(String::as_str));
@@ -58,7 +58,7 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
 
 /// The rules from which the metric of a query is read, such as `rules[0]`. Object metrics of
 /// several kinds may have the same name.
-fn rules_with(rules: &PrometheusSource, query: &MetricQuery) -> Vec<String> {
+fn rules_of_metric(rules: &PrometheusSource, query: &MetricQuery) -> Vec<String> {
     let inspected = match query {
         MetricQuery::External { .. } => rules.inspect_external(),
         _ => rules.inspect_custom(),

@@ -51,7 +51,7 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let doubt = self.idle.as_ref().map(Idle::reason).or_else(|| self.other_writer());
+        let doubt = self.idle.as_ref().map(Idle::reason).or_else(|| self.doubt_about_writer());
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if !self.missing_object_advice.is_empty() {
             // Other advice assumes that what the files lack is missing in the cluster.
@@ -102,11 +102,10 @@ impl Subject {
 
     /// A doubt if kube-controller-manager has recently stored the status, although the debug API
     /// has the history of an hpa-rs: kube-controller-manager's recommendations are not known.
-    fn other_writer(&self) -> Option<String> {
-        let stored_at = self.controller.at.as_deref().and_then(|at| at.parse().ok());
+    fn doubt_about_writer(&self) -> Option<String> {
         let is_other = self.past.is_ok()
             && self.controller.is_reference()
-            && is_recent_write(stored_at, self.inputs.now);
+            && is_recent_write(self.controller.at, self.inputs.now);
         is_other.then(|| OTHER_WRITER.to_owned())
     }
 

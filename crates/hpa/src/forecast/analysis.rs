@@ -51,6 +51,8 @@ pub(super) struct Runs {
 }
 
 impl Analysis {
+    /// Simulates the load with each quantile, and shows the progress. Adds the assumed capacity to
+    /// the assumptions of the subject.
     pub(super) fn new(mut subject: Subject, arguments: &ForecastArguments) -> Self {
         let mut settings = Settings::new(subject.workload.clone(), arguments.time_zone.clone());
         settings.horizon = arguments.horizon.unwrap_or(settings.horizon);
@@ -80,7 +82,7 @@ impl Analysis {
         Self { subject, settings, decisions, decision, runs }
     }
 
-    /// The first and the last minute of the measured time.
+    /// The first and the last minute of the measured time. `None` if no time was measured.
     pub(super) fn measured_range(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
         let time = |one: &MeasuredMinute| self.subject.trace.time(one.minute);
@@ -89,8 +91,8 @@ impl Analysis {
 }
 
 /// The recommended quantile with its decision. Among the quantiles with which forecasts help, it is
-/// the cheapest one with low overload at equal pod-hours, else the one with the least overload. If
-/// forecasts help with none, it is the default quantile, or the only one.
+/// the cheapest quantile with low overload, else the quantile with the least overload. If forecasts
+/// help with none, it is the default quantile, or the only quantile.
 fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
     let active = decisions.iter().filter(|(_, decision)| decision.reason.is_active());
     let active = active.filter_map(|entry| Some((entry, entry.1.comparison?)));

@@ -22,7 +22,8 @@ pub(super) fn draw_last_days(analysis: &Analysis, days: usize) -> Option<String>
     draw(analysis, runs, &range, &format!("The last {days} days"))
 }
 
-/// Draws the hours in which forecasts save the most overload, at equal pod-hours.
+/// Draws the hours in which forecasts save the most overload, at equal pod-hours. `None` if nothing
+/// was measured.
 pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;

@@ -28,7 +28,8 @@ const CHART_HOURS: usize = 6;
 /// Without a target, the peak of the load is assumed to need this many pods.
 const DEFAULT_PEAK_PODS: f64 = 100.0;
 
-/// Reports whether a load is forecastable and whether forecasts would have helped.
+/// Reports whether a load is forecastable and whether forecasts would have helped. The exit status
+/// is 0 if they would have helped, else 1.
 pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
     let subject = match &arguments.file {
         Some(path) => from_file(path, arguments)?,

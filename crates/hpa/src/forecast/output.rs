@@ -82,7 +82,7 @@ fn format_minute(analysis: &Analysis, time: Timestamp) -> String {
     time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// The answer in a sentence.
+/// A sentence that says whether forecasts would have helped.
 fn answer(analysis: &Analysis) -> String {
     let GateDecision { reason, comparison, .. } = &analysis.decision;
     match (reason, comparison) {
@@ -101,7 +101,8 @@ fn answer(analysis: &Analysis) -> String {
         _ => {
             let trace = &analysis.subject.trace;
             // The history rounds to its buckets, which is too coarse for a short recording.
-            let ((known, days), minutes) = (trace.history().coverage(), trace.len() as f64);
+            let (known, days) = trace.history().coverage_and_days();
+            let minutes = trace.len() as f64;
             format!(
                 "Not enough history: it covers {}, and {} of it is missing. Ten days are needed, \
                  of which at most a fifth may be missing.",
@@ -156,7 +157,7 @@ pub(super) fn format_number(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
-/// The measurements, and the model that was used.
+/// Sentences about the horizon and the season of the forecasts.
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(
@@ -182,7 +183,8 @@ fn details(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// The command that sets quantile and horizon on the autoscaler, in the mode `observe`.
+/// The lines of the command that sets quantile and horizon on the autoscaler, in the mode
+/// `observe`. Empty for a load from a file.
 fn setting_command(
     Subject { name, metric, is_custom, .. }: &Subject,
     settings: &Settings,

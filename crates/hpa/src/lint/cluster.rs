@@ -51,7 +51,7 @@ const LISTED_KINDS: [ListedKind; 10] = [
     ListedKind::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
     ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
 ];
-/// A kind of which only some objects are read: see [`may_have_own_pods`].
+/// The kind whose objects are read only if they pass [`may_have_own_pods`].
 const JOB: &str = "Job";
 /// The only listed kind whose objects have no namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
@@ -144,8 +144,8 @@ fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
         || autoscalers.any(|one| Reference::at(&one.object, TARGET_POINTER).group.contains('.'))
 }
 
-/// Whether a Job may have pods of its own. A finished one has no running pods, and the pods of one
-/// with an owner are those of its `CronJob`. A cluster may have thousands of both.
+/// Whether a Job may have pods of its own. A finished Job has no running pods, and the pods of a
+/// Job with an owner are those of its `CronJob`. A cluster may have thousands of such Jobs.
 fn may_have_own_pods(job: &Value) -> bool {
     let conditions = job.pointer("/status/conditions").and_then(Value::as_array);
     let is_finished = conditions.into_iter().flatten().any(|condition| {

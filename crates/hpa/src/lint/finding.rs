@@ -84,7 +84,7 @@ impl Finding {
         (file, position.line, autoscaler, Reverse(self.severity()), rule.id)
     }
 
-    /// The printed parts of the finding. Findings with equal ones are duplicates.
+    /// The printed parts of the finding. Findings with equal parts are duplicates.
     pub(super) fn identity(&self) -> [String; 4] {
         let place = format!("{}:{} {}", self.file, self.position.line, self.rule.id);
         [place, self.autoscaler.clone(), self.field.clone(), self.message.clone()]

@@ -233,7 +233,8 @@ impl Index {
         rarest.unwrap_or_else(|| get(&self.workloads, &namespace.to_owned()))
     }
 
-    /// The first object in any namespace that no autoscaler scales.
+    /// The first object with this group, kind and name, in any namespace, that no autoscaler
+    /// scales.
     pub(super) fn unscaled_anywhere(&self, reference: &Reference) -> Option<usize> {
         self.unscaled.anywhere.get(reference).copied()
     }

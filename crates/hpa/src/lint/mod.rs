@@ -43,7 +43,8 @@ use crate::{
 /// The names of the file that makes a directory an input of `kustomize build`.
 const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// Checks the autoscalers of files or of a cluster, and prints the findings.
+/// Checks the autoscalers of files or of a cluster, and prints the findings. The exit status is 1
+/// with errors or warnings, and [`EXIT_INCONCLUSIVE`] with an input that can't be checked.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let paths = arguments.paths();
     let (mut workspace, mut problems) = if paths.is_empty() {
@@ -60,9 +61,7 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     };
     workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
     problems.extend(discovery_problem(&workspace, &arguments.sources));
-    if let Some(warning) = arguments.sources.unused_server() {
-        terminal::warn(warning);
-    }
+    arguments.sources.warn_of_unused_url();
     let findings = find_violations(&workspace);
     for problem in &problems {
         terminal::warn(problem);
@@ -99,7 +98,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// What a command does with the autoscalers of files.
+/// The work of a command on the autoscalers of files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
     /// `hpa lint`

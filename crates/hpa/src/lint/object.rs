@@ -106,6 +106,6 @@ pub(super) fn qualified_name(manifest: &Manifest) -> String {
 /// Whether objects of the kind may have a scale.
 pub(super) fn is_scalable(target: &Reference) -> bool {
     let Reference { group, kind, .. } = target;
-    // Only groups of custom resources, which may have a scale, have a dot.
+    // A group with a dot may be one of custom resources, which may have a scale.
     group.contains('.') || SCALABLE_KINDS.contains(&(group.as_str(), kind.as_str()))
 }

@@ -6,7 +6,7 @@ use crate::convert::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OldField {
     pub(super) version: &'static str,
-    /// What to write in v2 instead.
+    /// The replacement in v2, as YAML in flow style.
     pub(super) v2_form: &'static str,
 }
 

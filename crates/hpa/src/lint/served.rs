@@ -18,7 +18,8 @@ pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
 /// The resources that `metrics.k8s.io` serves, whether from metrics-server or from `resourceRules`.
 pub(super) const MEASURED_RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// Lists the metrics of `--metrics-config`. `None` without that flag.
+/// Lists the metrics of `--metrics-config`. `None` without that flag. If Prometheus can't list the
+/// series, sets [`ServedMetrics::discovery_error`].
 pub(super) async fn read_rules(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,

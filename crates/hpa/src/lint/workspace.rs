@@ -211,7 +211,8 @@ impl Workspace {
         self.at(self.index.workloads(namespace(from), labels))
     }
 
-    /// The first object in any namespace that has pods and that no autoscaler scales.
+    /// The first object with this group, kind and name, in any namespace, that has pods and that no
+    /// autoscaler scales.
     pub(super) fn unscaled_anywhere(&self, reference: &Reference) -> Option<&Manifest> {
         self.objects.get(self.index.unscaled_anywhere(reference)?)
     }
@@ -222,8 +223,8 @@ impl Workspace {
         self.objects.get(self.index.unscaled_by_name(namespace(from), name)?)
     }
 
-    /// The objects in the namespace of `from` of the reference's group and kind that have pods and
-    /// that no autoscaler scales.
+    /// The objects of the reference's group and kind, in the namespace of `from`, that have pods
+    /// and that no autoscaler scales.
     pub(super) fn unscaled_of_kind(
         &self,
         from: &Manifest,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
+use super::{is_recent_write, search::is_held};
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
@@ -19,7 +20,7 @@ pub(crate) struct KubeControllerManager {
     /// `None` if the lease has no holder, or if the holder has no static pod, as on managed
     /// clusters, or the pod can't be read.
     pub(crate) flags: Option<ManagerFlags>,
-    /// When it last stored a status. `None` if that is unknown.
+    /// The time at which it last stored a status. `None` if that is unknown.
     pub(crate) last_write: Option<Timestamp>,
 }
 
@@ -54,9 +55,30 @@ impl KubeControllerManager {
         Self { last_write: own.filter_map(|(_, at)| at).max(), ..self }
     }
 
-    /// Whether the HPA controller is on. `None` if the flags can't be read.
-    pub(crate) fn has_hpa_controller(&self) -> Option<bool> {
-        self.flags.as_ref().map(|flags| flags.has_hpa_controller)
+    /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status of
+    /// the lease holder shows that it is on. `None` if it is unknown.
+    pub(crate) fn has_hpa_controller(&self, now: Timestamp) -> Option<bool> {
+        match &self.flags {
+            Some(flags) => Some(flags.has_hpa_controller),
+            None => (is_held(&self.holder, now) && is_recent_write(self.last_write, now))
+                .then_some(true),
+        }
+    }
+
+    /// A clause about the HPA controller, with the evidence.
+    pub(crate) fn describe_hpa_controller(&self, now: Timestamp) -> String {
+        match (&self.flags, self.has_hpa_controller(now)) {
+            (Some(ManagerFlags { pod, has_hpa_controller }), _) => {
+                let state = if *has_hpa_controller { "on" } else { "off" };
+                format!("its HPA controller is {state} (flags of pod {pod})")
+            }
+            (None, Some(_)) => {
+                "its HPA controller is on (a status of the last minute names it)".to_owned()
+            }
+            (None, None) => {
+                "its flags can't be read here, so its HPA controller may be on".to_owned()
+            }
+        }
     }
 }
 

@@ -9,12 +9,18 @@ mod writers;
 
 use std::{iter, slice};
 
-use hpa_controller::{AutoscalerApi, debug::ActingController, k8s::FieldManager};
+use hpa_controller::{
+    AutoscalerApi,
+    debug::ActingController,
+    k8s::{FieldManager, is_in_future},
+};
 use jiff::{SignedDuration, Timestamp};
 
+#[cfg(test)]
+pub(crate) use self::built_in::ManagerFlags;
 use self::search::{is_held, is_lost};
 pub(crate) use self::{
-    built_in::{KubeControllerManager, ManagerFlags},
+    built_in::KubeControllerManager,
     search::{ControllerLease, ReadLease},
     writers::{NamespaceWriters, status_writers},
 };
@@ -128,7 +134,7 @@ impl Leases<'_> {
 
     /// The finding about an autoscaler whose status kube-controller-manager stored last.
     fn idle_after_built_in(&self) -> Option<Idle> {
-        if self.hpa_rs().any(|(_, holder)| !is_lost(holder, self.now)) {
+        if self.hpa_rs_leases().any(|(_, holder)| !is_lost(holder, self.now)) {
             return None;
         }
         let (cause, search) = (self.built_in_idle()?, self.describe_search());
@@ -162,11 +168,11 @@ impl Leases<'_> {
         self.writers.any_in(api, namespace, holds_lease)
     }
 
-    /// A clause about the instances that may act without the lease `name`: those of other leases that
-    /// may be held, and those without leader election. `None` if there are none.
+    /// A clause about the instances that may act without the lease `name`: those of other leases
+    /// that may be held, and those without leader election. `None` if there are none.
     fn describe_successor(&self, name: &LeaseName) -> Option<String> {
         let mut names = Vec::new();
-        for (other, holder) in self.hpa_rs() {
+        for (other, holder) in self.hpa_rs_leases() {
             if other != name && !is_lost(holder, self.now) {
                 names.push(format!("{}/{}", other.namespace, other.name));
             }
@@ -204,7 +210,7 @@ impl Leases<'_> {
 
     /// The controller that acts on an autoscaler whose status kube-controller-manager stored last.
     fn successor_of_built_in(&self, hpa_rs_answers: bool) -> ActingController {
-        let is_held = self.hpa_rs().any(|(_, holder)| is_held(holder, self.now));
+        let is_held = self.hpa_rs_leases().any(|(_, holder)| is_held(holder, self.now));
         let hpa_rs_runs = hpa_rs_answers || is_held;
         let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run();
         let is_built_in_writer = true;
@@ -251,10 +257,24 @@ impl Leases<'_> {
         Some(lost.unwrap_or_else(|| no_lease_found(&self.name.name, self.searched_namespaces)))
     }
 
-    /// Whether a controller has lost or released its lease and has stored no status recently. Its
+    /// Whether a controller has lost or released its lease, and has stored no status since. Its
     /// last status was stored at `newest`.
     pub(crate) fn no_longer_writes(&self, manager: &str, newest: Option<Timestamp>) -> bool {
-        !self.is_recent_write(newest) && self.is_running(manager) == Some(false)
+        let is_later = newest
+            .zip(self.lost_at(manager))
+            .is_some_and(|(newest, lost_at)| is_in_future(newest, lost_at));
+        let writes = is_later && self.is_recent_write(newest);
+        !writes && self.is_running(manager) == Some(false)
+    }
+
+    /// The time at which the lease of a controller was released or expired. `None` if it is
+    /// missing, or if the time can't be read.
+    fn lost_at(&self, manager: &str) -> Option<Timestamp> {
+        match self.holder_of(manager)? {
+            Ok(holder) => holder.expiry(),
+            Err(Unavailable::NotHeld { released, .. }) => *released,
+            Err(_) => None,
+        }
     }
 
     /// Whether a status that was stored at `newest` shows that its writer runs.
@@ -262,18 +282,24 @@ impl Leases<'_> {
         is_recent_write(newest, self.now)
     }
 
-    /// Whether a controller runs, by its lease. `None` if unknown. An hpa-rs without its lease
-    /// doesn't run, because it creates the lease at the start. The user may not see
-    /// kube-controller-manager's, which a managed cluster keeps elsewhere.
+    /// Whether a controller runs, by its lease. `None` if unknown. If the lease of an hpa-rs is
+    /// missing, it doesn't run, because it creates the lease at the start. If that of
+    /// kube-controller-manager is missing, it may run: a managed cluster keeps the lease elsewhere.
     pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
-        let is_built_in = manager == KUBE_CONTROLLER_MANAGER;
-        let holder = if is_built_in { &self.built_in.holder } else { self.lease_of(manager)?.1 };
-        match holder {
+        match self.holder_of(manager)? {
             Ok(holder) if holder.has_unreadable_time => None,
             Ok(holder) => Some(!holder.is_expired(self.now)),
-            Err(Unavailable::NotHeld(_)) => Some(false),
-            Err(Unavailable::NoLease(_)) if !is_built_in => Some(false),
+            Err(Unavailable::NotHeld { .. }) => Some(false),
+            Err(Unavailable::NoLease(_)) if manager != KUBE_CONTROLLER_MANAGER => Some(false),
             Err(_) => None,
+        }
+    }
+
+    /// The holder of a controller's lease. `None` if the lease was not read.
+    fn holder_of(&self, manager: &str) -> Option<&Result<LeaseHolder, Unavailable>> {
+        match manager {
+            KUBE_CONTROLLER_MANAGER => Some(&self.built_in.holder),
+            _ => self.lease_of(manager).map(|(_, holder)| holder),
         }
     }
 
@@ -285,14 +311,14 @@ impl Leases<'_> {
         others.any(|other| self.is_running(other) != Some(false))
     }
 
-    /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with a
-    /// lease runs.
+    /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with
+    /// a lease runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
         self.built_in_handles_autoscalers() == Some(true) && !self.may_hpa_rs_run()
     }
 
     /// The leases of hpa-rs, the checked one first.
-    pub(crate) fn hpa_rs(
+    pub(crate) fn hpa_rs_leases(
         &self,
     ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
         let others = self.others.iter().map(|lease| (&lease.name, &lease.holder));
@@ -305,13 +331,14 @@ impl Leases<'_> {
         manager: &str,
     ) -> Option<(&LeaseName, &Result<LeaseHolder, Unavailable>)> {
         let named = FieldManager::parse_lease(manager)?;
-        self.hpa_rs().find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
+        self.hpa_rs_leases()
+            .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
     /// Whether a lease of hpa-rs may be held: one that can't be read, or whose time can't be read,
     /// may be.
     fn may_hpa_rs_run(&self) -> bool {
-        self.hpa_rs().any(|(_, holder)| {
+        self.hpa_rs_leases().any(|(_, holder)| {
             let has_unreadable_time =
                 holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
             has_unreadable_time || !is_lost(holder, self.now)
@@ -320,7 +347,7 @@ impl Leases<'_> {
 
     /// Whether the renewal times of all leases can be read.
     fn has_readable_times(&self) -> bool {
-        let holders = self.hpa_rs().map(|(_, holder)| holder);
+        let holders = self.hpa_rs_leases().map(|(_, holder)| holder);
         let mut holders = holders.chain([&self.built_in.holder]).flatten();
         !holders.any(|holder| holder.has_unreadable_time)
     }
@@ -332,15 +359,14 @@ impl Leases<'_> {
         if is_missing || self.built_in_idle().is_some() {
             return Some(false);
         }
-        let is_on = self.built_in.has_hpa_controller() == Some(true)
-            || self.is_recent_write(self.built_in.last_write);
+        let is_on = self.built_in.has_hpa_controller(self.now) == Some(true);
         (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.
     fn built_in_idle(&self) -> Option<String> {
         lost_lease(&self.built_in.holder, self.now).or_else(|| {
-            let is_off = self.built_in.has_hpa_controller() == Some(false);
+            let is_off = self.built_in.has_hpa_controller(self.now) == Some(false);
             is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
         })
     }
@@ -355,7 +381,7 @@ pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
 fn lost_lease(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
     match holder {
         Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
-        Err(error @ Unavailable::NotHeld(_)) => Some(error.to_string()),
+        Err(error @ Unavailable::NotHeld { .. }) => Some(error.to_string()),
         Ok(_) | Err(_) => None,
     }
 }

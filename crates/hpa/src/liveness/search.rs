@@ -50,8 +50,8 @@ impl ControllerLease {
         Self::find_named(client, flags, named_leases(manager, others)).await
     }
 
-    /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far as
-    /// the user may list them.
+    /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
+    /// as the user may list them.
     pub(crate) async fn find_in_cluster<'a>(
         client: &Client,
         flags: &ControllerArguments,
@@ -187,8 +187,8 @@ pub(super) fn is_lost(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp)
     LeaseState::of(holder, now) < LeaseState::Unknown
 }
 
-/// The state of a lease, in the order of precedence in a search. One that can't be read may be held,
-/// so it precedes one that is known not to be held.
+/// The state of a lease, in the order of precedence in a search. One that can't be read may be
+/// held, so it precedes one that is known not to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LeaseState {
     Missing,
@@ -203,7 +203,7 @@ impl LeaseState {
     fn of(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Self {
         match holder {
             Ok(holder) if !holder.is_expired(now) => Self::Held,
-            Ok(_) | Err(Unavailable::NotHeld(_)) => Self::Lost,
+            Ok(_) | Err(Unavailable::NotHeld { .. }) => Self::Lost,
             Err(Unavailable::NoLease(_)) => Self::Missing,
             Err(_) => Self::Unknown,
         }
@@ -234,7 +234,8 @@ mod tests {
         let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
         let states = ascending.each_ref().map(|holder| LeaseState::of(holder, now));
         assert!(states.is_sorted_by(|left, right| left < right), "{states:?}");
-        assert_eq!(LeaseState::of(&Err(Unavailable::NotHeld(name())), now), LeaseState::Lost);
+        let released = Err(Unavailable::NotHeld { lease: name(), released: None });
+        assert_eq!(LeaseState::of(&released, now), LeaseState::Lost);
 
         let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
             let leases = holders.map(|holder| ReadLease { name: name(), holder });

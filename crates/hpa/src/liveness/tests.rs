@@ -57,7 +57,7 @@ fn unreadable() -> LeaseHolder {
 }
 
 fn released() -> Holder {
-    Err(Unavailable::NotHeld(name()))
+    Err(Unavailable::NotHeld { lease: name(), released: None })
 }
 
 fn none() -> Holder {
@@ -290,19 +290,29 @@ fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
     assert_eq!(idle.map(|idle| idle.sentence("it")).as_deref(), Some(maybe));
 }
 
+fn released_at(second: i64) -> Holder {
+    Err(Unavailable::NotHeld { lease: name(), released: Timestamp::from_second(second).ok() })
+}
+
 #[rstest]
-#[case::own_stopped(OWN, Some(900), true)]
-#[case::own_wrote_just_now(OWN, Some(960), false)]
-#[case::built_in_runs(KUBE_CONTROLLER_MANAGER, Some(900), false)]
-#[case::unknown("k3s", Some(900), false)]
+#[case::old_write(OWN, released_at(930), Some(900), true)]
+#[case::write_before_the_release(OWN, released_at(990), Some(985), true)]
+#[case::write_after_the_release_by_less_than_clocks_differ(OWN, released_at(935), Some(995), true)]
+#[case::write_after_the_release(OWN, released_at(934), Some(995), false)]
+#[case::write_before_the_expiry(OWN, Ok(renewed(980)), Some(990), true)]
+#[case::write_after_the_expiry(OWN, Ok(renewed(900)), Some(990), false)]
+#[case::lease_deleted(OWN, none(), Some(995), true)]
+#[case::own_runs(OWN, Ok(held()), Some(900), false)]
+#[case::built_in_runs(KUBE_CONTROLLER_MANAGER, released(), Some(900), false)]
+#[case::unknown("k3s", released(), Some(900), false)]
 fn controller_that_lost_its_lease_no_longer_writes(
     #[case] manager: &str,
+    #[case] holder: Holder,
     #[case] newest: Option<i64>,
     #[case] expected: bool,
 ) {
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
     let name = name();
-    let holder = released();
     let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
     assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);
 }
@@ -373,7 +383,7 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
 fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
     let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
     let (name, holder) = (name(), Ok(held()));
-    let others = other(Err(Unavailable::NotHeld(other_name())));
+    let others = other(Err(Unavailable::NotHeld { lease: other_name(), released: None }));
     let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
     assert_eq!(leases.idle(CORE, "shop", OWN), None);
     let idle = leases.idle(CORE, "shop", OTHER).expect("a finding");

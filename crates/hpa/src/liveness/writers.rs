@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 
 use hpa_controller::AutoscalerApi;
-use jiff::{SignedDuration, Timestamp};
 
 use crate::listed_autoscalers::ListedAutoscaler;
 
@@ -12,25 +11,19 @@ use crate::listed_autoscalers::ListedAutoscaler;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceWriters(HashMap<String, BTreeSet<(AutoscalerApi, String)>>);
 
-/// The maximum lag of this machine's clock behind that of the API server.
-const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
-
-/// The namespace and the writer of each status. Leaves out statuses with a time in the future: a
-/// tenant may have forged the field manager and its time.
+/// The namespace and the writer of each status. A status with a time in the future has no writer,
+/// see [`StatusController`](crate::status_controller::StatusController).
 pub(crate) fn status_writers<'a>(
     autoscalers: impl IntoIterator<Item = &'a ListedAutoscaler>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let now = Timestamp::now();
-    autoscalers.into_iter().filter_map(move |one| {
-        let is_in_future =
-            one.status_stored_at.is_some_and(|at| at.duration_since(now) > MAX_CLOCK_LAG);
-        let manager = one.manager.as_deref().filter(|_| !is_in_future)?;
-        Some((one.hpa.metadata.namespace.as_str(), manager))
-    })
+    autoscalers
+        .into_iter()
+        .filter_map(|one| Some((one.hpa.metadata.namespace.as_str(), one.manager.as_deref()?)))
 }
 
 impl NamespaceWriters {
-    /// Each item is the API and the namespace of an autoscaler, and the field manager of its status.
+    /// Each item is the API and the namespace of an autoscaler, and the field manager of its
+    /// status.
     pub(crate) fn new<'a>(
         statuses: impl IntoIterator<Item = (AutoscalerApi, &'a str, &'a str)>,
     ) -> Self {

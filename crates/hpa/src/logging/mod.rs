@@ -10,9 +10,9 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::Subs
 use crate::args::{LogArguments, LogFormat};
 use one_line::LineWriter;
 
-/// Turns off what kube and the verifier of certificates log about failed requests, which the
-/// callers report, and h2's warnings, which any client of a server can cause. Limits other
-/// libraries to warnings.
+/// Turns off the logs of kube and of the certificate verifier about failed requests, because
+/// callers report them. Turns off h2's warnings, because any client of a server can cause them.
+/// Limits other libraries to warnings.
 const DEFAULT_DIRECTIVES: &str = "h2=off,kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
     rustls_platform_verifier=off,tower=warn";
 

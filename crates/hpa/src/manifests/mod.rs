@@ -21,7 +21,7 @@ pub(crate) use self::{
     yaml::{DuplicateKey, Position},
 };
 
-/// The extensions of the files in a directory that kubectl reads.
+/// The extensions of the files that kubectl reads in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// An object, and the place from which it was read.

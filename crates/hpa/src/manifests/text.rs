@@ -1,4 +1,4 @@
-//! Reads texts of users, with a limit of their size.
+//! Reads text files and standard input, up to a maximum size.
 
 use std::{
     fs::{self, File},

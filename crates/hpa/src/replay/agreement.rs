@@ -10,9 +10,9 @@ use super::series::Series;
 const GOOD_DIFFERENCE: f64 = 0.05;
 /// The maximum mean difference for [`Trust::Limited`], as a share of the mean replicas.
 const LIMITED_DIFFERENCE: f64 = 0.15;
-/// The minimum share of time with recorded replicas. With less, [`Trust::TooLittleData`] applies.
+/// The minimum share of time with recorded replicas. Below it, [`Trust::TooLittleData`] applies.
 const MIN_COVERAGE: f64 = 0.5;
-/// The minimum number of steps with recorded replicas. With less, [`Trust::TooLittleData`] applies.
+/// The minimum number of steps with recorded replicas. Below it, [`Trust::TooLittleData`] applies.
 const MIN_STEPS: usize = 20;
 
 /// The result of the comparison.
@@ -22,7 +22,8 @@ pub(super) struct Agreement {
     /// The share of the time for which replicas are recorded.
     pub(super) compared: f64,
     /// The number of steps for which replicas are recorded.
-    pub(super) compared_steps: usize,
+    #[serde(rename = "comparedSteps")]
+    pub(super) compared_step_count: usize,
     /// The share of the compared time in which the replicas were equal.
     pub(super) equal: f64,
     /// The share of the compared time in which the replicas differed by at most one.
@@ -33,8 +34,10 @@ pub(super) struct Agreement {
     pub(super) mean_difference: f64,
     /// The mean of the recorded replicas.
     pub(super) mean_replicas: f64,
-    pub(super) recorded_scalings: usize,
-    pub(super) rebuilt_scalings: usize,
+    #[serde(rename = "recordedScalings")]
+    pub(super) recorded_scaling_count: usize,
+    #[serde(rename = "rebuiltScalings")]
+    pub(super) rebuilt_scaling_count: usize,
     pub(super) trust: Trust,
 }
 
@@ -82,14 +85,14 @@ impl Agreement {
             .filter(|pair| !matches!(pair, [one, next] if one.total_cmp(next).is_eq()));
         let mut agreement = Self {
             compared: recorded.coverage(),
-            compared_steps: differences.len(),
+            compared_step_count: differences.len(),
             equal: share(0.0),
             within_one: share(1.0),
             mean_absolute_difference: differences.iter().map(|one| one.abs()).sum::<f64>() / count,
             mean_difference: differences.iter().sum::<f64>() / count,
             mean_replicas: recorded.mean(),
-            recorded_scalings: changes.count(),
-            rebuilt_scalings: scalings.len(),
+            recorded_scaling_count: changes.count(),
+            rebuilt_scaling_count: scalings.len(),
             trust: Trust::TooLittleData,
         };
         agreement.trust = agreement.trust_level();
@@ -106,10 +109,10 @@ impl Agreement {
     }
 
     fn trust_level(&self) -> Trust {
-        if self.compared < MIN_COVERAGE || self.compared_steps < MIN_STEPS {
+        if self.compared < MIN_COVERAGE || self.compared_step_count < MIN_STEPS {
             return Trust::TooLittleData;
         }
-        if self.recorded_scalings == 0 && self.rebuilt_scalings == 0 {
+        if self.recorded_scaling_count == 0 && self.rebuilt_scaling_count == 0 {
             return Trust::Unchanged;
         }
         match self.relative_difference() {
@@ -134,8 +137,8 @@ impl Agreement {
             self.mean_absolute_difference,
             share.unwrap_or_default(),
             self.mean_difference.abs(),
-            self.rebuilt_scalings,
-            self.recorded_scalings,
+            self.rebuilt_scaling_count,
+            self.recorded_scaling_count,
             percent(self.compared),
         );
         [measured, self.advice()]
@@ -162,7 +165,7 @@ impl Agreement {
             Trust::TooLittleData if self.compared >= MIN_COVERAGE => format!(
                 "Trust: unknown. Replicas are recorded at {}, but a comparison needs at least \
                  {MIN_STEPS}: choose a smaller --step or a longer --since.",
-                counted(self.compared_steps, "step")
+                counted(self.compared_step_count, "step")
             ),
             Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
                                      with: check --since and --replicas-query."
@@ -210,7 +213,7 @@ workload: {load: {constant: 900}, replicas: 2}
         assert!((agreement.within_one - 0.75).abs() < 1e-9);
         assert!((agreement.mean_absolute_difference - 0.75).abs() < 1e-9);
         assert!((agreement.mean_difference + 0.25).abs() < 1e-9);
-        assert_eq!((agreement.recorded_scalings, agreement.rebuilt_scalings), (2, 1));
+        assert_eq!((agreement.recorded_scaling_count, agreement.rebuilt_scaling_count), (2, 1));
         assert_eq!(agreement.trust, Trust::Poor);
         let [measured, _] = agreement.paragraphs();
         assert!(measured.contains("recorded replicas 50 % of the time"), "{measured}");

@@ -15,6 +15,7 @@ use crate::{
     kubectl, manifests,
 };
 
+/// The autoscaler to replay.
 pub(super) struct Autoscaler {
     /// The autoscaler with the API server's defaults.
     pub(super) hpa: HorizontalPodAutoscaler,
@@ -25,6 +26,8 @@ pub(super) struct Autoscaler {
 }
 
 impl Autoscaler {
+    /// Reads the autoscaler from the files of the arguments, else from the cluster. If it has no
+    /// namespace, it gets the namespace of the arguments, else `default`.
     pub(super) async fn read(arguments: &PastArguments) -> anyhow::Result<Self> {
         let (object, client) = if arguments.filename.is_empty() {
             let (object, client) = from_cluster(arguments).await?;

@@ -11,7 +11,7 @@ use super::{
     series::Series,
     window::{Chunk, Window},
 };
-use crate::simulate::progress::Progress;
+use crate::simulate::Progress;
 
 /// Reads the series of a window.
 pub(super) struct Reader<'a> {
@@ -47,7 +47,7 @@ impl Reader<'_> {
         Ok(series)
     }
 
-    /// The value at the end of the window.
+    /// The value at the end of the window. `None` if there is none, or if it is not finite.
     pub(super) async fn read_last(&self, query: &Query) -> anyhow::Result<Option<f64>> {
         let end = self.window.end();
         let points = self.query_points(query, Chunk { start: end, end }).await?;
@@ -82,7 +82,7 @@ impl Reader<'_> {
             query: query.text.clone(),
             start: chunk.start,
             end: chunk.end,
-            step: Duration::from_secs(self.window.step.unsigned_abs()),
+            step: Duration::from_secs(self.window.step_seconds.unsigned_abs()),
         };
         let client = query.client.as_ref().unwrap_or(self.client);
         let series = client.query_range(&range).await.map_err(|failure| {

@@ -19,7 +19,7 @@ pub(crate) struct PastLoad {
     /// The target for a pod, in the unit of the load.
     pub(crate) target: f64,
     /// The time from a pod's creation until it is ready: `--pod-startup`, or else the recorded
-    /// median.
+    /// median. `None` if neither is known.
     pub(crate) startup: Option<SignedDuration>,
     pub(crate) hpa: HorizontalPodAutoscaler,
     /// Whether the autoscaler is of the custom API.

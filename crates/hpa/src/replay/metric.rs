@@ -74,7 +74,8 @@ impl Metric {
         }
     }
 
-    /// The metrics of an autoscaler that aren't ignored.
+    /// The metrics of an autoscaler that aren't ignored. Fails if there are none, if one of them
+    /// can't be replayed, or if an ignored name is not that of a metric.
     pub(super) fn used(
         hpa: &HorizontalPodAutoscaler,
         ignored: &[String],
@@ -96,6 +97,7 @@ impl Metric {
         Ok(used)
     }
 
+    /// Fails if the metric isn't complete, or is of a resource other than CPU and memory.
     pub(super) fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");

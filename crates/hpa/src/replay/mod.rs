@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let has_charts = arguments.html.is_some();
     let results = simulate::simulate(&scenario_file.variants, has_charts || arguments.timeline);
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
-    let step = past.window.step as f64;
+    let step = past.window.step_seconds as f64;
     let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
     let mut assumptions = notes(rebuilt.assumptions, &autoscaler.hpa, &past);
     assumptions.extend(report::pod_limit_sentence(&results));
@@ -108,7 +108,7 @@ fn complete_scenario(
     scenario.insert("name".to_owned(), name.into());
     scenario.insert("description".to_owned(), description.into());
     scenario.insert("autoscaler".to_owned(), autoscaler.manifest(&arguments.past.ignore_metric));
-    scenario.insert("controller".to_owned(), controller(&arguments.autoscaling));
+    scenario.insert("controller".to_owned(), controller_settings(&arguments.autoscaling));
     let Some(path) = &arguments.variants else { return Ok(()) };
     let name = || format!("--variants {}", path.display());
     let text = read_text(path, MAX_FILE_SIZE).with_context(name)?;
@@ -130,7 +130,7 @@ fn complete_scenario(
 }
 
 /// The settings of the controller, in the fields of a scenario.
-fn controller(arguments: &AutoscalingArguments) -> Value {
+fn controller_settings(arguments: &AutoscalingArguments) -> Value {
     let AutoscalingArguments {
         horizontal_pod_autoscaler_sync_period: sync_period,
         horizontal_pod_autoscaler_downscale_stabilization: stabilization,
@@ -148,8 +148,8 @@ fn controller(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// Adds notes about a shorter record than requested, and about recorded replicas that the rebuilt
-/// run can't match or that hide load.
+/// Adds a note for each of these: the record is shorter than requested; recorded replicas are
+/// outside the bounds; recorded replicas are at the maximum, which may hide load.
 fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
     let (requested, recorded) = (past.requested.seconds(), past.window.seconds());
     // A few steps may be missing at the end, because rates need later samples.
@@ -179,8 +179,8 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
     };
     // The next reconcile applies new bounds, and the next scrape records the replicas.
     let outside = share(&|time, replicas| {
-        let before = time.checked_sub(BOUNDS_DELAY).unwrap_or(time);
-        ![time, before].into_iter().any(|time| bounds_at(time).contains(&replicas))
+        let earlier = time.checked_sub(BOUNDS_DELAY).unwrap_or(time);
+        ![time, earlier].into_iter().any(|time| bounds_at(time).contains(&replicas))
     });
     if outside > 0.0 {
         let Bounds { min_replicas, max_replicas, .. } = Bounds::of_spec(&hpa.spec);

@@ -178,7 +178,7 @@ impl Model {
     ) -> anyhow::Result<()> {
         let Metric { name, source, target, .. } = &other.metric;
         if !source.is_of_pods() {
-            let points = other.value.points(past.window.step as f64);
+            let points = other.value.points(past.window.step_seconds as f64);
             self.add_value(&other.metric, json!({ "curve": linear_load(&points) }));
             if let Target::Value(_) = target {
                 self.add_assumption(format!(
@@ -212,8 +212,9 @@ impl Model {
         Ok(())
     }
 
+    /// Adds the assumption about gaps in the load, if one has at least two steps.
     pub(super) fn add_gap_assumption(&mut self, past: &Past, load: &Series) {
-        let step = past.window.step as f64;
+        let step = past.window.step_seconds as f64;
         let coverage = load.coverage();
         let longest = load.gaps(2).into_iter().map(|(_, len)| len).max();
         if let Some(longest) = longest {
@@ -242,7 +243,7 @@ impl Model {
             "replicas": whole_replicas(replicas),
             "profile": self.profile,
             "podMetrics": self.pod_metrics,
-            "load": load_samples(&recorded.metric, load, past.window.step as f64),
+            "load": load_samples(&recorded.metric, load, past.window.step_seconds as f64),
         });
         let scenario = json!({
             "seed": 1,

@@ -42,7 +42,7 @@ impl Replay<'_> {
             self.name,
             self.window.start,
             self.window.end(),
-            report::format_duration(self.window.step as f64)
+            report::format_duration(self.window.step_seconds as f64)
         )
     }
 
@@ -69,7 +69,7 @@ impl Replay<'_> {
     ) -> String {
         let scenario_file =
             ScenarioFile { description: self.description(), ..scenario_file.clone() };
-        let step = self.window.step as f64;
+        let step = self.window.step_seconds as f64;
         let recorded =
             RecordedReplicas { start: self.window.start, step, values: self.recorded.0.clone() };
         report::html(&scenario_file, results, Some(&recorded))
@@ -93,7 +93,7 @@ impl Replay<'_> {
             name: self.name,
             from: self.window.start.to_string(),
             to: self.window.end().to_string(),
-            step_seconds: self.window.step,
+            step_seconds: self.window.step_seconds,
             load: self.load_metric,
             agreement: self.agreement,
             assumptions: &self.assumptions,

@@ -22,7 +22,7 @@ use crate::{
     args::{PastArguments, to_std},
     cached_pods::{CachedPods, FetchedPods},
     rules, rules_source,
-    simulate::progress::Progress,
+    simulate::Progress,
 };
 
 /// The minimum window of rates, in seconds. metrics-server's window is at most a minute.
@@ -44,7 +44,7 @@ pub(super) async fn read_past(
     let mut requests = parse_requests(&arguments.request)?;
     let until = arguments.until.unwrap_or_else(Timestamp::now);
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
-    if window.steps < 2 || window.exceeds_limit() {
+    if window.step_count < 2 || window.exceeds_limit() {
         bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());
     }
     let Some(client) = arguments.rules.prometheus.client(Arc::new(()))? else {

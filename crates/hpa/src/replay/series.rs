@@ -20,6 +20,7 @@ impl Series {
         self.0.iter().copied().flatten()
     }
 
+    /// Whether all steps are gaps.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
@@ -57,6 +58,7 @@ impl Series {
         values.get(index.unwrap_or(last)).copied()
     }
 
+    /// The mean of the values; 0 if all steps are gaps.
     pub(super) fn mean(&self) -> f64 {
         self.values().sum::<f64>() / (self.values().count().max(1) as f64)
     }
@@ -112,8 +114,8 @@ impl Series {
         let known: Vec<(usize, f64)> = self.known().collect();
         let value_at = |index: usize| {
             let next = known.partition_point(|(known, _)| *known <= index);
-            let before = next.checked_sub(1).and_then(|before| known.get(before));
-            match (before, known.get(next)) {
+            let previous = next.checked_sub(1).and_then(|previous| known.get(previous));
+            match (previous, known.get(next)) {
                 (Some((from, low)), Some((to, high))) => {
                     low + (high - low) * (index - from) as f64 / (to - from) as f64
                 }

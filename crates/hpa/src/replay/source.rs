@@ -89,9 +89,9 @@ fn has_listed(rules: &PrometheusSource) -> bool {
 }
 
 fn window_of(PastRange { from, until, step_seconds }: PastRange) -> Window {
-    let step = i64::from(step_seconds.max(1));
-    let steps = until.as_second().saturating_sub(from.as_second()).max(0) / step;
-    Window { start: from, step, steps }
+    let step_seconds = i64::from(step_seconds.max(1));
+    let seconds = until.as_second().saturating_sub(from.as_second()).max(0);
+    Window { start: from, step_seconds, step_count: seconds / step_seconds }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

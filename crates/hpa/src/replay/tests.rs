@@ -241,13 +241,13 @@ fn unrecorded_start_and_end_are_removed() {
     };
     let past = past.trimmed().unwrap();
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
-    assert_eq!((past.window.steps, past.replicas.0.len()), (160, 161));
+    assert_eq!((past.window.step_count, past.replicas.0.len()), (160, 161));
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
     let mut single = Past { replicas: Series::empty(161), ..past };
     assert!(single.clone().trimmed().is_err());
     single.replicas.0[3] = Some(6.0);
     let single = single.trimmed().unwrap();
-    assert_eq!((single.window.steps, single.replicas.0.len()), (0, 1));
+    assert_eq!((single.window.step_count, single.replicas.0.len()), (0, 1));
 }
 
 #[test]

@@ -19,10 +19,10 @@ const MIN_DEFAULT_STEP: i64 = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
-    /// The length of a step in seconds.
-    pub(super) step: i64,
+    /// The length of a step.
+    pub(super) step_seconds: i64,
     /// The number of steps. There is one more point, because start and end are points too.
-    pub(super) steps: i64,
+    pub(super) step_count: i64,
 }
 
 /// A part of a window, for one request.
@@ -39,22 +39,25 @@ impl Window {
         let since = whole(since);
         let default_step =
             since / MAX_DEFAULT_STEPS / MIN_DEFAULT_STEP * MIN_DEFAULT_STEP + MIN_DEFAULT_STEP;
-        let step = step.map_or(default_step, whole).max(1);
-        let steps = since / step;
-        let start = Timestamp::from_second(until.as_second().saturating_sub(steps * step));
-        Self { start: start.unwrap_or(until), step, steps }
+        let step_seconds = step.map_or(default_step, whole).max(1);
+        let step_count = since / step_seconds;
+        let length = step_count * step_seconds;
+        let start = Timestamp::from_second(until.as_second().saturating_sub(length));
+        Self { start: start.unwrap_or(until), step_seconds, step_count }
     }
 
+    /// The number of points.
     pub(super) fn len(&self) -> usize {
-        usize::try_from(self.steps + 1).unwrap_or_default()
+        usize::try_from(self.step_count + 1).unwrap_or_default()
     }
 
+    /// The length of the period.
     pub(super) fn seconds(&self) -> f64 {
-        (self.steps * self.step) as f64
+        (self.step_count * self.step_seconds) as f64
     }
 
     pub(super) fn end(&self) -> Timestamp {
-        self.at(self.steps)
+        self.at(self.step_count)
     }
 
     /// Whether there are more points than `--since` and `--step` may ask for.
@@ -65,7 +68,7 @@ impl Window {
     /// The period from one point to another.
     pub(super) fn slice(&self, first: usize, last: usize) -> Self {
         let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
-        Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }
+        Self { start: self.at(step(first)), step_count: step(last) - step(first), ..*self }
     }
 
     /// The known values of a series, with the times of its points.
@@ -75,20 +78,20 @@ impl Window {
 
     /// The times of the points.
     pub(super) fn times(&self) -> impl Iterator<Item = Timestamp> {
-        (0..=self.steps).map(|step| self.at(step))
+        (0..=self.step_count).map(|step| self.at(step))
     }
 
     fn at(&self, step: i64) -> Timestamp {
-        let offset = SignedDuration::from_secs(step.saturating_mul(self.step));
+        let offset = SignedDuration::from_secs(step.saturating_mul(self.step_seconds));
         self.start.checked_add(offset).unwrap_or(Timestamp::MAX)
     }
 
     /// Divides the points into chunks of at most [`POINTS_PER_REQUEST`].
     pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk> {
-        let count = self.steps / POINTS_PER_REQUEST + 1;
+        let count = self.step_count / POINTS_PER_REQUEST + 1;
         (0..count).map(|chunk| {
             let first = chunk * POINTS_PER_REQUEST;
-            let last = (first + POINTS_PER_REQUEST - 1).min(self.steps);
+            let last = (first + POINTS_PER_REQUEST - 1).min(self.step_count);
             Chunk { start: self.at(first), end: self.at(last) }
         })
     }
@@ -96,7 +99,7 @@ impl Window {
     /// The index of the point that is closest to a time in milliseconds. `None` outside the window.
     pub(super) fn closest_point(&self, ms: i64) -> Option<usize> {
         let elapsed = ms.checked_sub(self.start.as_millisecond())?;
-        let step = self.step.checked_mul(1000)?;
+        let step = self.step_seconds.checked_mul(1000)?;
         let index = elapsed.checked_add(step / 2)?.div_euclid(step);
         usize::try_from(index).ok().filter(|index| *index < self.len())
     }
@@ -121,7 +124,7 @@ mod tests {
     #[case::year(365 * 24 * HOUR, 645)]
     fn step_bounds_the_number_of_points(#[case] since: u64, #[case] step: i64) {
         let window = window(Duration::from_secs(since), None);
-        assert_eq!(window.step, step);
+        assert_eq!(window.step_seconds, step);
         assert!(window.len() <= 50_001, "{}", window.len());
     }
 
@@ -140,11 +143,12 @@ mod tests {
         let mut next = window.start.as_second();
         for chunk in window.chunks() {
             assert_eq!(chunk.start.as_second(), next);
-            let points = (chunk.end.as_second() - chunk.start.as_second()) / window.step + 1;
+            let points =
+                (chunk.end.as_second() - chunk.start.as_second()) / window.step_seconds + 1;
             assert!((1..=11_000).contains(&points), "{points}");
-            next = chunk.end.as_second() + window.step;
+            next = chunk.end.as_second() + window.step_seconds;
         }
-        assert_eq!(next, window.end().as_second() + window.step);
+        assert_eq!(next, window.end().as_second() + window.step_seconds);
         assert_eq!(window.end().as_second(), 1_800_000_000);
     }
 

@@ -29,7 +29,7 @@ const RESOURCES: [(&str, &str, &str, &str); 18] = [
     ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
 ];
 
-/// A mapper that knows only the built-in resources of Kubernetes.
+/// A mapper of only the built-in resources of Kubernetes.
 pub(crate) fn mapper() -> Arc<dyn ResourceMapper> {
     // The singular name of each resource is its kind in lower case.
     Arc::new(FixedMapper(ApiResources::new(RESOURCES.map(|(group, version, plural, kind)| {

@@ -19,7 +19,7 @@ use hpa_prometheus::rules::{
 };
 use hpa_prometheus::source::{InspectedMetric, RelistError, RuleInspection};
 
-use self::headline::{Headline, ReadObjects, rule_name};
+use self::headline::{Headline, ObjectCounts, rule_name};
 use super::{
     connect_source,
     outcome::{ExplainOutcome, QueryProblem, unknown_value},
@@ -27,7 +27,7 @@ use super::{
     servers::{PrometheusServer, RuleServers},
 };
 use crate::{
-    args::{ExplainArguments, MetricsApi},
+    args::{MetricsApi, RulesExplainArguments},
     rules_source::{read_config, server_flags},
 };
 
@@ -38,7 +38,7 @@ const MAX_NAMESPACES: usize = 20;
 
 /// Explains a metric. Returns the explanation and the outcome.
 pub(super) async fn explain_metric(
-    arguments: &ExplainArguments,
+    arguments: &RulesExplainArguments,
 ) -> anyhow::Result<(String, ExplainOutcome)> {
     let config = read_config(&arguments.config)?;
     let Some(source) = connect_source(&config, &arguments.connection).await? else {
@@ -101,19 +101,19 @@ async fn explain_custom(
     let inspected = source.inspect_custom();
     let (mut text, mismatch) = describe_rules(servers, "rules", &mut explanation, &inspected).await;
     let (metric, explanation) = (&*request.metric, &explanation);
-    let mut headline = Headline { metric, explanation, inspected: &inspected, objects: None };
+    let mut headline = Headline { metric, explanation, inspected: &inspected, object_counts: None };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
-        return headline.above(&text, 0, mismatch.as_deref());
+        return headline.add_to(&text, 0, mismatch.as_deref());
     };
     if let Some(problem) = &unlisted {
-        return headline.above_failure(&text, problem);
+        return headline.add_failure_to(&text, problem);
     }
     if names.is_empty() {
         let cause = match series {
             Some(series) => Some(series.describe_absence(&request).await),
             None => None,
         };
-        return headline.above(&text, 0, cause.as_deref());
+        return headline.add_to(&text, 0, cause.as_deref());
     }
     let server = servers.server(&rule.definition.server);
     let (mut value_count, mut read_count, mut problems) = (0, 0, Vec::new());
@@ -139,11 +139,11 @@ async fn explain_custom(
             }
         }
     }
-    headline.objects = Some(ReadObjects { count: read_count, all: object_count });
+    headline.object_counts = Some(ObjectCounts { read: read_count, total: object_count });
     let is_unanswered = |problem: &&QueryProblem| matches!(problem, QueryProblem::Unanswered(_));
     match problems.iter().find(is_unanswered).or(problems.first()) {
-        Some(problem) if value_count == 0 => headline.above_failure(&text, problem),
-        _ => headline.above(&text, value_count, None),
+        Some(problem) if value_count == 0 => headline.add_failure_to(&text, problem),
+        _ => headline.add_to(&text, value_count, None),
     }
 }
 
@@ -266,9 +266,9 @@ async fn explain_external(
     let (mut text, mismatch) =
         describe_rules(servers, "externalRules", &mut explanation, &inspected).await;
     let (metric, explanation) = (&*request.metric, &explanation);
-    let headline = Headline { metric, explanation, inspected: &inspected, objects: None };
+    let headline = Headline { metric, explanation, inspected: &inspected, object_counts: None };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
-        return headline.above(&text, 0, mismatch.as_deref());
+        return headline.add_to(&text, 0, mismatch.as_deref());
     };
     let server = servers.server(&rule.definition.server);
     match server.read_external(request.clone()).await {
@@ -282,7 +282,7 @@ async fn explain_external(
                 let _ = writeln!(text, "{}: {}", omitted.subject, omitted.reason);
             }
             if !values.items.is_empty() {
-                return headline.above(&text, values.items.len(), None);
+                return headline.add_to(&text, values.items.len(), None);
             }
             let omitted = values.omitted.first();
             let omitted = omitted.map(|one| format!("{}: {}", one.subject, one.reason));
@@ -290,11 +290,11 @@ async fn explain_external(
                 Some(omitted) => omitted,
                 None => describe_empty_result(servers, rule, request).await,
             };
-            headline.above(&text, 0, Some(&cause))
+            headline.add_to(&text, 0, Some(&cause))
         }
         Err(error) => {
             let problem = read_problem(server, &error, on_one_line(&describe(&error)));
-            headline.above_failure(&text, &problem)
+            headline.add_failure_to(&text, &problem)
         }
     }
 }
@@ -344,15 +344,16 @@ async fn explain_empty_namespace(
     )))
 }
 
-/// A line about the outcome of each rule. `list` is the name of the list in the file. Also returns
-/// the rule that describes the metric, but whose `seriesQuery` matches no series with its name.
+/// Describes the outcome of each rule in a line. `list` is the name of the list in the file.
+/// Removes the warnings about gauges from `explanation`. Also returns a sentence about the first
+/// rule that describes the metric, but whose `seriesQuery` doesn't match the series with its name.
 async fn describe_rules(
     servers: &RuleServers<'_>,
     list: &str,
     explanation: &mut Explanation,
     inspected: &[RuleInspection],
 ) -> (String, Option<String>) {
-    let (mut text, mut described) = (String::new(), None);
+    let (mut text, mut described_mismatch) = (String::new(), None);
     if inspected.is_empty() {
         let _ = writeln!(text, "the file has no {list}");
     }
@@ -391,7 +392,7 @@ async fn describe_rules(
             Ok(Some(mismatch)) => {
                 let _ = writeln!(text, "  {mismatch}");
                 if *is_described {
-                    described.get_or_insert_with(|| format!("{name}: {mismatch}"));
+                    described_mismatch.get_or_insert_with(|| format!("{name}: {mismatch}"));
                 }
             }
             Ok(None) => {}
@@ -400,5 +401,5 @@ async fn describe_rules(
             }
         }
     }
-    (text, described)
+    (text, described_mismatch)
 }

@@ -20,7 +20,7 @@ use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules
 use hpa_prometheus::source::PrometheusSource;
 
 use crate::{
-    args::{GenerateArguments, RulesCommand, RulesConnection},
+    args::{RulesCommand, RulesConnection, RulesGenerateArguments},
     kubectl::block_on,
     rules_source::create_source,
 };
@@ -45,8 +45,8 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
 }
 
 /// Generates the default rules.
-fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
-    let GenerateArguments { rate_interval, label_prefix } = arguments;
+fn generate(arguments: &RulesGenerateArguments) -> anyhow::Result<String> {
+    let RulesGenerateArguments { rate_interval, label_prefix } = arguments;
     let interval = hpa_prometheus::rules::config::parse_duration(rate_interval);
     interval.with_context(|| format!("--rate-interval {rate_interval}"))?;
     let text = default_rules(rate_interval, label_prefix);
@@ -66,7 +66,7 @@ async fn connect_cluster(flags: &RulesConnection) -> anyhow::Result<Option<kube:
     Ok(Some(Clients::new(&config).await?.api))
 }
 
-/// A mapper that asks the cluster if a flag selects one, or else knows the built-in resources.
+/// A mapper of the cluster's resources if a flag selects a cluster, or else of the built-in ones.
 async fn resource_mapper(flags: &RulesConnection) -> anyhow::Result<Arc<dyn ResourceMapper>> {
     Ok(match connect_cluster(flags).await? {
         Some(api) => Arc::new(DiscoveryMapper(api)),

@@ -1,5 +1,5 @@
-//! The outcomes of queries and of explanations. A server that doesn't answer says nothing about the
-//! rules.
+//! The outcomes of queries and of explanations. If a server doesn't answer, the rules may still be
+//! correct.
 
 use std::{fmt, process::ExitCode};
 
@@ -40,7 +40,7 @@ impl fmt::Display for QueryProblem {
     }
 }
 
-/// What an explanation found out about a metric.
+/// The result of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExplainOutcome {
     HasValue,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hpa_calc::explain::counted;
-use hpa_metrics::{resource::GroupResource, stored_object::list_metadata};
+use hpa_metrics::{describe, resource::GroupResource, stored_object::list_metadata};
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
@@ -31,24 +31,34 @@ const MAX_RESULTS: usize = 10;
 const USAGES: [(UsageResource, &str); 2] =
     [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
-/// The names of the cluster's objects. `None` without a cluster.
+/// The names of the cluster's objects.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
+    /// `None` without a cluster, and if they can't be listed.
     nodes: Option<Vec<String>>,
+    /// `None` without a cluster, and if they can't be listed.
     pods: Option<Vec<String>>,
+    /// The reasons why objects can't be listed.
+    pub(super) failures: Vec<String>,
 }
 
 impl ClusterObjects {
-    pub(super) async fn list(client: &kube::Client) -> anyhow::Result<Self> {
+    pub(super) async fn list(client: &kube::Client) -> Self {
         let parameters = ListParams::default().limit(MAX_OBJECTS);
-        let list =
-            async |resource: ApiResource| list_metadata(client, &resource, None, &parameters).await;
-        let nodes = list(ApiResource::erase::<Node>(&())).await.context("unable to list nodes")?;
-        let pods = list(ApiResource::erase::<Pod>(&())).await.context("unable to list pods")?;
-        Ok(Self {
-            nodes: Some(nodes.iter().map(ResourceExt::name_any).collect()),
-            pods: Some(pods.iter().map(ResourceExt::name_any).collect()),
-        })
+        let list = async |resource: ApiResource| {
+            let objects = list_metadata(client, &resource, None, &parameters).await;
+            match objects {
+                Ok(objects) => Ok(objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>()),
+                Err(error) => {
+                    Err(format!("unable to list {}: {}", resource.plural, describe(&error)))
+                }
+            }
+        };
+        let nodes = list(ApiResource::erase::<Node>(&())).await;
+        let pods = list(ApiResource::erase::<Pod>(&())).await;
+        let failures =
+            [&nodes, &pods].into_iter().filter_map(|names| names.as_ref().err().cloned());
+        Self { failures: failures.collect(), nodes: nodes.ok(), pods: pods.ok() }
     }
 }
 

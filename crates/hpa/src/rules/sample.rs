@@ -1,4 +1,5 @@
-//! Finds series and their labels in Prometheus, to choose objects for sample queries.
+//! Reads labels and ages of series from Prometheus: to choose objects for sample queries, and to
+//! explain missing series.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ const MAX_LABELS: usize = 20;
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// A selector for a series of a rule, with the matchers of `seriesQuery`. All `labels` must exist.
+/// A selector for the series with a name that a rule reads: with the matchers of `seriesQuery`, and
+/// only series that have all `labels`.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
     let mut matchers = vec![format!("__name__={series:?}")];
     if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
@@ -110,7 +112,7 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
 }
 
 impl PrometheusServer<'_> {
-    /// Labels and values of the result.
+    /// The labels and values in the result of a query. Empty unless the result is a vector.
     async fn samples(&self, query: &str) -> Result<Vec<(Labels, f64)>, QueryProblem> {
         let Some(client) = self.servers.source.client(self.name) else {
             // This can't happen, because server names are checked when the file is loaded.
@@ -178,9 +180,8 @@ impl PrometheusServer<'_> {
         &self,
         selector: &str,
     ) -> Result<Option<String>, QueryProblem> {
-        // Steps of 5 minutes find every series. Its newest sample may be up to 10 minutes after the
-        // one that a step returns, because a series that ends between two steps is gone at the
-        // later one.
+        // Steps of 5 minutes find each series. Its newest sample may be up to 10 minutes newer than
+        // the one that is found: a series that ends between two steps has no value at the second.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
         let newest = self.first_value(&format!("max(timestamp({selector})) or {coarse}")).await?;
         if let Some(time) = newest {

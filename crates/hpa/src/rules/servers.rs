@@ -1,5 +1,5 @@
-//! The Prometheus servers of a rules file. After repeated timeouts, a server is sent no further
-//! queries, so that a report doesn't wait for the time limit of each.
+//! The Prometheus servers of a rules file. After repeated timeouts, a server gets no further
+//! queries: a report must not wait for the time limit of each.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use parking_lot::Mutex;
 
 use super::outcome::QueryProblem;
 
-/// After this many timeouts in a row, a server is sent no further queries.
+/// After this many timeouts in a row, a server gets no further queries.
 const MAX_TIMEOUTS: usize = 2;
 
 /// The servers of a rules file, and their timeouts.
 pub(super) struct RuleServers<'p> {
     pub(super) source: &'p PrometheusSource,
-    /// By the servers' names. Servers that responded to their last query have none.
+    /// By the servers' names. A server has none if its last query didn't time out.
     timeouts: Mutex<BTreeMap<String, Timeouts>>,
 }
 
-/// The timeouts of a server since its last response.
+/// The timeouts in a row of a server.
 struct Timeouts {
     count: usize,
     last: QueryFailure,
@@ -95,7 +95,7 @@ impl PrometheusServer<'_> {
         let result = read.await;
         let error = result.as_ref().err();
         let failure = error.and_then(query_failure);
-        // Errors other than failed queries need no response.
+        // Other errors can occur without a query, so they don't end a row of timeouts.
         if error.is_none() || failure.is_some() {
             self.record(failure);
         }

@@ -13,7 +13,7 @@ use super::{
     check::{self, CheckOutcome},
     generate,
 };
-use crate::args::{Arguments, Command, GenerateArguments, RulesArguments, RulesCommand};
+use crate::args::{Arguments, Command, RulesArguments, RulesCommand, RulesGenerateArguments};
 
 async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
     check_with(&["check", path.to_str().unwrap()]).await
@@ -87,7 +87,7 @@ externalRules:
 async fn generated_rules_are_valid() {
     let generated = |interval: &str, prefix: &str| {
         let (rate_interval, label_prefix) = (interval.to_owned(), prefix.to_owned());
-        generate(&GenerateArguments { rate_interval, label_prefix })
+        generate(&RulesGenerateArguments { rate_interval, label_prefix })
     };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");

@@ -1,4 +1,4 @@
-//! Draws the value as bars: a line for each day, a character for each half hour.
+//! Draws the value of a schedule as bars: a line for each day, a character for each half hour.
 
 use std::fmt::Write;
 

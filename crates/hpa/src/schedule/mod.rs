@@ -24,7 +24,7 @@ use crate::{
 /// The length of the previewed time.
 const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Runs a subcommand.
+/// Runs a subcommand. The exit status is 1 if the previewed file is not valid.
 pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
     let (text, is_valid) = match command {
         ScheduleCommand::Crd => (hpa_collectors::schedules::definition::schedule_manifest()?, true),

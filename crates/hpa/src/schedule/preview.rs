@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
-    Change, Problem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
+    Change, EntryProblem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
 use jiff::{Timestamp, tz::TimeZone};
 use serde::de::DeserializeOwned;
@@ -33,7 +33,7 @@ pub(super) struct Preview {
     /// out.
     pub(super) windows: Vec<Window>,
     pub(super) ramp_seconds: i64,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<EntryProblem>,
 }
 
 /// Previews the schedules among manifests. The error has a line for each invalid entry.
@@ -154,7 +154,7 @@ impl Preview {
 
     /// Whether all entries can be evaluated. An unknown time zone is replaced by the default one.
     pub(super) fn is_valid(&self) -> bool {
-        self.problems.iter().all(|problem| matches!(problem, Problem::UnknownTimeZone { .. }))
+        self.problems.iter().all(|problem| matches!(problem, EntryProblem::UnknownTimeZone { .. }))
     }
 
     pub(super) fn max_value(&self) -> i64 {

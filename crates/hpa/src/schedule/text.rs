@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_collectors::schedules::Problem;
+use hpa_collectors::schedules::EntryProblem;
 use jiff::Timestamp;
 
 use super::{
@@ -17,7 +17,7 @@ impl Preview {
         // Writing to a string can't fail.
         for problem in &self.problems {
             let label = match problem {
-                Problem::UnknownTimeZone { .. } => "warning",
+                EntryProblem::UnknownTimeZone { .. } => "warning",
                 _ => "error",
             };
             let _ = writeln!(text, "{label}: {problem}");

@@ -1,5 +1,5 @@
-//! Finds what the API server's strict decoding rejects in the previewed objects: fields that their
-//! API doesn't have, and fields that occur twice.
+//! Finds fields of the previewed objects that the API server's strict decoding rejects: fields that
+//! the API doesn't have, and fields that occur twice.
 
 use hpa_collectors::schedules::definition::unknown_schedule_fields;
 use hpa_crd::{DefinitionError, UnknownField};

@@ -1,5 +1,5 @@
-//! Detects that a runtime runs no tasks any more. Probes have a thread of their own, so they would
-//! be answered nevertheless.
+//! Detects that a runtime no longer runs tasks. Probes have their own thread, so they would be
+//! answered nevertheless.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// As long as the probes of the charts take to restart a process that doesn't answer.
+/// A runtime that has run no task for this time is stuck, and the probes fail.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The time at which a runtime last ran a task.

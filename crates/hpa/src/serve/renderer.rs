@@ -15,7 +15,8 @@ pub(crate) struct Renderer {
 }
 
 impl Renderer {
-    /// Waits for all earlier renderings, also those whose client is gone, and then renders.
+    /// Waits for all earlier renderings, also those whose client is gone, and then renders. Fails
+    /// if `render` panics.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
         render: impl FnOnce() -> T + Send + 'static,

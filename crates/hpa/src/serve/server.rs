@@ -25,7 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    runtime,
+    runtime::{self, Runtime},
     sync::oneshot,
     time::timeout,
 };
@@ -121,7 +121,7 @@ impl Server {
     /// `max_long_responses` long responses are in progress at the same time.
     fn new(
         listener: TcpListener,
-        certificates: Option<ServingCertificate>,
+        certificate: Option<ServingCertificate>,
         max_long_responses: usize,
         endpoints: impl Endpoints,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
@@ -133,7 +133,7 @@ impl Server {
         };
         let stop = CancellationToken::new();
         let shared = Arc::new(SharedState {
-            certificates,
+            certificate,
             endpoints,
             connections: Connections::new(limits),
             stop: stop.clone(),
@@ -157,13 +157,13 @@ impl Server {
 /// actual port. At most `max_long_responses` long responses are in progress at the same time.
 pub(crate) async fn serve(
     address: SocketAddr,
-    certificates: Option<ServingCertificate>,
+    certificate: Option<ServingCertificate>,
     max_long_responses: usize,
     endpoints: impl Endpoints,
 ) -> io::Result<(Server, SocketAddr)> {
     let listener = listen(address).await?;
     let address = listener.local_addr()?;
-    let (server, running) = Server::new(listener, certificates, max_long_responses, endpoints);
+    let (server, running) = Server::new(listener, certificate, max_long_responses, endpoints);
     tokio::spawn(running);
     Ok((server, address))
 }
@@ -171,26 +171,53 @@ pub(crate) async fn serve(
 /// Like [`serve`], on a thread of its own: work of the current runtime doesn't delay responses.
 pub(crate) async fn serve_on_thread(
     address: SocketAddr,
-    certificates: Option<ServingCertificate>,
+    certificate: Option<ServingCertificate>,
     max_long_responses: usize,
     endpoints: impl Endpoints,
 ) -> io::Result<(Server, SocketAddr)> {
     let listener = listen(address).await?;
     let address = listener.local_addr()?;
     let listener = listener.into_std()?;
+    let thread = thread::Builder::new().name("probes".to_owned());
+    let new_server =
+        move |listener| Server::new(listener, certificate, max_long_responses, endpoints);
+    Ok((start_on_thread(thread, listener, new_server).await?, address))
+}
+
+/// Starts a server on a new thread, with a runtime that is built there. If the thread can't be
+/// spawned, there must be no runtime: dropping one within another runtime panics.
+async fn start_on_thread<F: Future<Output = ()>>(
+    thread: thread::Builder,
+    listener: std::net::TcpListener,
+    new_server: impl FnOnce(TcpListener) -> (Server, F) + Send + 'static,
+) -> io::Result<Server> {
+    let (sender, started) = oneshot::channel();
+    thread.spawn(move || match new_runtime(listener) {
+        Ok((runtime, listener)) => {
+            let (server, running) = new_server(listener);
+            sender.send(Ok(server)).ok();
+            runtime.block_on(running);
+        }
+        Err(error) => {
+            sender.send(Err(error)).ok();
+        }
+    })?;
+    started.await.map_err(io::Error::other)?
+}
+
+/// A runtime for one thread, and the listener on it.
+fn new_runtime(listener: std::net::TcpListener) -> io::Result<(Runtime, TcpListener)> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _context = runtime.enter();
         TcpListener::from_std(listener)?
     };
-    let (server, running) = Server::new(listener, certificates, max_long_responses, endpoints);
-    thread::Builder::new().name("probes".to_owned()).spawn(move || runtime.block_on(running))?;
-    Ok((server, address))
+    Ok((runtime, listener))
 }
 
 /// The state that connections share.
 struct SharedState<E> {
-    certificates: Option<ServingCertificate>,
+    certificate: Option<ServingCertificate>,
     endpoints: E,
     connections: Arc<Connections>,
     stop: CancellationToken,
@@ -233,10 +260,10 @@ impl<E: Endpoints> SharedState<E> {
     }
 
     async fn serve_connection(&self, stream: TcpStream, connection: &Arc<Connection>) {
-        let Some(certificates) = &self.certificates else {
+        let Some(certificate) = &self.certificate else {
             return self.serve_requests(stream, connection).await;
         };
-        match timeout(HANDSHAKE_TIMEOUT, certificates.acceptor().accept(stream)).await {
+        match timeout(HANDSHAKE_TIMEOUT, certificate.acceptor().accept(stream)).await {
             Ok(Ok(stream)) => self.serve_requests(stream, connection).await,
             Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
             Err(_) => debug!("TLS handshake timed out"),
@@ -265,5 +292,20 @@ impl<E: Endpoints> SharedState<E> {
         if let Ok(Err(error)) = outcome {
             debug!(%error, "connection failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn thread_that_cannot_be_spawned_is_an_error() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        // No address space has room for this stack.
+        let thread = thread::Builder::new().stack_size(usize::MAX / 4);
+        let new_server =
+            |_: TcpListener| -> (Server, std::future::Ready<()>) { panic!("it must not start") };
+        assert!(start_on_thread(thread, listener, new_server).await.is_err());
     }
 }

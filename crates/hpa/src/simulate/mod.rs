@@ -1,6 +1,6 @@
 //! `hpa simulate`: runs the variants of a scenario, and compares them.
 
-pub(crate) mod progress;
+mod progress;
 mod scenario;
 
 use std::{fs, path::Path, process::ExitCode};
@@ -20,7 +20,8 @@ use crate::{
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// Runs the variants of a scenario and prints a comparison.
+/// Runs the variants of a scenario and prints a comparison. With `--schema`, prints only the
+/// schema.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let Some(file) = arguments.scenario.as_deref().filter(|_| !arguments.schema) else {
         terminal::print_json(&format!("{:#}\n", json_schema()))?;

@@ -8,18 +8,18 @@ use hpa_simulate::{ScenarioFile, ScenarioFileError};
 
 use crate::manifests::{file_name, read_text};
 
-/// The maximum size of a file, in bytes.
-const MAX_FILE_SIZE: u64 = 16 << 20;
+/// The maximum size of a scenario, and of each file that it refers to, in bytes.
+const MAX_SCENARIO_SIZE: u64 = 16 << 20;
 
 /// Reads a scenario and the files that it refers to, whose paths are relative to the scenario. A
 /// scenario without a name gets that of its file.
 pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     let is_stdin = file == Path::new("-");
     let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
-    let text =
-        read_text(file, MAX_FILE_SIZE).map_err(|error| anyhow!("{}: {error}", file_name(file)))?;
+    let text = read_text(file, MAX_SCENARIO_SIZE)
+        .map_err(|error| anyhow!("{}: {error}", file_name(file)))?;
     let read_relative = |name: &str| {
-        read_text(&folder.join(name), MAX_FILE_SIZE).map_err(|error| error.to_string())
+        read_text(&folder.join(name), MAX_SCENARIO_SIZE).map_err(|error| error.to_string())
     };
     let mut scenario_file = ScenarioFile::parse(&text, &read_relative)
         .map_err(|error| with_file_and_cause(file, &error))?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     Settings,
     explain::counted,
-    report::{ShortReport, State, Warning},
+    report::{ShortReport, State, Warning, describe_built_in},
     settings::SettingPolicy,
     shell::quote,
 };
@@ -13,22 +13,17 @@ use hpa_controller::debug::ActingController;
 use jiff::SignedDuration;
 
 use super::{
+    built_in,
     check::{Check, Level},
     cluster::ClusterState,
-    controller::describe_lease_error,
+    controller::{describe_lease_error, lowercase_first},
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
-    listed_autoscalers::ListedAutoscaler,
-    terminal::shorten_names,
+    debug_client::LeaseName, listed_autoscalers::ListedAutoscaler, terminal::shorten_names,
 };
 
 /// An autoscaler without a status is an error if it is older than this.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
-
-/// The ends of warnings, if either controller may act now.
-const MAYBE_BY_HPA_RS: &str = ", unless hpa-rs has replaced it";
-const MAYBE_BY_BUILT_IN: &str = ", if it has replaced hpa-rs";
 
 /// The failing autoscalers by reason, with a sentence about the first one.
 type FailuresByReason = BTreeMap<String, (Vec<String>, String)>;
@@ -41,8 +36,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = FailuresByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
-    // Each warning comes with the doubt of `doubt_about_built_in`.
-    let mut by_warning = BTreeMap::<(Warning, &str), Vec<String>>::new();
+    let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
     let mut waiting = Vec::new();
     // Autoscalers whose targets are scaled by several controllers.
@@ -51,7 +45,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
-        // Each warning has its own check.
+        // The cause is without the warnings, because each warning has its own check.
         let ShortReport { state, cause, pause, warnings, has_missing_metric, .. } = report;
         if has_missing_metric && state != State::MetricMissing {
             by_state.entry(State::MetricMissing).or_default().push(autoscaler.name.clone());
@@ -67,8 +61,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
                 contested.push(autoscaler.name.clone());
             } else {
-                let doubt = doubt_about_built_in(autoscaler.acting, warning);
-                let names = by_warning.entry((warning, doubt)).or_default();
+                let text = describe_warning(warning, autoscaler.acting);
+                let names = by_warning.entry((warning, text)).or_default();
                 names.push(autoscaler.name.clone());
             }
         }
@@ -89,10 +83,12 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     }
     let off_or_dry_run =
         [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
-    let inactive = off_or_dry_run.iter().sum::<usize>() + paused_count;
+    let inactive_count = off_or_dry_run.iter().sum::<usize>() + paused_count;
     let failing_count =
         failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
-    let mut checks = vec![summarize(all.len(), failing_count, inactive, new_count)];
+    let mut checks = vec![summarize(cluster, failing_count, inactive_count, new_count)];
+    let fallback = cluster.scope.describe_fallback();
+    checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
     checks.extend(failing_checks(&failing));
     checks.extend(unhandled_check(cluster, &unhandled));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
@@ -119,36 +115,39 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     for (pause, names) in &by_pause {
         add(Level::Warning, Some(names), pause);
     }
-    for (warning, text) in [
-        (Warning::InvalidSettings, "with settings that are not used as written (InvalidSettings)"),
-        (Warning::PauseIgnored, "with a pause that kube-controller-manager ignores"),
-        (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
-        (Warning::SettingsIgnored, "with settings that kube-controller-manager ignores"),
-        (Warning::SharedTarget, "with the target of another autoscaler"),
-    ] {
-        for doubt in ["", MAYBE_BY_HPA_RS, MAYBE_BY_BUILT_IN] {
-            add(Level::Warning, by_warning.get(&(warning, doubt)), &format!("{text}{doubt}"));
-        }
+    for ((_, text), names) in &by_warning {
+        add(Level::Warning, Some(names), text);
     }
     checks.extend(waiting_check(&waiting));
     checks
 }
 
-/// The doubt about a warning that names kube-controller-manager, if it is unknown whether that
-/// handles the autoscaler.
-fn doubt_about_built_in(acting: ActingController, warning: Warning) -> &'static str {
-    if matches!(warning, Warning::InvalidSettings | Warning::SharedTarget) {
-        return "";
+/// The end of a clause about autoscalers with a warning.
+fn describe_warning(warning: Warning, acting: ActingController) -> String {
+    let (is_built_in_writer, is_unknown) = match acting {
+        // The warning is from a status that kube-controller-manager stored.
+        ActingController::HpaRs => (true, false),
+        ActingController::KubeControllerManager { is_built_in_writer } => {
+            (is_built_in_writer, false)
+        }
+        ActingController::Unknown { is_built_in_writer } => (is_built_in_writer, true),
+    };
+    if warning == Warning::SharedTarget {
+        return "with the target of another autoscaler".to_owned();
     }
-    match acting {
-        ActingController::Unknown { is_built_in_writer: true } => MAYBE_BY_HPA_RS,
-        ActingController::Unknown { is_built_in_writer: false } => MAYBE_BY_BUILT_IN,
-        ActingController::HpaRs | ActingController::KubeControllerManager { .. } => "",
-    }
+    let (settings, obey) = match warning {
+        Warning::PauseIgnored => ("a pause", "obey"),
+        Warning::DryRunIgnored => ("a dry run", "obey"),
+        Warning::SettingsIgnored => ("settings", "apply"),
+        _ => return "with settings that are not used as written (InvalidSettings)".to_owned(),
+    };
+    let built_in = describe_built_in(is_built_in_writer, is_unknown);
+    let of_hpa_rs = if is_unknown { format!(" and hpa-rs would {obey}") } else { String::new() };
+    format!("with {settings} that {built_in} ignores{of_hpa_rs}")
 }
 
-/// The check of autoscalers to which no controller has given a status in time. The hint has what was
-/// read about the controllers. `None` if there are none.
+/// The check of autoscalers to which no controller has given a status in time. The hint has what
+/// was read about the controllers. `None` if there are none.
 fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
     if names.is_empty() {
         return None;
@@ -170,11 +169,7 @@ fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
         }
         (None, Err(error)) => describe_lease_error(error),
     };
-    let built_in = match cluster.built_in.has_hpa_controller() {
-        Some(true) => format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is on"),
-        Some(false) => format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"),
-        None => format!("whether {KUBE_CONTROLLER_MANAGER}'s HPA controller is on is unknown"),
-    };
+    let built_in = built_in::check(cluster).text;
     let hint = format!(
         "their status has no conditions {MAX_AGE_WITHOUT_STATUS:#} after their creation; {own}; \
          {built_in}"
@@ -201,21 +196,30 @@ fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {
     })
 }
 
-/// Sums up the statuses of `count` autoscalers. `inactive` ones are off, paused or in dry run.
-/// `new` ones have no status yet.
-fn summarize(count: usize, failing: usize, inactive: usize, new: usize) -> Check {
-    let all = counted(count, "autoscaler");
-    let (level, text) = match (failing, new, inactive) {
-        _ if count == 0 => (Level::Warning, "there are no autoscalers".to_owned()),
-        (1.., ..) => (Level::Error, format!("{failing} of {all} can't scale")),
-        (0, 1.., _) => (Level::Skipped, format!("{new} of {all} without a status yet")),
+/// Sums up the statuses of the autoscalers. Inactive ones are off, paused or in dry run. New ones
+/// have no status yet.
+fn summarize(
+    cluster: &ClusterState,
+    failing_count: usize,
+    inactive_count: usize,
+    new_count: usize,
+) -> Check {
+    let count = cluster.autoscalers.len();
+    let namespace = cluster.scope.namespace.as_ref();
+    let namespace = namespace.map(|namespace| format!(" in the namespace {namespace}"));
+    let namespace = namespace.unwrap_or_default();
+    let all = counted(count, "autoscaler") + &namespace;
+    let (level, text) = match (failing_count, new_count, inactive_count) {
+        _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
+        (1.., ..) => (Level::Error, format!("{failing_count} of {all} can't scale")),
+        (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
         (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
         (0, 0, inactive) if inactive == count => (Level::Ok, format!("{all} without errors")),
         (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale", count - inactive)),
     };
     let check = Check::new(level, text);
     // Each problem has its own check.
-    if failing > 0 { check.into_repetition() } else { check }
+    if failing_count > 0 { check.into_repetition() } else { check }
 }
 
 /// Whether a different controller stored the status of another autoscaler of the target.

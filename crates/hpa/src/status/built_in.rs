@@ -8,12 +8,13 @@ use super::{
 };
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseName, Unavailable},
-    liveness::{KubeControllerManager, ManagerFlags},
+    liveness::KubeControllerManager,
 };
 
 /// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(cluster: &ClusterState) -> Check {
     let KubeControllerManager { holder, flags, .. } = &cluster.built_in;
+    let has_hpa_controller = cluster.built_in.has_hpa_controller(cluster.now);
     let is_needed = cluster
         .autoscalers
         .iter()
@@ -21,7 +22,7 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
     let level_without_holder = if is_needed { Level::Warning } else { Level::Ok };
     let holder = match holder {
         Ok(holder) => holder,
-        Err(Unavailable::NotHeld(_)) => {
+        Err(Unavailable::NotHeld { .. }) => {
             return Check::new(level_without_holder, format!("no {NAME} holds its lease"));
         }
         Err(error) => return unknown(error),
@@ -38,24 +39,18 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
         return Check::new(level_without_holder, text);
     }
-    let text = format!("{NAME} holds its lease ({host}, {age})");
-    match flags {
-        None => Check::new(
-            Level::Skipped,
-            format!("{text}; its flags can't be read here, so its HPA controller may be on"),
-        ),
-        Some(ManagerFlags { pod, has_hpa_controller: false }) => {
-            Check::new(Level::Ok, format!("{text}; its HPA controller is off (flags of pod {pod})"))
+    let hpa_controller = cluster.built_in.describe_hpa_controller(cluster.now);
+    let text = format!("{NAME} holds its lease ({host}, {age}); {hpa_controller}");
+    match has_hpa_controller {
+        None => Check::new(Level::Skipped, text),
+        Some(true) if hpa_rs_handles_core_api(cluster) => {
+            let hint = "both overwrite each other's decisions: docs/migration.md switches it off";
+            let check = Check::new(Level::Warning, format!("{text} beside this one"));
+            let check = check.with_hint(hint).into_conflict();
+            // Without flags, the evidence is a status, which has its own check.
+            if flags.is_none() { check.into_repetition() } else { check }
         }
-        Some(ManagerFlags { pod, .. }) if hpa_rs_handles_core_api(cluster) => Check::new(
-            Level::Warning,
-            format!("{text}; its HPA controller is on (flags of pod {pod}) beside this one"),
-        )
-        .with_hint("both overwrite each other's decisions: docs/migration.md switches it off")
-        .into_conflict(),
-        Some(ManagerFlags { pod, .. }) => {
-            Check::new(Level::Ok, format!("{text}; its HPA controller is on (flags of pod {pod})"))
-        }
+        Some(_) => Check::new(Level::Ok, text),
     }
 }
 
@@ -75,15 +70,7 @@ fn unknown(error: &Unavailable) -> Check {
 /// Whether the checked lease may be held, and hpa-rs stored the status of an autoscaler of the core
 /// API last.
 fn hpa_rs_handles_core_api(cluster: &ClusterState) -> bool {
-    let is_core = |api| matches!(api, AutoscalerApi::Core);
-    let mut managers = cluster
-        .autoscalers
-        .iter()
-        .filter(|one| is_core(one.api))
-        .filter_map(|one| one.manager.as_deref());
-    let may_be_held = cluster
-        .holder
-        .as_ref()
-        .is_ok_and(|holder| holder.has_unreadable_time || !holder.is_expired(cluster.now));
-    may_be_held && managers.any(FieldManager::is_hpa_rs)
+    let of_core = cluster.autoscalers.iter().filter(|one| one.api == AutoscalerApi::Core);
+    let mut managers = of_core.filter_map(|one| one.manager.as_deref());
+    cluster.may_lease_be_held() && managers.any(FieldManager::is_hpa_rs)
 }

@@ -12,7 +12,7 @@ use crate::terminal::escape_line;
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
     Ok,
-    /// The check was not possible, or has no result yet. Neither affects the exit status.
+    /// The check was not possible, or has no result yet. This doesn't affect the exit status.
     Skipped,
     Warning,
     Error,
@@ -46,9 +46,21 @@ pub(super) struct Section {
 /// All checks.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`].
+    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`], unless the
+    /// controller is hidden.
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
+    #[serde(skip)]
+    hidden_controller: Option<HiddenController>,
+}
+
+/// The headline for a user who may not read whether a controller is active.
+#[derive(Clone, Debug)]
+struct HiddenController {
+    /// The state of the autoscalers, by their statuses.
+    summary: String,
+    /// A clause about what is unknown.
+    doubt: String,
 }
 
 impl Check {
@@ -56,7 +68,7 @@ impl Check {
         Self { level, text: text.into(), hint: None, is_repeated: false, is_conflict: false }
     }
 
-    /// Marks a check whose problem other checks have, so that the headline counts only these.
+    /// Marks a check whose problem other checks also report. The headline counts only those.
     pub(super) fn into_repetition(self) -> Self {
         Self { is_repeated: true, ..self }
     }
@@ -75,7 +87,14 @@ impl Report {
     pub(super) fn new(sections: Vec<Section>) -> Self {
         let levels = sections.iter().flat_map(|section| &section.checks).map(|check| check.level);
         let level = levels.max().filter(|level| *level > Level::Skipped).unwrap_or(Level::Ok);
-        Self { level, sections }
+        Self { level, sections, hidden_controller: None }
+    }
+
+    /// Changes the headline for a user who may not read whether a controller is active: it ends
+    /// with the clause `doubt`, and begins with `summary` if there is no problem.
+    pub(super) fn with_hidden_controller(self, summary: String, doubt: String) -> Self {
+        let hidden_controller = Some(HiddenController { summary, doubt });
+        Self { level: self.level.max(Level::Skipped), hidden_controller, ..self }
     }
 
     /// The headline, one line for each check, and the hints.
@@ -97,26 +116,42 @@ impl Report {
         text
     }
 
-    /// The number of problems, and one of the most severe level: two controllers that act on the
-    /// same autoscalers, or else the first one.
     fn headline(&self) -> String {
+        let problems = self.describe_problems();
+        match &self.hidden_controller {
+            None => problems.unwrap_or_else(|| self.describe_skipped()),
+            Some(HiddenController { summary, doubt }) => {
+                let summary = || format!("{summary}, by the stored statuses");
+                format!("{}; {doubt}", problems.unwrap_or_else(summary))
+            }
+        }
+    }
+
+    /// The headline without problems.
+    fn describe_skipped(&self) -> String {
+        let checks = self.sections.iter().flat_map(|section| &section.checks);
+        let is_skipped = |check: &&Check| check.level == Level::Skipped && !check.is_repeated;
+        match checks.filter(is_skipped).count() {
+            0 => "no problems found".to_owned(),
+            skipped => format!("no problems found; {} skipped", counted(skipped, "check")),
+        }
+    }
+
+    /// The number of problems, and one of the most severe level: two controllers that act on the
+    /// same autoscalers, or else the first one. `None` without problems.
+    fn describe_problems(&self) -> Option<String> {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
             |level| checks().filter(move |check| check.level == level && !check.is_repeated);
         let mut conflicts = of_level(self.level).filter(|check| check.is_conflict);
         let worst = conflicts.next().or_else(|| checks().find(|check| check.level == self.level));
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
-        let count = |level| of_level(level).count();
-        match (count(Level::Error), count(Level::Warning), count(Level::Skipped)) {
-            (0, 0, 0) => "no problems found".to_owned(),
-            (0, 0, skipped) => {
-                format!("no problems found; {} skipped", counted(skipped, "check"))
-            }
-            (errors, warnings, _) => {
-                let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
-                format!("{errors}, {warnings}: {worst}")
-            }
+        let (errors, warnings) = (of_level(Level::Error).count(), of_level(Level::Warning).count());
+        if errors + warnings == 0 {
+            return None;
         }
+        let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+        Some(format!("{errors}, {warnings}: {worst}"))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, Unavailable,
     },
     kubectl::{self, get},
-    listed_autoscalers::{ListedAutoscaler, list_all_autoscalers, read_scales},
+    listed_autoscalers::{ListScope, ListedAutoscaler, list_all_autoscalers, read_scales},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
         status_writers,
@@ -27,6 +27,7 @@ const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(super) struct ClusterState {
     pub(super) now: Timestamp,
     pub(super) autoscalers: Vec<ListedAutoscaler>,
+    pub(super) scope: ListScope,
     /// The lease whose controller is checked.
     pub(super) lease: LeaseName,
     pub(super) holder: Result<LeaseHolder, Unavailable>,
@@ -42,14 +43,14 @@ pub(super) struct ClusterState {
     pub(super) built_in: KubeControllerManager,
     /// The `APIService`s whose group ends with `metrics.k8s.io`. `None` if the API server has no
     /// aggregation layer.
-    pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
+    pub(super) metrics_apis: anyhow::Result<Option<Vec<MetricsApiService>>>,
 }
 
 /// A version of a metrics API that is registered by an `APIService`.
 pub(super) struct MetricsApiService {
     pub(super) group: String,
     pub(super) version: String,
-    /// The reason why the API server can't reach the API.
+    /// The reason why the API server can't reach the API. `None` if it can.
     pub(super) unavailable: Option<String>,
 }
 
@@ -60,10 +61,31 @@ impl ClusterState {
         Leases { name, holder, searched_namespaces, others, writers, built_in, now }
     }
 
+    /// Whether only the autoscalers of one namespace are checked. Then the user may be a tenant,
+    /// who needs no rights in the namespace of the controller.
+    pub(super) fn is_of_one_namespace(&self) -> bool {
+        self.scope.namespace.is_some()
+    }
+
+    /// Whether the user is a tenant who may not read the lease of the controller.
+    pub(super) fn is_controller_hidden(&self) -> bool {
+        let is_forbidden = matches!(self.holder, Err(Unavailable::Forbidden { .. }));
+        is_forbidden && self.url.is_none() && self.is_of_one_namespace()
+    }
+
+    /// Whether an instance may hold the checked lease.
+    pub(super) fn may_lease_be_held(&self) -> bool {
+        let may_be_held =
+            |holder: &LeaseHolder| holder.has_unreadable_time || !holder.is_expired(self.now);
+        self.holder.as_ref().is_ok_and(may_be_held)
+    }
+
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
     /// stored the status last.
     pub(super) fn set_acting_controllers(&mut self) {
-        let is_answering = self.status.as_ref().is_ok_and(|status| status.is_working);
+        // The controller at the URL of the flag may have no lease. For others, the leases decide.
+        let is_working = self.status.as_ref().is_ok_and(|status| status.is_working);
+        let is_answering = self.url.is_some() && is_working;
         let mut autoscalers = std::mem::take(&mut self.autoscalers);
         for one in &mut autoscalers {
             let leases = self.leases();
@@ -74,7 +96,8 @@ impl ClusterState {
 
     /// Whether `manager` is kube-controller-manager, and its HPA controller is known to be off.
     pub(super) fn is_switched_off(&self, manager: &str) -> bool {
-        manager == KUBE_CONTROLLER_MANAGER && self.built_in.has_hpa_controller() == Some(false)
+        manager == KUBE_CONTROLLER_MANAGER
+            && self.built_in.has_hpa_controller(self.now) == Some(false)
     }
 
     /// The reason why no controller acts on an autoscaler. `None` if a controller acts, or if it is
@@ -89,7 +112,7 @@ impl ClusterState {
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
         let client = kubectl::clients(&arguments.cluster).await?.api;
         let namespace = arguments.cluster.namespace.as_deref();
-        let autoscalers =
+        let (autoscalers, scope) =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
         let statuses = status_writers(&autoscalers);
@@ -109,7 +132,7 @@ impl ClusterState {
             api.status().await
         };
         let status = status.await;
-        let metrics_apis = list_metrics_apis(&client).await.map_err(|error| format!("{error:#}"));
+        let metrics_apis = list_metrics_apis(&client).await;
         let now = Timestamp::now();
         let built_in = KubeControllerManager::read(&client).await.with_statuses(&autoscalers);
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
@@ -119,6 +142,7 @@ impl ClusterState {
             now,
             writers: NamespaceWriters::of_autoscalers(&autoscalers),
             autoscalers,
+            scope,
             lease,
             holder,
             searched_namespaces,

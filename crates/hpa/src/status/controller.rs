@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{explain::counted, shell::quote};
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus, k8s::FieldManager};
-use jiff::{SignedDuration, Timestamp};
 
 use super::{
     built_in,
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
+    other_controllers::{self, describe_age},
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
     liveness::{Idle, no_lease_found},
     terminal::shorten_names,
@@ -29,7 +29,7 @@ const VERY_LATE_PERIODS: f64 = 5.0;
 const OLD_CACHE_PERIODS: f64 = 3.0;
 /// A cache that its watch last confirmed more than this many sync periods ago is an error.
 const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
-/// These checks assume at least this sync period. Watches are not renewed more often, and a request
+/// The checks assume at least this sync period: watches are not renewed more often, and a request
 /// may take this long.
 const MIN_PERIOD_SECONDS: f64 = 5.0;
 /// If the writes of histories have failed for longer than this, it is an error: a new leader would
@@ -55,14 +55,14 @@ pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
         Ok(status) => checks.push(check_version(status)),
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
-        // It is off by default.
+        // The debug API is off by default.
         Err(error @ Unavailable::Off { .. }) => {
             checks.push(Check::new(Level::Skipped, error.to_string()));
         }
-        Err(error) => checks.push(unreadable("the debug API can't be read", error)),
+        Err(error) => checks.push(unreadable(cluster, "the debug API can't be read", error)),
     }
     checks.push(built_in::check(cluster));
-    checks.extend(check_other_controllers(cluster));
+    checks.extend(other_controllers::check(cluster));
     checks
 }
 
@@ -83,8 +83,21 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
     by_reason.into_iter().rev().map(check).collect()
 }
 
+/// A clause for the headline if the user may not read whether a controller is active. The newest
+/// status is at least a sign of one.
+pub(super) fn describe_hidden_controller(cluster: &ClusterState) -> Option<String> {
+    if !cluster.is_controller_hidden() {
+        return None;
+    }
+    let newest = cluster.autoscalers.iter().filter_map(|one| one.status_stored_at).max();
+    let newest = newest.map(|newest| {
+        format!(" (the newest status was stored {})", describe_age(newest, cluster.now))
+    });
+    Some(format!("whether a controller is active is not known{}", newest.unwrap_or_default()))
+}
+
 /// The text with its first letter in lower case.
-fn lowercase_first(text: &str) -> String {
+pub(super) fn lowercase_first(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
     first.into_iter().chain(chars).collect()
@@ -94,7 +107,7 @@ fn check_lease(cluster: &ClusterState) -> Check {
     let LeaseName { namespace, name } = &cluster.lease;
     let holder = match &cluster.holder {
         Ok(holder) => holder,
-        Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld(_))) => {
+        Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
             let has_no_lease = |one: &ListedAutoscaler| {
                 one.manager
                     .as_deref()
@@ -116,7 +129,11 @@ fn check_lease(cluster: &ClusterState) -> Check {
             }
             return Check::new(level, error.to_string());
         }
-        Err(error) => return unreadable("the lease can't be read", error),
+        Err(error) if cluster.is_controller_hidden() => {
+            let text = format!("whether a controller is active is not known: {error}");
+            return Check::new(Level::Skipped, text);
+        }
+        Err(error) => return unreadable(cluster, "the lease can't be read", error),
     };
     if holder.has_unreadable_time {
         let (host, expiry) = (holder.host_name(), holder.describe_expiry(cluster.now));
@@ -168,7 +185,9 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
         Ok(leader) => Check::new(Level::Error, format!("pod {leader} is not ready")).with_hint(
             format!("kubectl describe pod -n {} {}", quote(&leader.namespace), quote(&leader.pod)),
         ),
-        Err(error) => unreadable(&format!("the pod of {} can't be read", holder.identity), error),
+        Err(error) => {
+            unreadable(cluster, &format!("the pod of {} can't be read", holder.identity), error)
+        }
     }
 }
 
@@ -179,103 +198,6 @@ fn check_version(status: &ControllerStatus) -> Check {
         return Check::new(Level::Warning, format!("{text}, in dry run: it writes nothing"));
     }
     Check::new(Level::Ok, text)
-}
-
-/// Reports the controllers that stored the status of an autoscaler last and whose lease is not the
-/// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
-fn check_other_controllers(cluster: &ClusterState) -> Vec<Check> {
-    let lease_manager = FieldManager::for_lease(&cluster.lease.namespace, &cluster.lease.name);
-    let has_leader = cluster.holder.is_ok();
-    let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
-    for autoscaler in &cluster.autoscalers {
-        let manager =
-            autoscaler.manager.as_deref().filter(|manager| *manager != lease_manager.as_str());
-        if let Some(manager) = manager {
-            by_manager.entry(manager).or_default().push(autoscaler);
-        }
-    }
-    let is_only_controller = by_manager.len() == 1 && !has_leader;
-    let check = |(manager, autoscalers): (&str, Vec<&ListedAutoscaler>)| {
-        let newest = autoscalers.iter().filter_map(|one| one.status_stored_at).max();
-        let text = describe_writes(manager, &autoscalers, newest, cluster.now);
-        // The debug API of the flag may be that of a controller without leader election.
-        let is_checked_controller = FieldManager::is_hpa_rs(manager) && cluster.url.is_some();
-        if is_checked_controller {
-            return Check::new(Level::Ok, text);
-        }
-        let leases = cluster.leases();
-        let is_running = leases.is_running(manager);
-        if manager == KUBE_CONTROLLER_MANAGER && leases.is_built_in_alone() {
-            return Check::new(Level::Ok, format!("{text}; its HPA controller is on"));
-        }
-        if cluster.is_switched_off(manager) {
-            return if leases.is_recent_write(newest) {
-                Check::new(Level::Warning, format!("{text}; its HPA controller is off now"))
-            } else {
-                let text = format!("{text}; its HPA controller is off, so it no longer writes");
-                Check::new(Level::Ok, text)
-            };
-        }
-        match is_running {
-            Some(false) if leases.no_longer_writes(manager, newest) => {
-                let text = format!("{text}; it holds no lease, so it no longer writes");
-                return Check::new(Level::Ok, text);
-            }
-            Some(false) if is_only_controller => {
-                return Check::new(Level::Warning, format!("{text}; it holds no lease"));
-            }
-            Some(true) if is_only_controller => {
-                return Check::new(Level::Warning, format!("{text}; it holds its lease"));
-            }
-            Some(true) if FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager) => {
-                let text = format!(
-                    "{text}; it holds its lease, and no other hpa-rs stored a status in these \
-                     namespaces"
-                );
-                return Check::new(Level::Ok, text);
-            }
-            None | Some(_) => {}
-        }
-        let check = Check::new(Level::Warning, text);
-        match (is_only_controller, FieldManager::parse_lease(manager)) {
-            (true, None) if FieldManager::is_hpa_rs(manager) => check.with_hint(
-                "it runs without leader election, so whether it still runs is unknown; \
-                 --controller-url reads its debug API",
-            ),
-            (true, _) => check.with_hint("whether it still runs is unknown"),
-            (false, _) if !leases.is_recent_write(newest) && is_running.is_none() => check.with_hint(
-                "whether it still runs is unknown: a status that doesn't change keeps its writer",
-            ),
-            (false, _) => {
-                let check = check.with_hint(
-                    "if it handles the same autoscalers as the holder of the lease, both overwrite \
-                     each other's decisions",
-                );
-                if leases.is_recent_write(newest) { check.into_conflict() } else { check }
-            }
-        }
-    };
-    by_manager.into_iter().map(check).collect()
-}
-
-/// A clause about the statuses that a field manager stored last, the newest one at `newest`.
-fn describe_writes(
-    manager: &str,
-    autoscalers: &[&ListedAutoscaler],
-    newest: Option<Timestamp>,
-    now: Timestamp,
-) -> String {
-    let names: Vec<_> = autoscalers.iter().map(|one| one.name.clone()).collect();
-    let age = newest.map(|newest| {
-        let seconds = now.duration_since(newest).as_secs().max(0);
-        format!(", most recently {:#} ago", SignedDuration::from_secs(seconds))
-    });
-    format!(
-        "{manager} stored the status of {} last{}: {}",
-        counted(names.len(), "autoscaler"),
-        age.unwrap_or_default(),
-        shorten_names(&names)
-    )
 }
 
 pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
@@ -383,13 +305,15 @@ fn check_histories(status: &ControllerStatus) -> Check {
 
 /// Reports an input that can't be read. It is an error if the request fails, the debug API refuses
 /// it, or the response can't be decoded. Other reasons, such as a missing permission or a disabled
-/// API, are warnings.
-fn unreadable(problem: &str, error: &Unavailable) -> Check {
-    let is_failure = matches!(
-        error,
-        Unavailable::Unreachable(_) | Unavailable::Refused(_) | Unavailable::Undecodable(_)
-    );
-    let level = if is_failure { Level::Error } else { Level::Warning };
+/// API, are warnings. A tenant needs no permission.
+fn unreadable(cluster: &ClusterState, problem: &str, error: &Unavailable) -> Check {
+    let level = match error {
+        Unavailable::Unreachable(_) | Unavailable::Refused(_) | Unavailable::Undecodable(_) => {
+            Level::Error
+        }
+        Unavailable::Forbidden { .. } if cluster.is_of_one_namespace() => Level::Skipped,
+        _ => Level::Warning,
+    };
     Check::new(level, format!("{problem}: {error}"))
 }
 

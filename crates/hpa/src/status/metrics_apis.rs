@@ -10,7 +10,7 @@ use super::{
     check::{Check, Level},
     cluster::ClusterState,
 };
-use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
+use crate::{kubectl, listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
 
 /// The hint about metrics without a value if the controller reads others of the API.
 const OTHER_SOURCE_HINT: &str = "the controller reads metrics of others from another source, such \
@@ -27,8 +27,10 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             return vec![Check::new(Level::Skipped, text)];
         }
         Err(error) => {
-            let text = format!("the registered APIs can't be read: {error}");
-            return vec![Check::new(Level::Warning, text)];
+            let is_hidden = cluster.is_of_one_namespace() && kubectl::is_forbidden(error);
+            let level = if is_hidden { Level::Skipped } else { Level::Warning };
+            let text = format!("the registered APIs can't be read: {error:#}");
+            return vec![Check::new(level, text)];
         }
     };
     let mut checks = Vec::new();

@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod controller;
 mod metrics_apis;
+mod other_controllers;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +27,16 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_checks(cluster: &ClusterState) -> Report {
-    Report::new(vec![
+    let autoscalers = autoscalers::check(cluster);
+    let summary = autoscalers.first().map(|summary| summary.text.clone()).unwrap_or_default();
+    let report = Report::new(vec![
         Section { name: "controller", checks: controller::check_controller(cluster) },
         Section { name: "work", checks: controller::check_work(cluster) },
         Section { name: "metrics APIs", checks: metrics_apis::check(cluster) },
-        Section { name: "autoscalers", checks: autoscalers::check(cluster) },
-    ])
+        Section { name: "autoscalers", checks: autoscalers },
+    ]);
+    match controller::describe_hidden_controller(cluster) {
+        Some(doubt) => report.with_hidden_controller(summary, doubt),
+        None => report,
+    }
 }

@@ -3,6 +3,7 @@
 mod autoscalers;
 mod controller;
 mod metrics_apis;
+mod tenant;
 
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
     debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
-    listed_autoscalers::ListedAutoscaler,
+    listed_autoscalers::{ListScope, ListedAutoscaler},
     liveness::{KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
 
@@ -92,6 +93,7 @@ fn healthy() -> ClusterState {
     ClusterState {
         now: NOW.parse().expect("a time"),
         autoscalers: vec![autoscaler("web", healthy_conditions())],
+        scope: ListScope::default(),
         holder: Ok(LeaseHolder {
             lease: lease.clone(),
             identity: "hpa-1_0b5c".into(),
@@ -291,6 +293,21 @@ fn healthy_controller_has_no_problems() {
 )]
 #[case::no_autoscalers(
     |it: &mut ClusterState| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
+)]
+#[case::no_autoscalers_in_a_namespace(
+    |it: &mut ClusterState| {
+        it.autoscalers.clear();
+        it.scope.namespace = Some("shop".to_owned());
+    },
+    Level::Warning, "there are no autoscalers in the namespace shop"
+)]
+#[case::fallback_namespace(
+    |it: &mut ClusterState| {
+        it.scope = ListScope { namespace: Some("shop".to_owned()), is_fallback: true };
+    },
+    Level::Skipped,
+    "only the autoscalers of the namespace shop are read, because you may not list those of all \
+     namespaces; -n selects another one"
 )]
 fn single_problem_is_reported_alone(
     #[case] change: fn(&mut ClusterState),

@@ -91,13 +91,14 @@ pub(crate) fn write(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     written.context("unable to write to standard output")
 }
 
-/// Prints a line on standard error. Ignores errors such as a closed pipe.
+/// Prints `hpa: ` and a text as a line on standard error. Ignores errors such as a closed pipe.
 pub(crate) fn warn(text: impl fmt::Display) {
     let text = escape_control(&format!("hpa: {text}"));
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Whether the cause of an error is a closed pipe, as if `head` has read enough of standard output.
+/// Whether the cause of an error is a closed pipe: the reader of standard output, such as `head`,
+/// has exited.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)

@@ -69,8 +69,8 @@ fn with_annotations(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
     hpa
 }
 
-/// A testbed with two Deployments: `web` is scaled by a metric of its pods, `mail` by one of an
-/// endpoint.
+/// A testbed with two Deployments: `web` is scaled by a metric of its pods, `mail` by a metric of
+/// an endpoint.
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,

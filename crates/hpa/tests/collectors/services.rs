@@ -130,7 +130,7 @@ async fn zmon(State(services): SharedServices, headers: HeaderMap, body: String)
     Ok(Json(json!({ "queries": [{ "results": [{ "values": values }] }] })))
 }
 
-/// Responds with two partitions, one of which has a single event.
+/// Responds with two partitions. The second one has a single event.
 async fn nakadi(
     State(services): SharedServices,
     Path(id): Path<String>,

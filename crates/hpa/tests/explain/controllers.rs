@@ -99,7 +99,7 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
 }
 
-/// [`web`] with half of the needed pods, and a status that `manager` stored.
+/// The objects of [`super::web`] with half of the needed pods, and a status that `manager` stored.
 fn controlled_by(manager: &str) -> Vec<Value> {
     let status = |all: &mut Vec<Value>| {
         all[1]["metadata"]["managedFields"] = json!([{
@@ -179,7 +179,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
 
 /// A reinstallation under another name: steady autoscalers keep the field manager of the old lease.
 #[tokio::test]
-async fn held_lease_of_some_statuses_precedes_the_lost_one_of_most() {
+async fn held_lease_takes_precedence_over_a_released_one() {
     let now = jiff::Timestamp::now();
     let released = released_lease("shop", "one", now);
     let objects = |namespace_of_two: &str| {
@@ -221,6 +221,25 @@ async fn held_lease_of_some_statuses_precedes_the_lost_one_of_most() {
     let (status, ..) = cluster.run(hpa, &["status"]).await;
     let maybe = "‼ maybe no controller acts on 2 autoscalers (";
     assert!(status.contains(maybe) && status.contains(&format!("): {doubt}\n")), "{status}");
+}
+
+/// An instance of another name has taken over within the last minute.
+#[tokio::test]
+async fn controller_that_has_just_released_its_lease_is_no_conflict() {
+    let now = jiff::Timestamp::now();
+    let mut objects = controlled_by("hpa-controller:shop/one");
+    objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{now:.0}"));
+    let mut other = objects[1].clone();
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["managedFields"][0]["manager"] = json!("hpa-controller:shop/two");
+    other["spec"]["scaleTargetRef"]["name"] = json!("other");
+    objects.extend([other, lease("shop", "two", now), released_lease("shop", "one", now)]);
+    let cluster = Cluster::new(objects).await;
+    let all = cluster.explain(&["-A"]).await;
+    assert!(!all.contains("Several controllers"), "{all}");
+    let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+    assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
+    assert!(!status.contains("both overwrite"), "{status}");
 }
 
 /// After a migration, no status changes, so hpa-rs stores none. With a dry run it never does.
@@ -341,10 +360,10 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     assert!(first.contains(clause) && first.contains(&format!("; {unknown}")), "{output}");
     let output = cluster.explain(&["-A"]).await;
     assert!(output.contains(&format!("; {unknown}\n")), "{output}");
-    let problem = "1 autoscaler with a pause that kube-controller-manager ignores";
+    let problem = "1 autoscaler with a pause that kube-controller-manager, which";
     let output = status().await;
-    let doubt = ", if it has replaced hpa-rs: shop/web";
-    assert!(output.contains(&format!("{problem}{doubt}")), "{output}");
+    let maybe = "may act now, ignores and hpa-rs would obey: shop/web";
+    assert!(output.contains(&format!("{problem} {maybe}")), "{output}");
 
     cluster.testbed.apply_all([json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -359,7 +378,7 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     let output = cluster.explain(&["-A"]).await;
     assert!(output.contains(&format!("; {known}\n")), "{output}");
     let output = status().await;
-    assert!(output.contains(&format!("{problem}: shop/web")), "{output}");
+    assert!(output.contains(&format!("{problem} acts now, ignores: shop/web")), "{output}");
 
     // The lease is held again.
     cluster.testbed.apply_all([lease("shop", "hpa", now)]);
@@ -368,8 +387,8 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     assert!(output.contains("1 autoscaler paused by annotation: shop/web"), "{output}");
 }
 
-/// Before 1.36, it scales a target from any zero if `minReplicas` is 0, and has no condition
-/// `ScaledToZero`.
+/// kube-controller-manager before 1.36 scales a target from any zero if `minReplicas` is 0, and
+/// has no condition `ScaledToZero`.
 #[tokio::test]
 async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
     let objects = |active: [&str; 2]| {

@@ -1,4 +1,4 @@
-//! What the decision is, why, and what would change it.
+//! The decision, its reasons, and advice on changing it.
 
 use hpa_tests::harness::{SettableMetrics, objects};
 use serde_json::{Value, json};

@@ -22,8 +22,8 @@ async fn hanging_api_server_is_reported_after_one_request() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = format!("http://{address}");
-    let connections = Arc::new(AtomicUsize::new(0));
-    let accepted = connections.clone();
+    let connection_count = Arc::new(AtomicUsize::new(0));
+    let accepted = connection_count.clone();
     tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((connection, _)) = listener.accept().await {
@@ -49,7 +49,7 @@ async fn hanging_api_server_is_reported_after_one_request() {
          within 1 s (--request-timeout)"
     );
     assert!(error.contains(&expected), "{error}");
-    assert_eq!(connections.load(Ordering::SeqCst), 1, "{error}");
+    assert_eq!(connection_count.load(Ordering::SeqCst), 1, "{error}");
 }
 
 #[tokio::test]
@@ -98,6 +98,40 @@ async fn absent_namespace_is_an_error_of_commands_that_list() {
     let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &compare).await;
     let expected = "nothing was compared: the namespace shopp doesn't exist. Similar: shop\n";
     assert!(!is_success && error.ends_with(expected), "{error}");
+}
+
+/// A tenant's kubeconfig has the namespace `default`.
+#[tokio::test]
+async fn own_namespace_is_read_if_reading_all_is_forbidden() {
+    let forbidden = || Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "not permitted".into(),
+        retry_after_seconds: None,
+    };
+    let faults = Faults::new(1);
+    let of_all = Match::verb("list").resource("horizontalpodautoscalers").namespace("");
+    faults.add(Fault::on(of_all).effect(forbidden()));
+    faults.add(Fault::on(Match::verb("get").resource("leases")).effect(forbidden()));
+    let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+    let testbed = Testbed::new(config);
+    let mut autoscaler = objects::hpa("web", 2..=10, [objects::cpu_metric(60)]);
+    autoscaler["metadata"]["namespace"] = json!("default");
+    testbed.apply_all([autoscaler]);
+    let served = ServedTestbed::new(&testbed).await;
+    let read = async |arguments: &[&str]| {
+        let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
+        let output = output.expect("the program runs");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8")
+    };
+    let only = "nly the autoscalers of the namespace default are read, because you may not list \
+                those of all namespaces; -n selects another one";
+    let all = read(&["explain", "-A"]).await;
+    assert!(all.starts_with(&format!("O{only}.\n")) && all.contains("default/web"), "{all}");
+    let status = read(&["status"]).await;
+    assert!(status.contains(&format!("\n- o{only}\n")), "{status}");
+    let headline = status.lines().next().unwrap_or_default();
+    assert!(headline.ends_with("; whether a controller is active is not known"), "{status}");
 }
 
 #[tokio::test]

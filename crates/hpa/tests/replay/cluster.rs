@@ -20,7 +20,7 @@ use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
-use hpa_tests::harness::{RunningController, SimulationClock, controller_options};
+use hpa_tests::harness::{ControllerClock, RunningController, controller_options};
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
 
@@ -82,7 +82,7 @@ async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
     let options = Options { sync_period: Duration::from_secs(15), ..controller_options() };
     let dependencies = Dependencies {
-        clock: Arc::new(SimulationClock::new(clock.clone(), start)),
+        clock: Arc::new(ControllerClock::new(clock.clone(), start)),
         ..Dependencies::new(clients, &options)
     };
     let controller = RunningController::start(dependencies, options);

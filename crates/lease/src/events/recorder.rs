@@ -23,7 +23,7 @@ impl EventRecorder {
     /// A recorder, and its writer to run as a task. The writer ends when all recorders are dropped
     /// and the queue is empty.
     pub fn new(client: Client, config: EventWriterConfig) -> (Self, EventWriter) {
-        let (queue, events) = mpsc::channel(config.queue_length.max(1));
+        let (queue, events) = mpsc::channel(config.queue_capacity.max(1));
         let dropped = Arc::new(DroppedEvents::default());
         let recorder = Self { queue, dropped: Arc::clone(&dropped) };
         (recorder, EventWriter::new(client, config, events, dropped))

@@ -56,9 +56,9 @@ use crate::{
 /// freshness of a list that the first one fetches. 100 is the cost of a request without its items.
 /// Sharing pays off if the autoscalers of a namespace reconcile at the same time. It does not pay
 /// off if few autoscalers are distributed over the period, or if they select a small part of a
-/// large namespace. The size of the namespace is the length of its last list, which is forgotten
-/// after 8 windows. A list is grouped by labels once. Selecting the items of an autoscaler then
-/// usually takes time in proportion to its own pods.
+/// large namespace. The size of the namespace is the length of its last list. It is valid for 8
+/// windows after the last use of a list. A list is grouped by labels once. Selecting the items of
+/// an autoscaler then usually takes time in proportion to its own pods.
 ///
 /// If a list has items but none has labels (old servers don't copy them), or if it can't be decoded
 /// or is too large, the client sends separate requests immediately and for the next 8 windows. If

@@ -4,7 +4,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, Shared, WeakShared},
+    future::{BoxFuture, Either, Ready, Shared, WeakShared, ready},
 };
 use tokio::time::Instant;
 
@@ -82,14 +82,15 @@ where
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        match self.join(&key, fetch) {
-            Ok(response) => Ok(response),
-            Err(flight) => flight.await,
-        }
+        self.join(&key, fetch).await
     }
 
-    /// Returns `Ok` with a fresh response, or `Err` with the request to wait for.
-    fn join<F>(&self, key: &K, fetch: impl FnOnce(K) -> F) -> Result<Arc<T>, Flight<T, E>>
+    /// Returns a fresh response, or the request to wait for.
+    fn join<F>(
+        &self,
+        key: &K,
+        fetch: impl FnOnce(K) -> F,
+    ) -> Either<Ready<Response<T, E>>, Flight<T, E>>
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
@@ -97,17 +98,17 @@ where
             let now = Instant::now();
             if let Some(entry) = entries.get(key) {
                 if let Some(response) = entry.fresh_response(now, &*self.freshness) {
-                    return Ok(Arc::clone(response));
+                    return Either::Left(ready(Ok(Arc::clone(response))));
                 }
                 if let Some(flight) = entry.flight() {
-                    return Err(flight);
+                    return Either::Right(flight);
                 }
             }
             let flight = self.start(key.clone(), fetch(key.clone()));
             if let Some(weak) = flight.downgrade() {
                 entries.insert(key.clone(), Entry { started: now, flight: weak, response: None });
             }
-            Err(flight)
+            Either::Right(flight)
         })
     }
 

@@ -24,8 +24,8 @@ pub struct IsolationSettings {
     pub concurrency: usize,
     /// Concurrent requests to one API for one namespace. 16 by default.
     pub namespace_concurrency: usize,
-    /// Time from the first timeout, without a response since, after which the circuit breaker may
-    /// open. Usually two sync periods; 30 s by default.
+    /// If no request gets a response for this time after a timeout, the circuit breaker may open.
+    /// Usually two sync periods; 30 s by default.
     pub unresponsive_after: Duration,
 }
 

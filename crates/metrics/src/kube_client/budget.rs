@@ -19,28 +19,28 @@ impl ByteBudget {
 
     /// An empty share, for a response that is about to be read.
     pub(super) fn share(&self) -> Share<'_> {
-        Share { budget: self, counted: 0 }
+        Share { budget: self, counted_bytes: 0 }
     }
 }
 
 /// The bytes of one response that count. They are given back on drop.
 pub(super) struct Share<'a> {
     budget: &'a ByteBudget,
-    counted: usize,
+    counted_bytes: usize,
 }
 
 impl Share<'_> {
     /// Extends the share to a response of `bytes` bytes. Returns false if the budget doesn't
     /// suffice.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
-        let counted = bytes.saturating_sub(FREE_BYTES).max(self.counted);
-        let growth = counted - self.counted;
+        let counted = bytes.saturating_sub(FREE_BYTES).max(self.counted_bytes);
+        let growth = counted - self.counted_bytes;
         let extend =
             |used: usize| used.checked_add(growth).filter(|used| *used <= self.budget.limit);
         let extended =
             self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, extend).is_ok();
         if extended {
-            self.counted = counted;
+            self.counted_bytes = counted;
         }
         extended
     }
@@ -48,7 +48,7 @@ impl Share<'_> {
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.counted, Ordering::Relaxed);
+        self.budget.used.fetch_sub(self.counted_bytes, Ordering::Relaxed);
     }
 }
 

@@ -174,14 +174,14 @@ impl KubeMetricsClient {
                 ("*", &list_parameters)
             }
         };
-        let described = query.described_namespace();
+        let described_namespace = query.described_namespace();
         let path = MetricsPath {
             group: group(MetricsApi::Custom),
             version: self.preferred_version(MetricsApi::Custom).await?,
-            namespace: Some(described.unwrap_or(namespace)),
-            resource: if described.is_some() { "metrics" } else { &resource },
-            name: Some(if described.is_some() { metric } else { name }),
-            subresource: Some(metric.as_str()).filter(|_| described.is_none()),
+            namespace: Some(described_namespace.unwrap_or(namespace)),
+            resource: if described_namespace.is_some() { "metrics" } else { &resource },
+            name: Some(if described_namespace.is_some() { metric } else { name }),
+            subresource: Some(metric.as_str()).filter(|_| described_namespace.is_none()),
             parameters,
         };
         let items = self.transport.list(&path).await?;
@@ -222,8 +222,9 @@ impl MetricSource for KubeMetricsClient {
 impl Transport {
     async fn discover(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         let group = group(api);
-        // Errors name a request for pods, as if no discovery were needed, whatever the query reads.
-        let get = request::discovery_request(group, &format!("get pods.{group}"));
+        // For all queries, errors describe a request for pods.
+        let description = format!("get pods.{group}").into();
+        let get = GetRequest { uri: format!("/apis/{group}"), description };
         let body = match self.fetch(&get).await {
             Err(MetricError::Status { code: 404, .. }) if api == MetricsApi::Custom => {
                 return Err(MetricError::NoCustomApi);

@@ -52,12 +52,6 @@ impl MetricsPath<'_> {
     }
 }
 
-/// Builds the request for the versions of a group. `description` is that of the request that needs
-/// a version.
-pub(super) fn discovery_request(group: &str, description: &str) -> GetRequest {
-    GetRequest { uri: format!("/apis/{group}"), description: description.into() }
-}
-
 fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), MetricError> {
     validate_segment(part, name)?;
     uri.push('/');
@@ -93,8 +87,8 @@ fn push_query(uri: &mut String, parameters: &[(&'static str, String)]) {
     }
 }
 
-/// Percent-encodes all characters except unreserved ones (RFC 3986) and those that `allow` returns
-/// true for.
+/// Appends `text` to `uri`. Percent-encodes all bytes except unreserved characters (RFC 3986) and
+/// those that `allow` returns true for.
 pub fn percent_encode(uri: &mut String, text: &str, allow: impl Fn(u8) -> bool) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || allow(byte) {

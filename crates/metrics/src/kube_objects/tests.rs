@@ -88,11 +88,11 @@ fn undecodable_object_leaves_the_cache() {
 #[test]
 fn watched_cache_is_unsynced_until_the_first_list() {
     let cache = ObjectCache::default();
-    assert_eq!(cache.not_synced("pods"), None, "nothing is watched");
+    assert_eq!(cache.unsynced_text("pods"), None, "nothing is watched");
     cache.is_watched.store(true, Ordering::Relaxed);
     cache.sync_state.set_failed(&std::io::Error::other("refused"));
-    let unsynced = cache.not_synced("pods");
+    let unsynced = cache.unsynced_text("pods");
     assert_eq!(unsynced.as_deref(), Some("the cache of pods has not synced yet"));
     cache.apply(watcher::Event::InitDone, &mut ObjectsByNamespace::default());
-    assert_eq!(cache.not_synced("pods"), None);
+    assert_eq!(cache.unsynced_text("pods"), None);
 }

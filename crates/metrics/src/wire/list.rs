@@ -141,7 +141,9 @@ impl<'de, I: ListItem> de::Visitor<'de> for ItemsSeed<'_, I> {
         items.push(first);
         while let Some(Object(mut item)) = seq.next_element::<Object<I>>()? {
             if items.len() >= self.0.max_items {
-                return Err(A::Error::custom("the items have fewer than 32 bytes on average"));
+                return Err(A::Error::custom(format_args!(
+                    "the items have fewer than {MIN_AVERAGE_BYTES} bytes on average"
+                )));
             }
             if let Some(previous) = items.last() {
                 item.share_memory_with(previous);

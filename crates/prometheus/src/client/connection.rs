@@ -21,9 +21,8 @@ use crate::client::{
     settings::{Authentication, Settings},
 };
 
-/// A file in a service account's directory.
+/// The files in a service account's directory.
 const CA_FILE: &str = "ca.crt";
-/// A file in a service account's directory.
 const TOKEN_FILE: &str = "token";
 
 /// The interval between checks of the files.
@@ -40,13 +39,8 @@ pub enum ConnectionError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The content of a file can't be sent as a header.
-    #[error("{purpose} {} has characters that a header can't have", path.display())]
-    Header {
-        /// The file's purpose, such as "the token file".
-        purpose: &'static str,
-        path: PathBuf,
-    },
+    #[error("the token file {} has characters that a header can't have", path.display())]
+    Token { path: PathBuf },
     #[error("unable to use the kubeconfig file {}", path.display())]
     Kubeconfig { path: PathBuf, source: Box<kube::config::KubeconfigError> },
     #[error("unable to use the proxy for {server}")]
@@ -216,8 +210,7 @@ async fn connect(
     let forwarding = proxy.filter(|proxy| is_http(&proxy.url) && is_http(&settings.url));
     let client = match &forwarding {
         Some(proxy) => {
-            let user = user_and_password(&proxy.url).map(basic_authorization);
-            let user = user.and_then(|user| HeaderValue::try_from(user).ok());
+            let user = user_and_password(&proxy.url).and_then(|user| basic_authorization(&user));
             headers.extend(user.map(|user| (header::PROXY_AUTHORIZATION, user)));
             forward::client(&config, proxy)
         }
@@ -283,30 +276,31 @@ fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError>
     if headers.contains_key(header::AUTHORIZATION) {
         return Ok(headers);
     }
-    let credential = if let Some(path) = &settings.token_file {
+    let credentials = if let Some(path) = &settings.token_file {
         let token = read_file("the token file", path)?;
-        Some((format!("Bearer {}", token.trim()), "the token file", path.clone()))
+        let value = sensitive_header(format!("Bearer {}", token.trim()));
+        Some(value.ok_or_else(|| ConnectionError::Token { path: path.clone() })?)
     } else if let (Some(user), Some(path)) = (&settings.username, &settings.password_file) {
         let password = read_file("the password file", path)?;
         let password = password.trim_end_matches(['\r', '\n']);
-        let user = basic_authorization(format!("{user}:{password}"));
-        Some((user, "the password file", path.clone()))
+        basic_authorization(&format!("{user}:{password}"))
     } else {
-        user_and_password(&settings.url)
-            .map(|user| (basic_authorization(user), "the URL", PathBuf::new()))
+        user_and_password(&settings.url).and_then(|user| basic_authorization(&user))
     };
-    if let Some((text, purpose, path)) = credential {
-        let mut value =
-            HeaderValue::try_from(text).map_err(|_| ConnectionError::Header { purpose, path })?;
-        value.set_sensitive(true);
-        headers.insert(header::AUTHORIZATION, value);
-    }
+    headers.extend(credentials.map(|value| (header::AUTHORIZATION, value)));
     Ok(headers)
 }
 
-/// The value of a basic `Authorization` header.
-fn basic_authorization(user: String) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(user))
+/// The value of a basic `Authorization` header. Always `Some`, because Base64 is valid in a header.
+fn basic_authorization(user: &str) -> Option<HeaderValue> {
+    sensitive_header(format!("Basic {}", BASE64_STANDARD.encode(user)))
+}
+
+/// A header that isn't printed. `None` if it can't have the characters of `text`.
+fn sensitive_header(text: String) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// The `USER:PASSWORD` of a URL, decoded.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::report::error_texts;
 use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 
-use crate::client::connection::ConnectionError;
+use crate::client::{connection::ConnectionError, settings::origin};
 
 /// The names of the settings for a server's TLS, for messages.
 const TLS_SETTINGS: TlsSettingNames<'_> = TlsSettingNames {
@@ -40,9 +40,21 @@ pub enum QueryFailure {
         limit.as_secs_f64()
     )]
     SlowResponse { server: Arc<str>, limit: Duration },
-    /// No request slot became free in time, or the client was still reading another large response.
-    #[error("no free request slot within {} s: too many concurrent requests", .0.as_secs_f64())]
+    /// No request slot became free in time.
+    #[error(
+        "no free request slot within {} s: too many concurrent requests. Simplify slow queries, or \
+         raise --prometheus-query-timeout",
+        .0.as_secs_f64()
+    )]
     Busy(Duration),
+    /// The response was large, and the client read other large responses until the end of the time
+    /// limit.
+    #[error(
+        "a response of more than 1 MiB could not be read within {} s: other large responses were \
+         read first, one at a time. Select fewer series, or raise --prometheus-query-timeout",
+        .0.as_secs_f64()
+    )]
+    BusyReading(Duration),
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
     #[error(
@@ -54,7 +66,7 @@ pub enum QueryFailure {
     /// or 503 and JSON or no content type.
     #[error("{}{server}: unknown response code {status}{hint}", error_texts::PROMETHEUS)]
     Status {
-        /// The URL of the server, without credentials.
+        /// Scheme, host and port of the server.
         server: Arc<str>,
         status: u16,
         /// Advice for the operator. May be empty.
@@ -98,8 +110,8 @@ impl QueryFailure {
     }
 
     /// Whether the server could not be reached, didn't respond completely in time, or refused the
-    /// credentials (401 or 403). The query itself may be correct. [`Self::Busy`] doesn't count,
-    /// because it is a limit of this client.
+    /// credentials (401 or 403). The query itself may be correct. [`Self::Busy`] and
+    /// [`Self::BusyReading`] don't count, because they are limits of this client.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
@@ -151,8 +163,10 @@ impl QueryFailure {
     /// response.
     pub fn reason(&self) -> String {
         match self {
-            Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
-                self.to_string()
+            Self::Connection(_) | Self::Body(_) | Self::TooLong(_) => self.to_string(),
+            Self::Busy(limit) => format!("no free request slot within {} s", limit.as_secs_f64()),
+            Self::BusyReading(limit) => {
+                format!("other large responses were read for {} s", limit.as_secs_f64())
             }
             Self::Request { .. } => "the request failed".to_owned(),
             Self::Timeout { limit, .. } => format!("no response within {} s", limit.as_secs_f64()),
@@ -170,15 +184,31 @@ impl QueryFailure {
     }
 }
 
-/// Advice for the operator. Empty for a status that needs none.
-pub(crate) fn status_hint(status: http::StatusCode, location: Option<&str>) -> String {
+/// Advice for the operator. Empty for a status that needs none. `server` has scheme, host and port.
+pub(crate) fn status_hint(
+    status: http::StatusCode,
+    location: Option<&str>,
+    server: &str,
+) -> String {
     match status.as_u16() {
-        300..=399 => location.map_or_else(String::new, |location| {
-            format!(": the server redirects to {location}; configure that URL")
-        }),
+        300..=399 => {
+            location.map_or_else(String::new, |location| redirection_hint(location, server))
+        }
         401 | 403 => ": check the credentials".to_owned(),
         404 => ": check the path of the URL".to_owned(),
         414 => ": the query is too long for GET; use POST".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// Advice about a redirection, without the path and the parameters of its destination: they may
+/// contain credentials.
+fn redirection_hint(location: &str, server: &str) -> String {
+    let destination = location.parse::<http::Uri>().ok().filter(|url| url.scheme().is_some());
+    match destination.map(|url| origin(&url)) {
+        Some(destination) if destination != server => {
+            format!(": the server redirects to {destination}; configure that URL")
+        }
+        _ => ": the server redirects to another path; configure it".to_owned(),
     }
 }

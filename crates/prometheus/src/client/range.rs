@@ -26,7 +26,8 @@ pub struct RangeQuery {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RangeSeries {
     pub labels: BTreeMap<String, String>,
-    /// Times in milliseconds and values, ordered by time. Times without a value are left out.
+    /// Times in milliseconds since the Unix epoch, each with the value, ordered by time. Times
+    /// without a value are left out.
     pub points: Vec<(i64, f64)>,
 }
 

@@ -39,16 +39,16 @@ use crate::client::{
 const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
 const METADATA_PATH: &str = "/api/v1/metadata";
-/// The longest encoded parameters of a GET request. A `Uri` has at most 64 KiB, the server's URL
-/// included. Longer ones are sent with POST.
-const MAX_GET_BYTES: usize = 60 << 10;
 const SERIES_PATH: &str = "/api/v1/series";
+/// The longest encoded parameters of a GET request. Longer ones are sent with POST, because a `Uri`
+/// has at most 64 KiB, the server's URL included.
+const MAX_GET_BYTES: usize = 60 << 10;
 /// The size of the buffer between a response and its [`SeriesReader`].
 const PIPE_BYTES: usize = 128 << 10;
 
 /// Responses are read concurrently up to this size. The rest of a larger one is read and decoded
 /// alone, because several decoded responses could use up the memory. Lists of series are streamed
-/// and don't count.
+/// and don't count. [`QueryFailure::BusyReading`] names the size.
 const SMALL_RESPONSE_BYTES: usize = 1 << 20;
 
 /// An instant query, evaluated at the time of the request.
@@ -390,7 +390,8 @@ impl Inner {
             }
             if len > SMALL_RESPONSE_BYTES && large.is_none() {
                 let permit = timeout_at(deadline, self.large_response.acquire()).await;
-                large = Some(permit.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))?);
+                let permit = permit.ok().and_then(Result::ok);
+                large = Some(permit.ok_or(QueryFailure::BusyReading(limit))?);
             }
             body.extend_from_slice(&chunk);
         }
@@ -420,12 +421,9 @@ fn check_status(settings: &Settings, response: &Response<Body>) -> Result<(), Qu
     if status.is_success() || is_error_of_prometheus && is_json {
         return Ok(());
     }
-    let location = text(header::LOCATION);
-    Err(QueryFailure::Status {
-        server: settings.url_without_credentials().into(),
-        status: status.as_u16(),
-        hint: status_hint(status, location),
-    })
+    let server = settings.origin();
+    let hint = status_hint(status, text(header::LOCATION), &server);
+    Err(QueryFailure::Status { server: server.into(), status: status.as_u16(), hint })
 }
 
 /// Converts the body to a reader that fails at the deadline or after too many bytes.

@@ -38,7 +38,7 @@ impl fmt::Debug for SeriesReader {
 /// Calls `add` for each series of a response. Returns their number.
 fn read_response(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
     let mut response =
-        Response { add, series_count: None, labels: SeriesNames::default(), error: None };
+        Response { add, series_count: None, names: SeriesNames::default(), error: None };
     let mut deserializer = serde_json::Deserializer::from_reader(body);
     let result = deserializer.deserialize_map(&mut response);
     result.map_err(|error| match error.io_error_kind() {
@@ -86,7 +86,7 @@ struct Response<F> {
     add: F,
     /// `None` before `data` is read.
     series_count: Option<usize>,
-    labels: SeriesNames,
+    names: SeriesNames,
     error: Option<(String, String)>,
 }
 
@@ -139,10 +139,10 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<(), A::Error> {
-        let Response { add, series_count, labels, .. } = self.0;
+        let Response { add, series_count, names, .. } = self.0;
         let mut count = 0;
-        while series.next_element_seed(SeriesLabels(labels))?.is_some() {
-            add(&labels.name, labels.labels());
+        while series.next_element_seed(SeriesLabels(names))?.is_some() {
+            add(&names.name, names.labels());
             count += 1;
         }
         *series_count = Some(count);
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for SeriesLabels<'_> {
     }
 }
 
-/// Adds the name of a label, except for `__name__`. The value is whether it is `__name__`.
+/// Adds the name of a label, except for `__name__`. Returns whether it is `__name__`.
 struct LabelName<'l>(&'l mut SeriesNames);
 
 impl<'de> DeserializeSeed<'de> for LabelName<'_> {

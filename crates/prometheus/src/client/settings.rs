@@ -7,6 +7,8 @@ use http::{HeaderName, HeaderValue, Uri};
 
 /// [`Settings::series_timeout`] divided by [`Settings::query_timeout`].
 const SERIES_TIMEOUT_FACTOR: u32 = 6;
+/// The default of [`Settings::min_series_timeout`].
+const MIN_SERIES_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings of a Prometheus server.
 #[derive(Clone, Debug)]
@@ -39,6 +41,9 @@ pub struct Settings {
     pub password_file: Option<PathBuf>,
     /// The time limit of a query. See also [`Self::series_timeout`].
     pub query_timeout: Duration,
+    /// The minimum of [`Self::series_timeout`]: a short limit of queries must not prevent a large
+    /// discovery.
+    pub min_series_timeout: Duration,
     /// The maximum number of concurrent requests.
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
@@ -114,6 +119,7 @@ impl Settings {
             username: None,
             password_file: None,
             query_timeout: Duration::from_secs(10),
+            min_series_timeout: MIN_SERIES_TIMEOUT,
             concurrency: CONCURRENCY,
             max_response_bytes: 4 << 20,
             compat: Compat::default(),
@@ -121,10 +127,10 @@ impl Settings {
     }
 
     /// The time limit of reading the series of a selector: six times that of a query, because the
-    /// server searches and sends much more.
+    /// server searches and sends much more, but at least [`Self::min_series_timeout`].
     #[must_use]
     pub fn series_timeout(&self) -> Duration {
-        self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR)
+        self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR).max(self.min_series_timeout)
     }
 
     /// Checks for incomplete and conflicting credentials.
@@ -141,15 +147,23 @@ impl Settings {
         Ok(())
     }
 
-    /// The URL without credentials and parameters, for messages.
-    pub fn url_without_credentials(&self) -> String {
-        let host = self
-            .url
-            .authority()
-            .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
-        let path = self.url.path().trim_end_matches('/');
-        format!("{}://{host}{path}", self.url.scheme_str().unwrap_or("http"))
+    /// Scheme, host and port of the URL, for errors that tenants read in conditions.
+    pub(crate) fn origin(&self) -> String {
+        origin(&self.url)
     }
+
+    /// The URL without credentials and parameters, for messages to the operator.
+    pub fn url_without_credentials(&self) -> String {
+        format!("{}{}", self.origin(), self.url.path().trim_end_matches('/'))
+    }
+}
+
+/// Scheme, host and port of a URL. The default port is left out if the URL doesn't have it.
+pub(super) fn origin(url: &Uri) -> String {
+    let host = url
+        .authority()
+        .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
+    format!("{}://{host}", url.scheme_str().unwrap_or("http"))
 }
 
 fn parse_url(text: &str) -> Result<Uri, SettingsError> {
@@ -216,8 +230,10 @@ mod tests {
 
     #[test]
     fn credentials_in_a_url_are_not_displayed() {
-        let settings = Settings::new("p", "http://user:secret@prometheus/prefix/?tenant=a");
-        assert_eq!(settings.unwrap().url_without_credentials(), "http://prometheus/prefix");
+        let url = "http://user:secret@prometheus:9090/prefix/?tenant=a";
+        let settings = Settings::new("p", url).unwrap();
+        assert_eq!(settings.url_without_credentials(), "http://prometheus:9090/prefix");
+        assert_eq!(settings.origin(), "http://prometheus:9090");
         let error = Settings::new("p", "ftp://user:secret@prometheus").unwrap_err().to_string();
         assert!(!error.contains("secret"), "{error}");
     }

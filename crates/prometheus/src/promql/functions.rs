@@ -89,12 +89,12 @@ pub(super) fn check_arguments(
     types.extend(last.into_iter().cycle().take(given.saturating_sub(types.len())));
     for (expected, given) in types.into_iter().zip(arguments) {
         if expected != given {
-            let example = match (expected, given) {
+            let advice = match (expected, given) {
                 (Type::RangeVector, Type::InstantVector) => ": add a range, such as [5m]",
                 (Type::InstantVector, Type::RangeVector) => ": remove the range",
                 _ => "",
             };
-            return Err(format!("{name} needs {expected}, not {given}{example}"));
+            return Err(format!("{name} needs {expected}, not {given}{advice}"));
         }
     }
     Ok(())

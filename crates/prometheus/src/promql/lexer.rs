@@ -21,12 +21,12 @@ const SYMBOLS: [&str; 24] = [
 ];
 
 /// The white space of PromQL.
-const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Returns all tokens of a query, with their offsets.
 pub(super) fn tokenize(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let mut tokens = Vec::new();
-    let mut rest = skip_blanks(query, 0)?;
+    let mut rest = skip_ignored(query, 0)?;
     // Between brackets, a colon separates durations. Elsewhere, it can be part of a name.
     let mut in_brackets = false;
     while let Some(first) = rest.chars().next() {
@@ -51,7 +51,7 @@ pub(super) fn tokenize(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxErr
             _ => {}
         }
         tokens.push((at, token));
-        rest = skip_blanks(query, at + len)?;
+        rest = skip_ignored(query, at + len)?;
     }
     Ok(tokens)
 }
@@ -68,19 +68,19 @@ pub(super) fn find_ambiguous_raw_string(query: &str) -> Result<Option<usize>, Sy
     Ok(tokenize(query)?.into_iter().find(is_ambiguous).map(|(at, _)| at))
 }
 
-/// Skips white space and comments.
+/// Skips white space and comments, which separate tokens.
 ///
 /// Refuses a carriage return inside a comment: Prometheus ends the comment at it and reads the rest
 /// of the line as part of the query; other servers don't. `\r\n` is accepted.
-fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
-    let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
+fn skip_ignored(query: &str, from: usize) -> Result<&str, SyntaxError> {
+    let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(WHITE_SPACE);
     while rest.starts_with('#') {
         let (comment, after) = rest.split_once('\n').unwrap_or((rest, ""));
         if comment.strip_suffix('\r').unwrap_or(comment).contains('\r') {
             let message = "a comment contains a carriage return".to_owned();
             return Err(SyntaxError { at: query.len() - rest.len(), message });
         }
-        rest = after.trim_start_matches(BLANKS);
+        rest = after.trim_start_matches(WHITE_SPACE);
     }
     Ok(rest)
 }

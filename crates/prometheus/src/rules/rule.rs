@@ -164,14 +164,14 @@ impl Rule {
         self.name.metric(series).map_or(Naming::NoMatch, Naming::Metric)
     }
 
-    /// Whether the rule has the metric as soon as the series exists that its `seriesQuery` names.
-    /// `false` if `seriesQuery` doesn't name one.
+    /// Whether the rule has the metric once the series that its `seriesQuery` names exists. `false`
+    /// if `seriesQuery` names none.
     pub fn describes(&self, metric: &str) -> bool {
         self.series_name().is_some_and(|series| self.derives(series, metric))
     }
 
-    /// Whether the rule may have the metric, whatever series exist. `true` if both the names of the
-    /// series and the metric's name are open, because of a regular expression, for example.
+    /// Whether there can be series from which the rule derives the metric. `true` if the rule
+    /// states neither the name of the series nor that of the metric.
     pub fn may_have(&self, metric: &str) -> bool {
         match (self.series_name(), self.name.constant()) {
             (Some(series), _) => self.derives(series, metric),

@@ -22,7 +22,7 @@ pub fn external_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue
     smallest_if_invalid(milli(sample), compat)
 }
 
-/// Converts a sample to CPU usage in cores, or memory usage in bytes. A negative number becomes
+/// Converts a sample of CPU usage in cores, or of memory usage in bytes. A negative number becomes
 /// zero. Without compatibility, NaN, both infinities and too large samples are errors. With
 /// compatibility, NaN and negative infinity become zero, and positive infinity and too large
 /// samples become the smallest number.

@@ -18,8 +18,8 @@ impl DiscoveryState {
     }
 }
 
-/// The reason if no rule describes the metric. `empty` are the rules without series: one of them
-/// may describe it all the same.
+/// The reason if no rule is known to describe the metric. One of the rules without series (`empty`)
+/// may describe it, for example by a regular expression.
 fn no_rule(metric: &str, empty: &[&str]) -> String {
     if empty.is_empty() {
         return format!("no rule of --metrics-config has {metric}");

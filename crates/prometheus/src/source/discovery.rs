@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::client::QueryFailure;
+use crate::client::{QueryFailure, Settings};
 use crate::rules::{
     Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
     registry::DiscoveredRule, series::RuleSeriesBuilder,
@@ -88,12 +88,12 @@ enum ReadFailure {
 }
 
 impl ReadFailure {
-    /// The failure of the server with this `url`, unless the rule is at fault.
-    fn of_server(&self, url: &str) -> Option<ServerFailure> {
+    /// The failure of this server, unless the rule is at fault.
+    fn of_server(&self, server: &Settings) -> Option<ServerFailure> {
         match self {
             Self::Query(failure) if !failure.is_caused_by_query() => Some(ServerFailure {
-                error: failure.describe_with_server(url),
-                reason: failure.reason_with_server(url),
+                error: failure.describe_with_server(&server.url_without_credentials()),
+                reason: failure.reason_with_server(&server.origin()),
             }),
             _ => None,
         }
@@ -161,7 +161,8 @@ impl Pass<'_> {
     ) -> RuleEntry {
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
         status = RuleStatus { rule: name, error: None, reason: None, ..status };
-        if let Some(client) = self.rules.servers.get(&definition.server) {
+        let client = self.rules.servers.get(&definition.server);
+        if let Some(client) = client {
             status.server.clone_from(&client.settings().name);
             status.server_url = client.settings().url_without_credentials();
         }
@@ -175,7 +176,8 @@ impl Pass<'_> {
             }
         };
         let failure = result.as_ref().and_then(|result| result.as_ref().err());
-        let server_failure = failure.and_then(|failure| failure.of_server(&status.server_url));
+        let server_failure =
+            failure.zip(client).and_then(|(failure, client)| failure.of_server(client.settings()));
         let previous_rule = previous.and_then(|entry| entry.discovered.as_ref());
         let series = match result {
             Some(Ok(DiscoveredSeries { series, read_at })) => {
@@ -263,13 +265,13 @@ impl Pass<'_> {
 /// Adds a series, or drops the builder if it has too many pairs of name and label set.
 fn add_series(
     builder: &mut Option<RuleSeriesBuilder<'_>>,
-    max: usize,
+    max_pairs: usize,
     name: &str,
     labels: &[String],
 ) {
     let Some(active) = builder else { return };
     active.add(name, labels.iter().map(String::as_str));
-    if active.distinct_pair_count() > max {
+    if active.distinct_pair_count() > max_pairs {
         *builder = None;
     }
 }

@@ -7,7 +7,7 @@ use crate::rules::{
     Config,
     config::{DiscoveryRule, Position},
     explain::{Candidate, Explanation, explain_custom, explain_external},
-    registry,
+    registry::MetricRule,
     ruleset::InvalidRule,
 };
 use hpa_metrics::{
@@ -27,8 +27,8 @@ pub struct RuleInspection {
     pub position: Option<Position>,
     pub definition: DiscoveryRule,
     pub status: RuleStatus,
-    /// The error of the last read with the name of the server, unless the rule is at fault. The
-    /// rule may be correct.
+    /// The error of the last read, with the URL of the server. `None` if the read didn't fail, or
+    /// if the rule is at fault.
     pub server_failure: Option<String>,
     /// The labels of its series, sorted.
     pub labels: Vec<String>,
@@ -58,12 +58,12 @@ impl PrometheusSource {
             };
             let metrics = discovered.series.metrics().flat_map(|metric| {
                 metric.by_resource().map(move |(resource, series)| {
-                    let origin = registry.origin(resource, metric.metric);
+                    let rule = registry.metric_rule(resource, metric.metric);
                     InspectedMetric {
                         metric: metric.metric.to_string(),
                         resource: Some(GroupResource::clone(resource)),
                         series: series.to_string(),
-                        shadowed_by: shadowing_rule(origin, discovered.index),
+                        shadowed_by: shadowing_rule(rule, discovered.index),
                     }
                 })
             });
@@ -83,7 +83,7 @@ impl PrometheusSource {
                 metric: metric.metric.to_string(),
                 resource: None,
                 series: metric.last.to_string(),
-                shadowed_by: shadowing_rule(registry.origin(metric.metric), discovered.index),
+                shadowed_by: shadowing_rule(registry.metric_rule(metric.metric), discovered.index),
             });
             metrics.collect()
         })
@@ -160,8 +160,8 @@ fn inspect_rules(
 }
 
 /// The position of the rule that has the metric, unless that is the rule at `index`.
-fn shadowing_rule(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
-    origin.map(|origin| origin.index).filter(|position| *position != index)
+fn shadowing_rule(rule: Option<MetricRule>, index: usize) -> Option<usize> {
+    rule.map(|rule| rule.index).filter(|position| *position != index)
 }
 
 fn candidates<'s>(

@@ -263,8 +263,8 @@ impl PrometheusSource {
         self.state.read().clone()
     }
 
-    /// The reasons why metrics are not discovered yet: an invalid file, and these problems of rules.
-    /// Without either, no discovery has succeeded yet.
+    /// The reasons why metrics are not discovered yet: an invalid rules file, then the `problems`
+    /// of rules. If there are none, the reason is that no discovery has succeeded.
     fn undiscovered_reasons(&self, mut problems: Vec<String>) -> Vec<String> {
         if self.rules_file_error.read().is_some() {
             problems.insert(0, "the rules file is invalid".to_owned());
@@ -337,7 +337,7 @@ impl Catalog for PrometheusSource {
                 self.state().has_custom(&query.resource, query.is_namespaced(), &query.metric)
             }
             Query::External(query) => {
-                self.state().external_registry.origin(&query.metric).is_some()
+                self.state().external_registry.metric_rule(&query.metric).is_some()
             }
         }
     }
@@ -372,8 +372,12 @@ impl MetricSource for PrometheusSource {
                 let nodes = self.objects.nodes_of(nodes, fields).await?;
                 Ok(Values::NodeMetrics(self.read_node_usage(&state, &nodes).await))
             }
-            Query::Custom(query) => self.read_objects(&state, query).await.map(Values::Custom),
-            Query::External(query) => self.read_series(&state, query).await.map(Values::External),
+            Query::Custom(query) => {
+                self.read_custom_metric(&state, query).await.map(Values::Custom)
+            }
+            Query::External(query) => {
+                self.read_external_metric(&state, query).await.map(Values::External)
+            }
         }
     }
 }

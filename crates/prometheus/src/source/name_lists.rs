@@ -79,8 +79,7 @@ mod tests {
     }
 
     async fn read_values(source: &PrometheusSource) -> Vec<String> {
-        let all = Selector::everything();
-        let values = source.read_custom(request("inflight").selected(&all)).await.unwrap();
+        let values = source.read_custom(request("inflight")).await.unwrap();
         values.items.iter().map(|item| Quantity::from(item.value).to_string()).collect()
     }
 
@@ -139,8 +138,7 @@ mod tests {
         let source = source(&server, &setup).await;
         read_values(&source).await;
         server.fail(server.take_requests().last().unwrap());
-        let all = Selector::everything();
-        let error = source.read_custom(request("inflight").selected(&all)).await.unwrap_err();
+        let error = source.read_custom(request("inflight")).await.unwrap_err();
         assert_eq!(hpa_metrics::describe(&error), "unable to fetch metrics: execution: boom");
     }
 

@@ -39,7 +39,7 @@ struct CustomResult {
 }
 
 impl PrometheusSource {
-    pub(super) async fn read_objects(
+    pub(super) async fn read_custom_metric(
         &self,
         state: &DiscoveryState,
         request: &CustomQuery,
@@ -226,7 +226,7 @@ impl PrometheusSource {
         values
     }
 
-    pub(super) async fn read_series(
+    pub(super) async fn read_external_metric(
         &self,
         state: &DiscoveryState,
         request: &ExternalQuery,
@@ -241,7 +241,7 @@ impl PrometheusSource {
                 NotFound::NotDiscovered
             })
         };
-        let found = registry.origin(metric).ok_or_else(unknown)?;
+        let found = registry.metric_rule(metric).ok_or_else(unknown)?;
         let query = registry.query(namespace, metric, metric_selector, &state.resources, compat);
         let query = query.map_err(|error| match error {
             ExternalQueryError::Query(error) => MetricError::from_query_build_error(error),

@@ -93,18 +93,14 @@ impl Servers {
 
 /// The server names that rules refer to, with the path of the field.
 fn references(config: &Config) -> Vec<(String, &str)> {
-    let server_paths = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
-        let paths =
-            (0..rules.len()).map(|index| format!("{}.server", config.rule_name(list, index)));
-        paths.collect::<Vec<_>>()
-    };
-    let custom = server_paths("rules", &config.rules).into_iter().zip(&config.rules);
-    let external = server_paths("externalRules", &config.external_rules)
-        .into_iter()
-        .zip(&config.external_rules);
+    let lists = [("rules", &config.rules), ("externalRules", &config.external_rules)];
+    let discovery = lists.into_iter().flat_map(|(list, rules)| {
+        rules.iter().enumerate().map(move |(index, rule)| {
+            (format!("{}.server", config.rule_name(list, index)), &*rule.server)
+        })
+    });
     let resource = config.resource_rules.as_ref();
     let resource = resource.map(|rules| ("resourceRules.server".to_owned(), &*rules.server));
-    let discovery = custom.chain(external).map(|(path, rule)| (path, &*rule.server));
     discovery.chain(resource).collect()
 }
 

@@ -76,11 +76,11 @@ pub struct RuleStatus {
     pub server: String,
     /// The URL of that server, without credentials.
     pub server_url: String,
-    /// The number of series at the last success.
+    /// The number of series in the last successful read.
     pub series_count: usize,
     /// The number of metrics from these series.
     pub metric_count: usize,
-    /// The time of the last success.
+    /// The time of the last successful read.
     pub last_success: Option<Timestamp>,
     /// The number of failed reads since the start, or since a change of the fields that determine
     /// the rule's series.
@@ -132,9 +132,9 @@ impl DiscoveryState {
             && is_known(&self.external, config.external_rules.len())
     }
 
-    /// Whether a metric that no rule has may be one of a rule whose series were never read. `false`
-    /// as soon as those of another rule of its list were read: a rule that always fails must not
-    /// block the metrics of others. Usage waits for all rules.
+    /// Whether a discovery may yet find a metric that no rule has. `false` once the series of any
+    /// rule in its list were read, because a rule that always fails must not block the metrics of
+    /// others. Always `true` for usage.
     pub(super) fn may_discover(&self, query: &Query) -> bool {
         let Some((list, compiled, metric)) = self.rules_for(query) else { return true };
         // An invalid rule may be meant for any metric.
@@ -251,7 +251,7 @@ impl DiscoveryState {
         };
         let resource = &known.group_resource;
         resource.has_namespaced_metrics() == is_namespaced
-            && self.custom_registry.origin(resource, metric).is_some()
+            && self.custom_registry.metric_rule(resource, metric).is_some()
     }
 
     /// The client for a rule of `rules`, by its position in the file.

@@ -208,7 +208,7 @@ impl PrometheusSource {
 fn usage_source(state: &DiscoveryState, compat: Compat) -> Result<UsageSource<'_>, MetricError> {
     let unknown = |reason| MetricError::UnknownMetric(reason);
     let definition = state.rules.config.resource_rules.as_ref();
-    if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing), compat) {
+    if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing_rule), compat) {
         return Err(unknown(NotFound::Other(format!("{path} is missing"))));
     }
     let rules = match &state.compiled.resource {

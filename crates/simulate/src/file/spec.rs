@@ -114,9 +114,11 @@ pub struct ControllerSettings {
     pub tolerance: f64,
     /// The stabilization window for scaling down of autoscalers that don't set one.
     pub downscale_stabilization: Seconds,
-    /// Time after a pod's start in which its CPU usage counts only once it is ready.
+    /// For this time after a pod's start, a CPU sample of the pod counts only if the pod is ready
+    /// and was ready during the sample's whole window.
     pub cpu_initialization_period: Seconds,
-    /// Time after its start in which a pod must become ready to count as having been ready.
+    /// A pod that became unready within this time after its start counts as never having been
+    /// ready.
     pub initial_readiness_delay: Seconds,
 }
 
@@ -138,14 +140,11 @@ impl Default for ControllerSettings {
 impl ControllerSettings {
     /// The settings for decisions. Those that a scenario doesn't have get their defaults.
     pub fn decision_settings(&self) -> Settings {
-        let span = |seconds: Seconds| {
-            SignedDuration::try_from_secs_f64(seconds.get()).unwrap_or(SignedDuration::MAX)
-        };
         Settings::default()
             .with_tolerance(self.tolerance)
-            .with_downscale_stabilization(span(self.downscale_stabilization))
-            .with_cpu_initialization_period(span(self.cpu_initialization_period))
-            .with_initial_readiness_delay(span(self.initial_readiness_delay))
+            .with_downscale_stabilization(self.downscale_stabilization.to_duration())
+            .with_cpu_initialization_period(self.cpu_initialization_period.to_duration())
+            .with_initial_readiness_delay(self.initial_readiness_delay.to_duration())
     }
 
     /// The second of the first reconcile.

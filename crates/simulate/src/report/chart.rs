@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use super::{
     VariantRun,
     plot::{
-        AXIS_HEIGHT, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE_HEIGHT, WIDTH,
+        AXIS_HEIGHT, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, WIDTH,
         begin_image, draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
     },
     style::escape,
     table::{best_index, percent},
-    times::{Times, format_duration},
+    times::{TimeFormat, format_duration},
 };
 use crate::{
     file::Variant,
@@ -105,8 +105,8 @@ fn chart(
     top: f64,
 ) -> String {
     let end = variant.cluster.duration.get();
-    let area = |top, height, max| Area { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
-    let times = RecordedReplicas::times(recorded);
+    let area = |top, height, max| PlotArea { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
+    let times = RecordedReplicas::time_format(recorded);
     let plot = ReplicasPlot::new(variant, run, recorded).on_axis(scales.replicas);
     let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, scales.load);
     let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT, REPLICAS_HEIGHT, plot.max);
@@ -162,7 +162,7 @@ impl<'a> ReplicasPlot<'a> {
         Self { max, shows_bound, ..self }
     }
 
-    fn draw(&self, area: &Area) -> String {
+    fn draw(&self, area: &PlotArea) -> String {
         let replicas = line(self.points, |point| f64::from(point.replicas));
         let ready = line(self.points, |point| f64::from(point.ready));
         let recommended =
@@ -195,7 +195,7 @@ impl<'a> ReplicasPlot<'a> {
         format!("recommended (≤ {largest})")
     }
 
-    fn draw_bounds(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+    fn draw_bounds(&self, area: &PlotArea, labels: &mut Vec<Label>) -> String {
         let spec = &self.variant.autoscaler.spec;
         let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
         labels.push(Label::line("limit", format!("min {min}"), min));
@@ -210,7 +210,7 @@ impl<'a> ReplicasPlot<'a> {
     }
 
     /// Draws the recorded replicas as a dashed line, which leaves the lines below it visible.
-    fn draw_recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+    fn draw_recorded(&self, area: &PlotArea, labels: &mut Vec<Label>) -> String {
         let segments = self.recorded.map(RecordedReplicas::segments).unwrap_or_default();
         let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
             return String::new();
@@ -234,15 +234,16 @@ fn last(values: &[(f64, f64)]) -> f64 {
     values.last().map_or(0.0, |(_, value)| *value)
 }
 
-fn draw_load(run: &Run, area: &Area) -> String {
+fn draw_load(run: &Run, area: &PlotArea) -> String {
     let points = &run.timeline;
     let (load, capacity) = (line(points, |point| point.load), line(points, |point| point.capacity));
-    let beyond: Vec<_> =
+    let load_and_capacity: Vec<_> =
         points.iter().map(|point| (point.second, point.load, point.capacity)).collect();
     let backlog = largest(points, |point| point.backlog);
     // With a queue, load beyond the capacity waits instead of being lost.
-    let is_over = backlog <= 0.0 && beyond.iter().any(|(_, load, capacity)| load > capacity);
-    let over = if is_over { area.between(&beyond) } else { String::new() };
+    let is_over =
+        backlog <= 0.0 && load_and_capacity.iter().any(|(_, load, capacity)| load > capacity);
+    let over = if is_over { area.between(&load_and_capacity) } else { String::new() };
     let mut svg = format!(
         "<path class=\"over\" d=\"{}\"/>\n<path class=\"cap\" d=\"{}\"/>\n\
             <path class=\"load\" d=\"{}\"/>\n",
@@ -262,7 +263,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
     }
     if backlog > 0.0 {
         // The backlog has a scale of its own, which ends at the largest backlog, rounded up.
-        let scaled = Area { max: round_end(backlog, 0.0), ..*area };
+        let scaled = PlotArea { max: round_end(backlog, 0.0), ..*area };
         let waiting = line(points, |point| point.backlog);
         let _ = writeln!(svg, "<path class=\"backlog\" d=\"{}\"/>", scaled.line(&waiting));
         let value = last(&waiting) / scaled.max * area.max;
@@ -275,7 +276,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
 pub(super) const MAX_MARKS: usize = 90;
 
 /// Draws a column for each period in which the autoscaler could not decide or was disabled.
-fn draw_problems(run: &Run, area: &Area, times: Times<'_>) -> String {
+fn draw_problems(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
         let (x, end) = (area.x(problem.from), area.x(problem.to.min(area.end)));
@@ -295,7 +296,7 @@ fn draw_problems(run: &Run, area: &Area, times: Times<'_>) -> String {
 
 /// Draws a mark for each scaling, or none if there are more than [`MAX_MARKS`]. The shape of the
 /// mark shows what determined the replicas.
-fn draw_scalings(run: &Run, area: &Area, times: Times<'_>) -> String {
+fn draw_scalings(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
         return svg;
@@ -312,7 +313,7 @@ fn draw_scalings(run: &Run, area: &Area, times: Times<'_>) -> String {
     svg
 }
 
-fn tooltip(step: &Scaling, times: Times<'_>) -> String {
+fn tooltip(step: &Scaling, times: TimeFormat<'_>) -> String {
     format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
 }
 
@@ -355,8 +356,8 @@ struct Segment {
 
 impl RecordedReplicas {
     /// The format of times in reports. A run with recorded replicas is a replay.
-    pub(super) fn times(recorded: Option<&Self>) -> Times<'static> {
-        Times::of_run(recorded.map(|recorded| recorded.start))
+    pub(super) fn time_format(recorded: Option<&Self>) -> TimeFormat<'static> {
+        TimeFormat::of_run(recorded.map(|recorded| recorded.start))
     }
 
     fn segments(&self) -> Vec<Segment> {

@@ -9,7 +9,7 @@ use super::{
     chart::{MAX_MARKS, RecordedReplicas, Scales},
     style::{CHART, PAGE, escape, paragraphs},
     table::{best_index, comparison_cells, cost_order, scalings_and_problems},
-    times::{Times, format_duration},
+    times::{TimeFormat, format_duration},
 };
 use crate::{file::ScenarioFile, run::Run};
 
@@ -64,7 +64,7 @@ pub fn html(
         page += &paragraphs(&variant.description);
         let chart = chart::element(result, recorded, scales);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
-        page += &scalings_table(run, RecordedReplicas::times(recorded));
+        page += &scalings_table(run, RecordedReplicas::time_format(recorded));
         page += "</section>\n";
     }
     page + "</body>\n</html>\n"
@@ -114,8 +114,8 @@ fn comparison_table(results: &[VariantRun]) -> String {
         legend.insert(
             0,
             format!(
-                "★: the least overload, to 0.01 % of the load; among equals, no overload before a \
-                 little, then the {}.",
+                "★: the variant with the least overload, rounded to 0.01 % of the load. If several \
+                 are equal, those without any overload come first, then those with the {}.",
                 cost_order(results)
             ),
         );
@@ -124,7 +124,7 @@ fn comparison_table(results: &[VariantRun]) -> String {
     table
 }
 
-fn scalings_table(run: &Run, times: Times<'_>) -> String {
+fn scalings_table(run: &Run, times: TimeFormat<'_>) -> String {
     if run.steps.is_empty() && run.problems.is_empty() {
         return "<p>No scalings.</p>\n".to_owned();
     }

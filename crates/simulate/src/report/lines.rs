@@ -1,4 +1,4 @@
-//! Plots of named lines, one below the other, with a common time axis.
+//! Plots of named lines, one below the other, each with the same time axis.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use jiff::Zoned;
 use super::{
     html::begin_page,
     plot::{
-        AXIS_HEIGHT, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE_HEIGHT, begin_image,
+        AXIS_HEIGHT, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, begin_image,
         draw_labels, round_end, round_values, time_axis, value_axis,
     },
     style::{PAGE, escape, paragraphs},
-    times::Times,
+    times::TimeFormat,
 };
 
 const PLOT_HEIGHT: f64 = 150.0;
@@ -72,16 +72,16 @@ pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> Stri
     for plot in plots {
         let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let max = round_end(values.fold(plot.min_axis_end, f64::max), 0.0);
-        let area = Area { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
+        let area = PlotArea { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
         top += PLOT_HEIGHT + GAP + TITLE_HEIGHT;
-        svg += &time_axis(&area, Times::since(start));
+        svg += &time_axis(&area, TimeFormat::since(start));
     }
     svg + "</svg>\n"
 }
 
-fn draw(plot: &Plot, area: &Area) -> String {
+fn draw(plot: &Plot, area: &PlotArea) -> String {
     let mut svg = String::new();
     let over = area.between(&plot.beyond);
     let mut labels = Vec::new();

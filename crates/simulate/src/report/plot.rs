@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     style::{CHART, escape},
-    times::{Times, multiples},
+    times::{TimeFormat, multiples},
 };
 
 /// The width of an image, in pixels.
@@ -35,7 +35,7 @@ const MAX_COLUMNS: usize = 1200;
 
 /// The area of a plot: the ranges of both axes, and their position in the image.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Area {
+pub(super) struct PlotArea {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) width: f64,
@@ -46,7 +46,7 @@ pub(super) struct Area {
     pub(super) max: f64,
 }
 
-impl Area {
+impl PlotArea {
     pub(super) fn x(&self, second: f64) -> f64 {
         self.left + self.width * second / self.end.max(1.0)
     }
@@ -151,12 +151,12 @@ pub(super) fn round_end(max: f64, least_step: f64) -> f64 {
 }
 
 /// Round values for the grid lines of a plot.
-pub(super) fn round_values(area: &Area) -> Vec<f64> {
+pub(super) fn round_values(area: &PlotArea) -> Vec<f64> {
     multiples(tick_step(area.max), area.max)
 }
 
 /// Round whole values for the grid lines of a plot.
-pub(super) fn whole_values(area: &Area) -> Vec<f64> {
+pub(super) fn whole_values(area: &PlotArea) -> Vec<f64> {
     multiples(tick_step(area.max).max(1.0), area.max)
 }
 
@@ -165,7 +165,7 @@ const SHORTENED_FROM: f64 = 1e5;
 const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 /// Draws the title of a plot, and its grid lines with their values.
-pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
+pub(super) fn value_axis(area: &PlotArea, title: &str, ticks: &[f64]) -> String {
     let mut svg = String::new();
     for (tick, label) in ticks.iter().zip(tick_labels(ticks)) {
         let _ = writeln!(
@@ -202,7 +202,7 @@ fn count_decimals(value: f64) -> usize {
 }
 
 /// Draws the times below a plot.
-pub(super) fn time_axis(area: &Area, times: Times<'_>) -> String {
+pub(super) fn time_axis(area: &PlotArea, times: TimeFormat<'_>) -> String {
     let mut svg = String::new();
     for (tick, label) in times.ticks(area.end) {
         let (x, y) = (area.x(tick), area.top + area.height);
@@ -260,7 +260,7 @@ impl Label {
 }
 
 /// Draws the labels right of a plot. Overlapping ones are moved apart.
-pub(super) fn draw_labels(area: &Area, mut labels: Vec<Label>) -> String {
+pub(super) fn draw_labels(area: &PlotArea, mut labels: Vec<Label>) -> String {
     // The sort is stable, so labels at the same height stay in their order.
     labels.sort_by(|one, other| other.value.total_cmp(&one.value));
     let bottom = area.top + area.height;
@@ -290,13 +290,13 @@ mod tests {
 
     use super::*;
 
-    const AREA: Area =
-        Area { left: 0.0, top: 0.0, width: 100.0, height: 10.0, end: 100.0, max: 10.0 };
+    const AREA: PlotArea =
+        PlotArea { left: 0.0, top: 0.0, width: 100.0, height: 10.0, end: 100.0, max: 10.0 };
 
     #[test]
     fn axis_has_about_five_round_values() {
         assert_eq!(round_values(&AREA), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(round_values(&Area { max: 730.0, ..AREA }), [0.0, 200.0, 400.0, 600.0]);
+        assert_eq!(round_values(&PlotArea { max: 730.0, ..AREA }), [0.0, 200.0, 400.0, 600.0]);
     }
 
     #[rstest]
@@ -346,7 +346,7 @@ mod tests {
         #[case] exact: &[&str],
         #[case] expected: &[&str],
     ) {
-        let ticks = round_values(&Area { max, ..AREA });
+        let ticks = round_values(&PlotArea { max, ..AREA });
         assert_eq!(tick_labels(&ticks), expected);
         for (tick, exact) in ticks.iter().zip(exact) {
             assert!((tick - exact.parse::<f64>().unwrap()).abs() < 1e-9);
@@ -355,13 +355,14 @@ mod tests {
 
     #[test]
     fn replicas_have_whole_values_only() {
-        assert_eq!(whole_values(&Area { max: 2.16, ..AREA }), [0.0, 1.0, 2.0]);
-        assert_eq!(whole_values(&Area { max: 1.08, ..AREA }), [0.0, 1.0]);
+        assert_eq!(whole_values(&PlotArea { max: 2.16, ..AREA }), [0.0, 1.0, 2.0]);
+        assert_eq!(whole_values(&PlotArea { max: 1.08, ..AREA }), [0.0, 1.0]);
     }
 
     #[test]
     fn labels_at_one_place_are_moved_apart_within_the_plot() {
-        let area = Area { left: 0.0, top: 100.0, width: 100.0, height: 60.0, end: 10.0, max: 10.0 };
+        let area =
+            PlotArea { left: 0.0, top: 100.0, width: 100.0, height: 60.0, end: 10.0, max: 10.0 };
         for value in [0.0, 5.0, 10.0] {
             let labels = ["one", "two", "three", "four"].map(|text| Label::line("x", text, value));
             let svg = draw_labels(&area, labels.into());

@@ -72,9 +72,9 @@ pub(super) fn paragraphs(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The luminance of a colour such as `#fff` or `#16181c`, by WCAG 2.
-    fn luminance(colour: &str) -> f64 {
-        let digits: Vec<u32> = colour.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    /// The luminance of a color such as `#fff` or `#16181c`, by WCAG 2.
+    fn luminance(color: &str) -> f64 {
+        let digits: Vec<u32> = color.chars().filter_map(|digit| digit.to_digit(16)).collect();
         let size = digits.len() / 3;
         let parts = digits.chunks(size).map(|part| {
             let value = if let [one] = part { one * 17 } else { part[0] * 16 + part[1] };
@@ -90,24 +90,24 @@ mod tests {
     }
 
     #[test]
-    fn colours_have_enough_contrast_in_light_dark_and_print() {
+    fn colors_have_enough_contrast_in_light_dark_and_print() {
         let schemes: Vec<&str> = CHART.split(".chart{").skip(1).collect();
         assert_eq!(schemes.len(), 3);
         for scheme in schemes {
             let (scheme, _) = scheme.split_once('}').unwrap();
-            let colours: Vec<(&str, &str)> = scheme
+            let colors: Vec<(&str, &str)> = scheme
                 .split(';')
                 .filter_map(|one| one.trim().strip_prefix("--")?.split_once(":#"))
                 .collect();
-            let (_, background) = colours[0];
-            for (name, colour) in &colours[1..] {
+            let (_, background) = colors[0];
+            for (name, color) in &colors[1..] {
                 let least = match *name {
                     "grid" => 1.1,
                     "fg" | "soft" => 4.5,
                     _ => 3.0,
                 };
-                let contrast = contrast(colour, background);
-                assert!(contrast >= least, "{name} {colour} on {background}: {contrast:.2}");
+                let contrast = contrast(color, background);
+                assert!(contrast >= least, "{name} {color} on {background}: {contrast:.2}");
             }
         }
     }

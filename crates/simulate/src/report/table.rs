@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     VariantRun,
-    times::{Times, format_duration},
+    times::{TimeFormat, format_duration},
 };
 use crate::{
     file::{Cost, Variant},
@@ -99,9 +99,9 @@ fn reaction(run: &Run) -> Option<String> {
 /// Overloads are compared in steps of this share of the load.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload and, among equals, the lowest cost or the
-/// fewest pod-hours, see [`cost_order`]. A variant without any overload is better than one with a
-/// little. `None` for a single variant.
+/// The index of the variant with the least overload, in steps of [`OVERLOAD_STEP`]. If several are
+/// equal, those without any overload come first, then those with the lowest cost or the fewest
+/// pod-hours (see [`cost_order`]). `None` for a single variant.
 pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
     let has_prices = has_prices(results);
     let key = |(_, run): &VariantRun| {
@@ -187,21 +187,22 @@ fn absence_sentence(results: &[VariantRun]) -> Option<String> {
     ))
 }
 
-/// The answer leaves out a smaller share of failed reconciles: it is caused by pods without metrics
-/// at the start, or by a short outage. The list of scalings has all failures.
+/// The smallest share of failed reconciles that the answer reports. Pods without metrics at the
+/// start and short outages cause smaller ones. The list of scalings has all failures.
 const REPORTED_FAILURES: f64 = 0.1;
 
-/// States in which variants no metric ever determined the replicas, and why. `None` if there are
-/// none. Leaves out variants with metrics that the scenario lacks: [`absence_sentence`] has them.
+/// Names the variants in which no metric ever determined the replicas, with the main problem.
+/// `None` if there are none. Leaves out variants with metrics that the scenario lacks:
+/// [`absence_sentence`] has them.
 fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
     let undecided = |run: &Run| run.absent_metrics.is_empty() && run.reconciles.never_decided();
     let (affected, problem) = failing_variants(results, undecided)?;
     Some(format!("The autoscaler never decided{affected}: {problem}."))
 }
 
-/// States in which share of the reconciles the autoscaler could not decide, and why. `None` if the
-/// share is small in all variants. Leaves out the variants of [`absence_sentence`] and of
-/// [`never_decided_sentence`].
+/// States the share of reconciles in which the autoscaler could not decide, and the main problem.
+/// `None` if the share is small in all variants. Leaves out the variants of [`absence_sentence`]
+/// and of [`never_decided_sentence`].
 fn failures_sentence(results: &[VariantRun]) -> Option<String> {
     let often_fails = |run: &Run| {
         let reconciles = run.reconciles;
@@ -274,7 +275,7 @@ pub(super) fn scalings_and_problems(run: &Run) -> Vec<(f64, String, &str)> {
 pub fn scalings_text(run: &Run, start: Option<Timestamp>) -> String {
     let line = |(second, change, sentence): (f64, String, &str)| {
         let change = change.replace('→', "->");
-        format!("{:>11}  {change}: {sentence}\n", Times::of_run(start).text(second))
+        format!("{:>11}  {change}: {sentence}\n", TimeFormat::of_run(start).text(second))
     };
     scalings_and_problems(run).into_iter().map(line).collect()
 }

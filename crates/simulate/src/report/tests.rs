@@ -255,13 +255,13 @@ fn answer_has_the_cost_if_there_are_prices() {
         (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
     }
-    let legend = "among equals, no overload before a little, then the lowest cost.";
+    let legend = "those without any overload come first, then those with the lowest cost.";
     assert!(html(&scenario_file, &results, None).contains(legend));
     let best = "Best variant (least overload, then lowest cost):";
     let expected = format!("{best} other, overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
     assert_eq!(super::answer_sentence(&results), expected);
     results[1].0.cost.per_pod_hour = 0.0;
-    let legend = "among equals, no overload before a little, then the fewest pod-hours.";
+    let legend = "those without any overload come first, then those with the fewest pod-hours.";
     assert!(html(&scenario_file, &results, None).contains(legend));
     let best = "Best variant (least overload, then fewest pod-hours):";
     let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours.");

@@ -26,7 +26,7 @@ static UTC: TimeZone = TimeZone::UTC;
 
 /// The format of times: calendar times, or durations since the start.
 #[derive(Clone, Copy)]
-pub(super) struct Times<'a>(Option<Calendar<'a>>);
+pub(super) struct TimeFormat<'a>(Option<Calendar<'a>>);
 
 #[derive(Clone, Copy)]
 struct Calendar<'a> {
@@ -46,9 +46,9 @@ impl Calendar<'_> {
     }
 }
 
-impl<'a> Times<'a> {
-    /// The format of a run's times: calendar times in UTC for a replay, which has a `start`,
-    /// otherwise durations.
+impl<'a> TimeFormat<'a> {
+    /// The format of a run's times: calendar times in UTC if there is a `start`, as in a replay,
+    /// and otherwise durations.
     pub(super) fn of_run(start: Option<Timestamp>) -> Self {
         Self(start.map(|start| Calendar { start, zone: &UTC }))
     }
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn times_have_days_if_needed() {
-        assert_eq!(Times::of_run(None).text(3661.4), "1:01:01");
-        assert_eq!(Times::of_run(None).text(90_000.0), "1d 1:00:00");
+        assert_eq!(TimeFormat::of_run(None).text(3661.4), "1:01:01");
+        assert_eq!(TimeFormat::of_run(None).text(90_000.0), "1d 1:00:00");
     }
 
     #[test]
     fn replay_has_calendar_times() {
-        let times = Times::of_run(Some("2026-11-22T16:55:00Z".parse().unwrap()));
+        let times = TimeFormat::of_run(Some("2026-11-22T16:55:00Z".parse().unwrap()));
         assert_eq!(times.text(330.0), "2026-11-22 17:00:30");
         let expected = [
             (300.0, "Nov 22 17:00 UTC"),
@@ -150,11 +150,11 @@ mod tests {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let local = |text: &str| text.parse::<Timestamp>().unwrap().to_zoned(zone.clone());
         let start = local("2026-11-22T16:55:00Z");
-        let first = Times::since(&start).ticks(3600.0).into_iter().next();
+        let first = TimeFormat::since(&start).ticks(3600.0).into_iter().next();
         assert_eq!(first, Some((300.0, "Nov 22 18:00 CET".to_owned())));
         // The day on which summer time ends has 25 hours.
         let start = local("2026-10-24T22:00:00Z");
-        let days: Vec<_> = Times::since(&start).ticks(7.0 * DAY).into_iter().take(3).collect();
+        let days: Vec<_> = TimeFormat::since(&start).ticks(7.0 * DAY).into_iter().take(3).collect();
         let expected = [(0.0, "Oct 25"), (25.0 * HOUR, "Oct 26"), (49.0 * HOUR, "Oct 27")];
         assert_eq!(days, expected.map(|(at, label)| (at, label.to_owned())));
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn times_of_a_simulation_start_at_zero() {
         let labels: Vec<_> =
-            Times::of_run(None).ticks(3600.0).into_iter().map(|(_, label)| label).collect();
+            TimeFormat::of_run(None).ticks(3600.0).into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["0", "10m", "20m", "30m", "40m", "50m", "1h"]);
     }
 }

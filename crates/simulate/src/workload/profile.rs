@@ -14,8 +14,8 @@ use super::{
 
 /// Resource requests, startup times, capacity, resource usage and failure rates of a pod.
 ///
-/// CPU is in cores and memory in bytes, both as quantities. Load is in units per second, of
-/// whatever unit the workload's load uses.
+/// CPU is in cores and memory in bytes, both as quantities. Load is in units per second. The unit
+/// is that of the workload's load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PodProfile {
@@ -52,8 +52,8 @@ pub struct PodProfile {
     pub memory_per_unit: Quantity,
     /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
-    /// The load per pod that the workload is sized for, by default the capacity of a pod. Results
-    /// compute the needed pods from it, and `hpa recommend` uses it to decide whether to try
+    /// The load per pod that the workload is sized for, by default the capacity of a pod. It
+    /// determines the number of needed pods in results, and whether `hpa recommend` tries
     /// forecasts.
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.

@@ -38,6 +38,11 @@ impl Seconds {
     pub const fn get(self) -> f64 {
         self.0
     }
+
+    /// The duration, saturating.
+    pub(crate) fn to_duration(self) -> SignedDuration {
+        SignedDuration::try_from_secs_f64(self.0).unwrap_or(SignedDuration::MAX)
+    }
 }
 
 impl FromStr for Seconds {

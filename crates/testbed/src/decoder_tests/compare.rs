@@ -49,11 +49,7 @@ pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
         check(&samples[sample].edit(&edits));
         Ok(())
     });
-    assert!(
-        result.is_ok(),
-        "{}",
-        result.map_or_else(|error| error.to_string(), |()| String::new())
-    );
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Converts the input of a fuzz target to the input of a check. The first byte selects a sample,

@@ -217,16 +217,15 @@ impl Sample {
     /// Edits the sample, first its tree and then its text.
     pub fn edit(&self, edits: &[Edit]) -> Vec<u8> {
         let mut tree = self.tree.clone();
-        let is_of_tree = |edit: &&&Edit| TREE_KINDS.contains(&edit.kind);
-        let of_tree = edits.iter().filter(|edit| is_of_tree(&edit));
-        for edit in of_tree.clone() {
+        let (of_tree, of_text): (Vec<&Edit>, Vec<&Edit>) =
+            edits.iter().partition(|edit| TREE_KINDS.contains(&edit.kind));
+        for edit in &of_tree {
             edit.apply(&mut tree, &self.names);
         }
-        let has_space = of_tree.clone().any(|edit| edit.kind == AddSpace);
+        let has_space = of_tree.iter().any(|edit| edit.kind == AddSpace);
         let mut text = String::new();
         tree.write(&mut text, if has_space { " \n\t\r" } else { "" });
         let mut text = text.into_bytes();
-        let of_text = edits.iter().filter(|edit| !is_of_tree(&edit));
         for edit in of_text {
             edit.apply_to_text(&mut text);
         }

@@ -92,8 +92,8 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
 
 impl Watch {
     /// If the watch requests initial events or has no resource version (or 0), starts it at the
-    /// current resource version, and queues the existing objects unless it refuses them. Initial
-    /// events that are requested end with a bookmark, if the watch allows bookmarks.
+    /// current resource version, and queues the existing objects unless `sendInitialEvents` is
+    /// false. Requested initial events end with a bookmark if the watch allows bookmarks.
     fn queue_initial_events(&mut self, request: &ApiRequest) {
         let sends_initial = request.is_true("sendInitialEvents");
         if !sends_initial && self.revision != 0 {

@@ -16,7 +16,7 @@ fn workload(api_version: &str, kind: &str) -> Value {
     object
 }
 
-fn controller() -> Value {
+fn replication_controller() -> Value {
     let mut object = workload("v1", "ReplicationController");
     object["spec"].as_object_mut().unwrap().remove("selector");
     object
@@ -41,7 +41,12 @@ fn controller() -> Value {
     2,
     "app=web"
 )]
-#[case(controller(), "/api/v1/namespaces/default/replicationcontrollers/web", 2, "app=web")]
+#[case(
+    replication_controller(),
+    "/api/v1/namespaces/default/replicationcontrollers/web",
+    2,
+    "app=web"
+)]
 #[case(queue(), "/apis/example.com/v1/namespaces/default/queues/jobs", 3, "app=jobs")]
 #[case(queue(), "/apis/example.com/v1alpha1/namespaces/default/queues/jobs", 3, "app=jobs")]
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn gaps_are_missed_scrapes() {
         seen += pods;
         missed += 2 - pods;
     }
-    // 400 samples, of which about 30 % are missing.
+    // About 30 % of 400 samples are missing.
     assert!((90..150).contains(&missed), "{missed} of {}", seen + missed);
 }
 

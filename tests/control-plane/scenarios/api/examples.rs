@@ -11,7 +11,7 @@ use crate::test_env::TestEnv;
 /// Every manifest is accepted, without unknown fields and with the values that it states.
 pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
     let folder = hpa_tests::repository_path("examples/autoscalers");
-    let mut autoscalers = 0;
+    let mut autoscaler_count = 0;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
@@ -21,10 +21,10 @@ pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
             let applied = apply(&env, &object).await;
             let applied = applied.with_context(|| format!("{}: {document}", path.display()))?;
             ensure!(contains(&applied["spec"], &object["spec"]), "{document}\n{applied}");
-            autoscalers += usize::from(object["kind"] == "HorizontalPodAutoscaler");
+            autoscaler_count += usize::from(object["kind"] == "HorizontalPodAutoscaler");
         }
     }
-    ensure!(autoscalers >= 9, "only {autoscalers} autoscalers");
+    ensure!(autoscaler_count >= 9, "only {autoscaler_count} autoscalers");
     Ok(())
 }
 
@@ -43,8 +43,9 @@ async fn apply(env: &TestEnv, object: &Value) -> Result<Value> {
     send(env, http::Method::PATCH, &format!("{path}?{query}"), APPLY, object).await?.ok()
 }
 
-/// Whether `stored` has every member of `expected`. The API server adds defaults, and stores
-/// quantities in canonical form: `0.02` as `20m`.
+/// Whether `stored` has every member of `expected` with the same value. Only the value of
+/// `tolerance` may differ, because the API server stores quantities in canonical form: `0.02` as
+/// `20m`.
 fn contains(stored: &Value, expected: &Value) -> bool {
     match (stored, expected) {
         (Value::Object(stored), Value::Object(expected)) => {

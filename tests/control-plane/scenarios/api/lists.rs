@@ -22,7 +22,7 @@ async fn create_config_maps(env: &TestEnv, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// All pages of a list show the state at its beginning.
+/// All pages of a list have the state at the time of the first page.
 pub(in super::super) async fn api_pages(env: TestEnv) -> Result<()> {
     create_config_maps(&env, &["a", "b", "c", "d", "e"]).await?;
     let path = format!("{}?labelSelector=suite", config_maps(&env));
@@ -178,7 +178,7 @@ pub(in super::super) async fn api_streaming_list(env: TestEnv) -> Result<()> {
     let (kind, a) = stream.next().await?;
     let message = a["message"].as_str().unwrap_or_default();
     if kind == "ERROR" && message.contains("storage feature RequestWatchProgress is disabled") {
-        programs::skip("kube-apiserver", "its etcd is too old for streaming lists");
+        programs::skip("etcd", "it is too old for streaming lists");
         return Ok(());
     }
     ensure!(kind == "ADDED" && a["metadata"]["name"] == "a", "{kind} {a}");

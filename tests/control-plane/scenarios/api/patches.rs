@@ -28,26 +28,21 @@ pub(in super::super) async fn api_patches(env: TestEnv) -> Result<()> {
     ensure!(object["metadata"]["labels"] == json!({"z": "3", "m": "1", "n": "2"}), "{object}");
     ensure!(object["spec"]["replicas"] == 4, "{object}");
 
-    let side = |extra_fields: Value| {
-        let mut element = json!({"name": "side"});
-        element
-            .as_object_mut()
-            .into_iter()
-            .zip(extra_fields.as_object())
-            .for_each(|(e, extra_fields)| e.extend(extra_fields.clone()));
-        json!({"spec": {"template": {"spec": {"containers": [element]}}}})
+    let side = |field: &str, value: &str| {
+        let container = json!({"name": "side", field: value});
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
     };
     let images = |object: &Value| -> Vec<Value> {
         let containers = object.pointer("/spec/template/spec/containers").and_then(Value::as_array);
         containers.into_iter().flatten().map(|one| json!([one["name"], one["image"]])).collect()
     };
-    for (change, expected) in [
-        (json!({"image": "one"}), json!([["side", "one"], ["app", "none"]])),
-        (json!({"image": "two"}), json!([["side", "two"], ["app", "none"]])),
-        (json!({"$patch": "delete"}), json!([["app", "none"]])),
+    for (field, value, expected) in [
+        ("image", "one", json!([["side", "one"], ["app", "none"]])),
+        ("image", "two", json!([["side", "two"], ["app", "none"]])),
+        ("$patch", "delete", json!([["app", "none"]])),
     ] {
-        let object = patch(&env, &path, STRATEGIC, &side(change.clone())).await?.ok()?;
-        ensure!(json!(images(&object)) == expected, "{change}: {:?}", images(&object));
+        let object = patch(&env, &path, STRATEGIC, &side(field, value)).await?.ok()?;
+        ensure!(json!(images(&object)) == expected, "{field} {value}: {:?}", images(&object));
     }
     // Metrics have no merge key, so the list is replaced.
     let memory = json!([{"type": "Resource", "resource": {
@@ -94,7 +89,7 @@ pub(in super::super) async fn api_rejected_patches(env: TestEnv) -> Result<()> {
     Ok(())
 }
 
-/// Field managers: operation, name, fields.
+/// The entries of `managedFields`: operation, manager and the fields of the spec.
 fn managed_fields(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();

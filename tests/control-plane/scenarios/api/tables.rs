@@ -27,14 +27,14 @@ pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
     let path = autoscalers(&env);
     post(&env, &path, &autoscaler("web", json!({}))).await?.ok()?;
     let (columns, cells) = table(&env, &path).await?;
-    let plain = |name: &str, holds: &str| json!([name, holds, "", 0]);
+    let plain = |name: &str, data_type: &str| json!([name, data_type, "", 0]);
     let name = json!(["Name", "string", "name", 0]);
     let mut expected = vec![name.clone()];
     expected
         .extend(["Reference", "Targets", "MinPods", "MaxPods"].map(|name| plain(name, "string")));
     expected.push(plain("Replicas", "integer"));
     expected.push(plain("Age", "string"));
-    let types = |columns: &Value| -> Vec<Value> {
+    let without_types = |columns: &Value| -> Vec<Value> {
         columns
             .as_array()
             .into_iter()
@@ -42,7 +42,7 @@ pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
             .map(|column| json!([column[0], column[2], column[3]]))
             .collect()
     };
-    ensure!(types(&columns) == types(&json!(expected)), "{columns}");
+    ensure!(without_types(&columns) == without_types(&json!(expected)), "{columns}");
     let age = cells[0][6].clone();
     ensure!(
         cells == json!([["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, age]]),

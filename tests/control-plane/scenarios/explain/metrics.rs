@@ -27,7 +27,8 @@ pub(super) async fn one_metric_missing(site: Site) -> Result<Expected> {
     ))
 }
 
-/// A site of the same name in a namespace whose CPU usage can't be read.
+/// Moves the site to a new namespace whose CPU usage can't be read, and creates the target and the
+/// autoscaler there.
 async fn with_outage(site: Site, outage: Outage) -> Result<Site> {
     let ns = format!("{}-{}", site.env.ns, site.name);
     let env = TestEnv { ns, ..site.env };

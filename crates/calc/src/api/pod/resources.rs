@@ -182,8 +182,9 @@ impl PodResources {
     }
 }
 
-/// The spec with the requests and limits that the kubelet has applied, by the status. A resource
-/// that the status doesn't have keeps the amount of the spec. `None` if the amounts don't differ.
+/// The spec with the requests and limits that the kubelet has applied according to the status. A
+/// resource that the status doesn't have keeps the amount of the spec. `None` if the amounts don't
+/// differ.
 fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
     let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
     let reported: BTreeMap<&str, &Resources> =
@@ -235,12 +236,12 @@ impl Resources {
 type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
-/// there is one, else that of [`container_sum`] (KEP-753, KEP-2837). The pod's overhead doesn't
-/// count (kubernetes#142154).
+/// there is one, else that of [`container_requests`] (KEP-753, KEP-2837). The pod's overhead
+/// doesn't count (kubernetes#142154).
 fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
     let pod_level = &spec.resources.as_ref()?.requests;
     let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
-    let mut effective = container_sum(spec);
+    let mut effective = container_requests(spec);
     let mut has_requests = false;
     for (resource, amount) in pod_level {
         effective.insert(resource, amount.nano_value());
@@ -257,10 +258,10 @@ fn is_pod_level_resource(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// The requests of the containers and sidecars, which run at the same time. For each resource, the
-/// requests at an earlier time count if they are more: those of an init container and the sidecars
+/// The largest request for each resource at any time of the pod's life: the sum of the containers
+/// and sidecars, or, while an init container runs, the sum of that container and the sidecars
 /// before it.
-fn container_sum(spec: &PodSpec) -> Amounts<'_> {
+fn container_requests(spec: &PodSpec) -> Amounts<'_> {
     let mut sum = Amounts::new();
     for container in &spec.containers {
         add_requests(&mut sum, container);

@@ -47,10 +47,6 @@ fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
     }
 }
 
-fn explain(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
-    explanation.sentence(hpa)
-}
-
 #[rstest]
 #[case::unlimited(explanation(8, 8, 8), None, None, "")]
 #[case::max_replicas(
@@ -110,7 +106,7 @@ fn sentence_has_the_limit_and_the_proposal(
     explanation.stabilized_by = stabilized_by;
     explanation.limited_by = limited_by;
     assert_eq!(
-        explain(&hpa_by_cpu(), &explanation),
+        explanation.sentence(&hpa_by_cpu()),
         format!("cpu is at 120% of requests, target 60%{rest}")
     );
 }
@@ -147,12 +143,12 @@ fn disabled_direction_is_not_limited_for_now(
 fn unchanged_replicas_are_explained() {
     let mut explanation = explanation(4, 4, 4);
     assert_eq!(
-        explain(&hpa_by_cpu(), &explanation),
+        explanation.sentence(&hpa_by_cpu()),
         "cpu is at 120% of requests, target 60%; metrics ask for 4"
     );
     explanation.metrics[0].rule = Some(Rule::WithinTolerance);
     assert_eq!(
-        explain(&hpa_by_cpu(), &explanation),
+        explanation.sentence(&hpa_by_cpu()),
         "cpu is at 120% of requests, target 60%; within tolerance"
     );
 }
@@ -162,7 +158,7 @@ fn sentence_names_the_pause() {
     let summary = Summary::Paused("above".to_owned());
     let explanation = Explanation { summary, ..explanation(8, 8, 8) };
     assert_eq!(
-        explain(&hpa_by_cpu(), &explanation),
+        explanation.sentence(&hpa_by_cpu()),
         "cpu is at 120% of requests, target 60%; without the pause, it would scale to 8"
     );
     let limited = Explanation {
@@ -170,7 +166,7 @@ fn sentence_names_the_pause() {
         limited_by: Some(ConditionReason::TooManyReplicas),
         ..self::explanation(12, 12, 9)
     };
-    let sentence = explain(&hpa_by_cpu(), &limited);
+    let sentence = limited.sentence(&hpa_by_cpu());
     assert!(sentence.ends_with("would scale to 9, limited by maxReplicas 9"), "{sentence}");
 }
 
@@ -187,7 +183,7 @@ fn effects_of_settings_are_named_once_each() {
     explanation.winner = Some(1);
     explanation.effects = vec![effect("bounds", "9 to 17")];
     assert_eq!(
-        explain(&hpa_with_two_metrics(), &explanation),
+        explanation.sentence(&hpa_with_two_metrics()),
         "cpu is at 120% of requests, target 60%; metrics ask for 4; aggregate: p90; rollout: \
             other; bounds: 9 to 17"
     );
@@ -205,9 +201,9 @@ fn averages_are_per_pod_unless_there_are_no_pods() {
     explanation.metrics[0].utilization = None;
     explanation.metrics[0].usage = Some(MilliValue::from_milli(35_250));
     explanation.metrics[0].target = Some(TargetValue::Value(MilliValue::from_units(30)));
-    assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2 per pod, target 30");
+    assert_eq!(explanation.sentence(&hpa_by_queue()), "waiting is at 35.2 per pod, target 30");
     explanation.current_replicas = 0;
-    assert_eq!(explain(&hpa_by_queue(), &explanation), "waiting is at 35.2, target 30");
+    assert_eq!(explanation.sentence(&hpa_by_queue()), "waiting is at 35.2, target 30");
 }
 
 #[test]
@@ -215,17 +211,17 @@ fn decision_without_a_winner_is_explained_by_its_error_or_event() {
     let failed =
         Explanation { summary: Summary::Failed("no metrics".to_owned()), ..Explanation::default() };
     assert_eq!(
-        (explain(&hpa_by_cpu(), &failed), failed.reason()),
+        (failed.sentence(&hpa_by_cpu()), failed.reason()),
         ("no metrics".to_owned(), Reason::Failed)
     );
     let metric =
         MetricExplanation { error: Some("no server".to_owned()), ..MetricExplanation::default() };
     let failed = Explanation { metrics: vec![metric], ..failed };
-    assert_eq!(explain(&hpa_by_cpu(), &failed), "cpu cannot be read: no server");
+    assert_eq!(failed.sentence(&hpa_by_cpu()), "cpu cannot be read: no server");
     let outside = Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
     let outside = Explanation { summary: outside, ..Explanation::default() };
     assert_eq!(
-        explain(&hpa_by_cpu(), &outside),
+        outside.sentence(&hpa_by_cpu()),
         "Current number of replicas above Spec.MaxReplicas"
     );
     let disabled = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };

@@ -28,7 +28,10 @@ pub(super) fn sentence(
         State::Failing => {
             let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
             let cause = cause.unwrap_or_default();
-            return pause.map_or_else(|| cause.clone(), |pause| format!("{pause}; {cause}"));
+            return match pause {
+                Some(pause) => format!("{pause}; {cause}"),
+                None => cause,
+            };
         }
         State::Off => return "autoscaling is off because the target is at 0 replicas".to_owned(),
         State::Paused => {
@@ -70,7 +73,10 @@ pub(super) fn sentence(
             return measured.unwrap_or_else(|| "no metric is reported".to_owned());
         }
     };
-    measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
+    match measured {
+        Some(measured) => format!("{measured}; {limit}"),
+        None => limit,
+    }
 }
 
 /// The text about a pause. `None` if the sentence of this state doesn't mention it. The status can
@@ -116,10 +122,10 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     if !short.is_empty() {
         return format!("{short}{rest}");
     }
-    let name = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
+    let metric = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
     rest = root_cause(rest);
     rest = rest.strip_suffix(" for ").unwrap_or(rest);
-    match name {
+    match metric {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Reports on metrics that can't be read here, while the controller's status says why they failed.
+//! Reports on metrics that can't be read here, with the controller's status about them.
 
 use rstest::rstest;
 use serde_json::json;
@@ -18,6 +18,33 @@ fn failing_inputs(error: &str, message: &str) -> Inputs {
     let condition = scaling_inactive("FailedGetResourceMetric", &format!("{FAILED}{message}"));
     inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
     inputs
+}
+
+#[test]
+fn metric_that_only_the_controller_can_read_is_not_a_failure() {
+    let report = inputs_with_unreadable_metric("True").report();
+    assert_eq!(
+        report.sentence,
+        "has 4 replicas, 4 desired: queue is at 7, target 5, as the controller last reported; this \
+         can't be read here: the server could not find the metric queue"
+    );
+    assert_contains(&report, "If it reads a source of its own, use its flags here");
+    let alone = inputs_with_unreadable_metric("True").advice_without_own_sources();
+    assert!(!alone.is_empty() && alone.values().all(|one| !one.contains("--")), "{alone:?}");
+    let text = report.to_string();
+    assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
+    assert_eq!(report.state(State::Steady), State::Steady);
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
+    let error = ReadError::fetch(MetricsApi::External, forbidden);
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let report = inputs.report();
+    assert_contains(&report, "You may not read queue, as the message says.");
+    assert!(!report.to_string().contains("source of its own"), "{report}");
+    // The controller can't read the metric either.
+    let report = inputs_with_unreadable_metric("False").report();
+    assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
+    assert_contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
 #[rstest]
@@ -354,21 +381,6 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
     failing.settings.pause = Pause::BOTH;
     let report = failing.report();
     assert!(!report.to_string().contains("without the pause"), "{report}");
-}
-
-#[test]
-fn pods_of_others_explain_a_scaling_up_below_the_target() {
-    // Half of the target (33 % of 66 %) for four pods asks for two.
-    let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
-    inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
-    let sentence = inputs.report().sentence;
-    let expected = "stays at 2: cpu is at 33% of requests, target 66%; 4 pods match the selector, \
-                    the target has 2; metrics ask for 2";
-    assert_eq!(sentence, expected);
-    // During a rollout, the target has more pods itself.
-    inputs.scale.as_mut().unwrap().status_replicas = 4;
-    let sentence = inputs.report().sentence;
-    assert!(!sentence.contains("match the selector"), "{sentence}");
 }
 
 /// An External metric that fails, with an active fallback by the status.

@@ -134,7 +134,8 @@ impl Settings {
         let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
         let key = (Bounds::of_spec(spec), self.may_scale_to_zero(spec));
         let lock = || schedule.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_valid = |it: &CachedBounds| it.key == key && (it.from..it.until).contains(&now);
+        let is_valid =
+            |cached: &CachedBounds| cached.key == key && (cached.from..cached.until).contains(&now);
         if let Some(found) = lock().filter(is_valid) {
             return (found.bounds, found.change);
         }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use hpa_calc::Selector;
-use hpa_metrics::{Catalog, ExternalQuery, KubeObjects};
+use hpa_metrics::{
+    Catalog, CustomQuery, ExternalQuery, KubeObjects, Objects, Query, resource::GroupResource,
+};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,8 +45,8 @@ fn faulty_testbed() -> (Testbed, Faults) {
     (Testbed::new(Config { interceptor, ..Config::default() }), faults)
 }
 
-/// Watches the autoscalers of these API groups of a testbed. Returns their metrics with the cache of
-/// pods that they read, which isn't watched.
+/// Watches the autoscalers of these API groups of a testbed. Returns their metrics, with the cache
+/// of pods that they read, which isn't watched, and the number of failures.
 fn watch(
     testbed: &Testbed,
     groups: &'static [AutoscalerGroup],
@@ -169,6 +171,39 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     faults.remove(outage);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(metrics(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_metrics_that_can_be_collected_wait_for_the_list_of_autoscalers() {
+    let (testbed, _) = faulty_testbed();
+    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let source = CollectionSource::new(collection.clone());
+    let undiscovered = |query: Query| source.undiscovered(&query);
+    let everything = || Objects::Selected(Selector::everything());
+    let custom = |namespace: &str| CustomQuery {
+        resource: GroupResource::pods(),
+        namespace: namespace.to_owned(),
+        objects: everything(),
+        metric: "rps".to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    let external = || ExternalQuery {
+        namespace: "shop".to_owned(),
+        metric: "queue".to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    for query in [Query::from(custom("shop")), Query::from(external())] {
+        let text = undiscovered(query).unwrap();
+        assert!(text.starts_with("the metrics of collectors are not discovered yet"), "{text}");
+    }
+    let namespace = "shop".to_owned();
+    let pods = Query::PodUsage { namespace, pods: everything(), fields: Box::default() };
+    let nodes = Query::NodeUsage { nodes: everything(), fields: Box::default() };
+    for query in [Query::from(custom("")), pods, nodes] {
+        assert_eq!(undiscovered(query), None);
+    }
+    collection.wait_for_first_list().await;
+    assert_eq!(undiscovered(custom("shop").into()), None, "listed");
 }
 
 #[tokio::test(start_paused = true)]

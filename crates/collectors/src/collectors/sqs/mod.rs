@@ -58,9 +58,8 @@ struct Attributes {
     attributes: HashMap<String, String>,
 }
 
-/// The error response of SQS.
 #[derive(Deserialize)]
-struct Refusal {
+struct ErrorResponse {
     #[serde(rename = "__type")]
     kind: String,
 }
@@ -123,7 +122,7 @@ impl SqsQueue {
         let body = json!({"QueueName": self.queue});
         let QueueUrl { queue_url } =
             call_action(context, "GetQueueUrl", &self.region, body).await?;
-        // The key of the cache has the name, which the URL contains.
+        // The cache stores the URL and, in its key, the name.
         if queue_url.len().max(self.queue.len()) > MAX_QUEUE_URL_LEN {
             return Err(unexpected_response("the URL of the queue is longer than 1 KiB"));
         }
@@ -136,8 +135,8 @@ impl SqsQueue {
     }
 }
 
-/// The number of messages in an attribute. A negative number is an error, because the calculation,
-/// which equals that of kube-controller-manager, would propose `maxReplicas` for it.
+/// The number of messages in an attribute. A negative number is an error: for it, the controller
+/// would propose `maxReplicas`, as kube-controller-manager does.
 fn message_count(attributes: &HashMap<String, String>, name: &str) -> Result<u64, FetchError> {
     let text = attributes
         .get(name)
@@ -212,11 +211,11 @@ const REPORTED_ERRORS: [&str; 9] = [
 ];
 
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
-    let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
+    let kind = serde_json::from_slice::<ErrorResponse>(&reply.body).map(|error| error.kind);
     let kind = kind.unwrap_or_default();
     let kind = kind.rsplit(['#', '.']).next().unwrap_or_default();
     match REPORTED_ERRORS.into_iter().find(|reported| *reported == kind) {
-        Some(message) => FetchError::Server { service: SERVICE, message },
+        Some(reason) => FetchError::QueryRefused { service: SERVICE, reason },
         None => http_error(&request.uri, HttpError::Status(reply.status)),
     }
 }

@@ -115,7 +115,7 @@ impl CachedSchedule {
         }
     }
 
-    /// The schedule without its labels and its metric, whose value is an error.
+    /// The schedule with an error instead of its metric, and without labels.
     pub(super) fn refused(self, error: String) -> Self {
         Self { labels: BTreeMap::new(), size: 0, metric: Err(error), ..self }
     }
@@ -136,9 +136,9 @@ impl CachedSchedule {
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let evaluation = self.evaluation.lock();
         let evaluation = evaluation.as_ref()?;
-        // The value changed after it was read, so it must be read again. This time is returned only
-        // in the first second after the change: an autoscaler that doesn't read the value would be
-        // reconciled each second.
+        // The value changed after it was read, so it must be read again. Later than a second after
+        // the change, no time is returned. Otherwise, an autoscaler that doesn't read the value
+        // would be reconciled each second.
         let expired =
             evaluation.expired_at(now).filter(|at| now.duration_since(*at) < REREAD_DELAY);
         let reread = expired.and_then(|_| now.checked_add(REREAD_DELAY).ok());
@@ -146,7 +146,7 @@ impl CachedSchedule {
     }
 }
 
-/// A value that changed while it was read is read again after this delay.
+/// The delay after which a value that changed since its last read is read again.
 const REREAD_DELAY: SignedDuration = SignedDuration::from_secs(1);
 
 /// The fields of a schedule that are read. Each stays text, because each has its own errors.
@@ -194,7 +194,7 @@ fn compile(spec: &str, settings: &Settings) -> Result<ScheduledMetric, String> {
 }
 
 impl State {
-    /// Adds a schedule, unless those of the namespace become too large. Then its value is an error.
+    /// Adds a schedule. If the schedules of the namespace become too large, its value is an error.
     fn add(&mut self, key: ScheduleKey, entry: CachedSchedule) {
         let used = self.used.entry((key.kind, key.namespace.clone())).or_default();
         let entry = if *used + entry.size > MAX_NAMESPACE_BYTES {

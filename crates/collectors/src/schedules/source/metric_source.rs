@@ -7,7 +7,6 @@ use hpa_calc::{MilliValue, Selector, report::error_texts::not_discovered};
 use hpa_metrics::{
     ApiGroups, Catalog, CustomQuery, CustomValues, MetricError, MetricSource, NotFound, ObjectKind,
     Objects, Origin, Query, Values,
-    resource::GroupResource,
     source::{ListedCustomMetric, ListedExternalMetric},
     wire::MetricValue,
 };
@@ -31,13 +30,10 @@ impl ScheduleSource {
 
     /// The kind of a requested resource. Autoscalers request metrics of a `ClusterScalingSchedule`
     /// in their own namespace.
-    fn kind_in_scope(resource: &GroupResource, is_namespaced: bool) -> Option<ScheduleKind> {
-        let kind = ScheduleKind::for_resource(resource)?;
-        (is_namespaced || kind == ScheduleKind::Cluster).then_some(kind)
-    }
-
     fn requested_kind(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
-        Self::kind_in_scope(&request.resource, request.is_namespaced()).ok_or_else(|| {
+        let is_in_scope =
+            |kind: &ScheduleKind| request.is_namespaced() || *kind == ScheduleKind::Cluster;
+        ScheduleKind::for_resource(&request.resource).filter(is_in_scope).ok_or_else(|| {
             let reason = format!("{} is not a kind of schedule", request.resource);
             MetricError::UnknownMetric(NotFound::Other(reason))
         })
@@ -105,7 +101,12 @@ impl Catalog for ScheduleSource {
         self.0.readiness()
     }
 
-    fn undiscovered(&self, _: &Query) -> Option<String> {
+    /// Only metrics of schedules may be missing because the schedules are not listed yet. Metrics
+    /// of all other objects are those of other sources.
+    fn undiscovered(&self, query: &Query) -> Option<String> {
+        if !self.has(query) {
+            return None;
+        }
         Some(not_discovered("schedules", &self.readiness().err()?))
     }
 

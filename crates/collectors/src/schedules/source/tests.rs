@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hpa_calc::Selector;
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects, Query, resource::GroupResource};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects};
 
 /// Monday 2027-01-11, 08:00 UTC.
 const START: i64 = 1_799_654_400;
@@ -291,6 +290,27 @@ fn request(resource: &str, namespace: &str) -> CustomQuery {
         metric: "anything".to_owned(),
         metric_selector: Selector::everything(),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_metrics_of_schedules_wait_for_the_first_list() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    let source = ScheduleSource::new(cluster.schedules.clone());
+    let undiscovered = |query: Query| source.undiscovered(&query);
+    let usage = || {
+        let pods = Objects::Selected(Selector::everything());
+        Query::PodUsage { namespace: "shop".to_owned(), pods, fields: Box::default() }
+    };
+    let schedules = || Query::from(request("scalingschedules.zalando.org", "shop"));
+    let text = undiscovered(schedules()).unwrap();
+    assert!(text.starts_with("the metrics of schedules are not discovered yet"), "{text}");
+    assert!(undiscovered(request("clusterscalingschedule", "").into()).is_some());
+    for resource in ["pods", "ingresses.networking.k8s.io", "scalingschedules.example.org"] {
+        assert_eq!(undiscovered(request(resource, "shop").into()), None, "{resource}");
+    }
+    assert_eq!(undiscovered(usage()), None);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(undiscovered(schedules()), None, "listed");
 }
 
 #[tokio::test(start_paused = true)]

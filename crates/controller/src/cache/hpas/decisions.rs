@@ -12,9 +12,9 @@ const FIXED_NUMBERS: usize = 4;
 /// The estimated overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run, of
-/// which only the last decision is stored in full. The numbers of every decision are stored as a
-/// sample. The oldest runs and samples are dropped first.
+/// The last decisions of one autoscaler. Consecutive decisions with equal outcomes are a run: only
+/// its last decision is stored in full. The numbers of every decision are stored as a sample. The
+/// oldest runs and samples are dropped first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,

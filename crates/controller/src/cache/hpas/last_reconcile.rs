@@ -5,7 +5,8 @@ use std::time::Duration;
 use hpa_calc::decide::ReconcileError;
 use tokio::time::Instant;
 
-/// The class of a reconcile's error: the `error` label of the reference's metrics.
+/// The class of an error of a reconcile or of a metric's computation: the `error` label of the
+/// reference's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// The spec can't be decoded, or has an invalid target `apiVersion` or an unknown metric type.
@@ -16,10 +17,7 @@ pub enum ErrorClass {
 
 impl From<&ReconcileError> for ErrorClass {
     fn from(error: &ReconcileError) -> Self {
-        match error {
-            ReconcileError::InvalidApiVersion(_) => Self::Spec,
-            _ => Self::Internal,
-        }
+        if error.is_invalid_spec() { Self::Spec } else { Self::Internal }
     }
 }
 

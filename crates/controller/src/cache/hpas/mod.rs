@@ -43,7 +43,8 @@ impl Autoscalers {
         by_key.get(key).is_some_and(|cached| cached.has_version(uid, resource_version))
     }
 
-    /// Stores a version of an object.
+    /// Stores a version of an object. A version from a watch or a response is ignored if a newer
+    /// one is cached.
     pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, origin: Origin) -> Change {
         if let Some(cached) = self.get(key).filter(|cached| cached.has_uid(&object.metadata.uid)) {
             return cached.update(object, origin, None);

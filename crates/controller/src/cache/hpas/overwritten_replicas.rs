@@ -8,12 +8,13 @@ const REPORT_AFTER: u32 = 3;
 /// expire.
 const REPORT_AGAIN_AFTER: u32 = 100;
 
-/// The number of consecutive scalings whose replicas the next reconcile no longer found.
+/// The consecutive scalings of a target that another client has overwritten.
 #[derive(Debug, Default)]
 pub(super) struct OverwrittenReplicas {
     /// The replicas that the last reconcile wrote.
     written: Option<i32>,
-    scalings: u32,
+    /// The number of consecutive scalings whose replicas the next reconcile no longer found.
+    overwritten_count: u32,
 }
 
 impl OverwrittenReplicas {
@@ -27,11 +28,11 @@ impl OverwrittenReplicas {
     pub(super) fn observe(&mut self, replicas: i32) -> Option<i32> {
         let written = self.written.take()?;
         if replicas == written {
-            self.scalings = 0;
+            self.overwritten_count = 0;
             return None;
         }
-        self.scalings = self.scalings.saturating_add(1);
-        let further = self.scalings.checked_sub(REPORT_AFTER)?;
+        self.overwritten_count = self.overwritten_count.saturating_add(1);
+        let further = self.overwritten_count.checked_sub(REPORT_AFTER)?;
         (further % REPORT_AGAIN_AFTER == 0).then_some(written)
     }
 }
@@ -68,6 +69,6 @@ mod tests {
         overwritten.record_write(5);
         let found = [5, 2, 3, 4].map(|replicas| overwritten.observe(replicas));
         assert_eq!(found, [None; 4]);
-        assert_eq!(overwritten.scalings, 0);
+        assert_eq!(overwritten.overwritten_count, 0);
     }
 }

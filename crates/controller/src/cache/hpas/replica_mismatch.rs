@@ -10,10 +10,10 @@ const READ_AFTER: u32 = 3;
 /// only after this many further reconciles.
 const READ_AGAIN_AFTER: u32 = 20;
 
-/// The number of consecutive reconciles in which the target's replicas differed from its pods.
+/// Counts the consecutive reconciles in which the target's replicas differed from its pods.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaMismatch {
-    reconciles: u32,
+    reconcile_count: u32,
 }
 
 impl ReplicaMismatch {
@@ -33,11 +33,11 @@ impl ReplicaMismatch {
             all += 1;
         }
         if (active..=all).contains(&usize::try_from(replicas).unwrap_or(0)) {
-            self.reconciles = 0;
+            self.reconcile_count = 0;
             return false;
         }
-        self.reconciles = self.reconciles.saturating_add(1);
-        let further = self.reconciles.checked_sub(READ_AFTER);
+        self.reconcile_count = self.reconcile_count.saturating_add(1);
+        let further = self.reconcile_count.checked_sub(READ_AFTER);
         further.is_some_and(|further| further % READ_AGAIN_AFTER == 0)
     }
 }

@@ -39,7 +39,7 @@ use self::{
 };
 use super::{
     WatchIntervals,
-    stream::{Interrupted, WatchStream, Watchable},
+    stream::{Interruption, WatchStream, Watchable},
 };
 use crate::{
     cache::{ScaleCache, StrPair, WatchAge, WatchAges},
@@ -228,7 +228,7 @@ async fn fill_cache<T: Watchable + ScaleSource>(
 ) {
     loop {
         match stream.next_or_interrupted().await {
-            Err(Interrupted { is_forbidden, .. }) => {
+            Err(Interruption { is_forbidden, .. }) => {
                 cache.invalidate();
                 if is_forbidden {
                     return;

@@ -31,9 +31,9 @@ const MAX_BUFFERED: usize = 1024;
 /// complete list makes these reads unnecessary.
 const PAGE_LIMIT_DIVISOR: usize = 8;
 
-/// Holds requests back for the time in `Retry-After`, but at most for `max_delay`. Without it, each
-/// of hundreds of autoscalers would send a request to a server that is overloaded. A request that
-/// was refused is not retried here: the next reconcile does that.
+/// After a 429 response, holds requests back for the time in `Retry-After`, but at most for
+/// `max_delay`. Otherwise each of hundreds of autoscalers would send a request to an overloaded
+/// server. The refused request is not retried here: the next reconcile does that.
 ///
 /// If API Priority and Fairness refused the request, the API server is overloaded, and all requests
 /// wait. Any other 429 concerns one API group, for example the metrics adapter behind it: only
@@ -103,14 +103,10 @@ impl Blocked {
         let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(max_delay);
         let until = Instant::now() + delay;
         if is_from_priority_and_fairness(headers) {
-            self.block_all(until);
+            self.all = self.all.max(Some(until));
         } else {
             self.block_group(group, until);
         }
-    }
-
-    fn block_all(&mut self, until: Instant) {
-        self.all = self.all.max(Some(until));
     }
 
     fn block_group(&mut self, group: &str, until: Instant) {

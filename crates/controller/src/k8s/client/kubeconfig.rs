@@ -1,8 +1,8 @@
 //! Loads the configuration of a client, and reports failures without secrets.
 //!
 //! Errors name the file and the context. Apart from the names of contexts, clusters and kinds, they
-//! have nothing of the file's content, because it may be a secret. Therefore kube's own errors,
-//! which quote files, are not their sources.
+//! quote nothing from the file, because it may contain secrets. Therefore kube's own errors, which
+//! quote files, are not their sources.
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 

@@ -86,8 +86,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Reads files, and may run the credential plugin that a kubeconfig names. Sends no request.
-    /// Needs a tokio runtime.
+    /// Creates the clients. Reads files, and may run the credential plugin that a kubeconfig names.
+    /// Sends no request. Needs a tokio runtime.
     pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         Self::connect(config, Arc::new(()), false).await
     }

@@ -21,8 +21,8 @@ fn problem_of_a_list_lasts_until_it_is_synced() {
     fail_list(&board, AutoscalerApi::Core, false, 5);
     fail_list(&board, AutoscalerApi::Core, false, 9);
     assert_eq!(board.problems(), ["broken since 1970-01-01T00:00:05Z."]);
-    let unread = board.outage_summary().unwrap();
-    assert_eq!((unread.since, unread.values_at, unread.is_partial), (at(5), Some(at(5)), false));
+    let outage = board.outage_summary().unwrap();
+    assert_eq!((outage.since, outage.values_at, outage.is_partial), (at(5), Some(at(5)), false));
     board.set_source(AutoscalerApi::Core, SourceState::Synced);
     board.set_note(AutoscalerApi::Core, "only one namespace".to_owned());
     assert_eq!(
@@ -41,10 +41,10 @@ fn outage_of_the_api_server_replaces_other_problems() {
     fail_connection(&board, 120, "starting");
     assert_eq!(board.problems(), ["down since 1970-01-01T00:01:50Z: starting."]);
     let changes = board.changes_since(0, at(130));
-    assert!((changes.rows.len(), changes.silent) == (1, false), "its lease can't be read");
-    let unread = changes.unread.unwrap();
+    assert!((changes.rows.len(), changes.inactive) == (1, false), "its lease can't be read");
+    let outage = changes.outage.unwrap();
     assert_eq!(
-        (unread.since, unread.values_at, unread.is_partial),
+        (outage.since, outage.values_at, outage.is_partial),
         (at(110), Some(at(100)), false)
     );
     assert!(!board.is_complete(&id("b")));
@@ -63,7 +63,7 @@ fn outage_before_the_first_list_has_no_time_of_values() {
     fail_connection(&board, 1, "refused");
     let changes = board.changes_since(0, at(2));
     assert!(changes.synced);
-    assert_eq!(changes.unread.unwrap().values_at, None);
+    assert_eq!(changes.outage.unwrap().values_at, None);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Help texts, and a page that names what flags turn on.
+//! Help texts, and the collectors in docs/keda.md.
 
 use super::*;
 

@@ -138,11 +138,12 @@ fn lease_name_is_a_dns_subdomain() {
 fn error_names_the_variable_of_a_value_from_the_environment() {
     let arguments = |texts: &[&str]| texts.iter().map(OsString::from).collect::<Vec<_>>();
     let program = Arguments::command();
-    let describe = |texts: &[&str]| {
-        // The value is on the command line here: a test must not change the environment.
-        let error = Arguments::try_parse_from(["hpa", "run", "--threads=abc"]).expect_err("abc");
+    // The value is on the command line here: a test must not change the environment.
+    let describe_invalid = |invalid: &[&str], texts: &[&str]| {
+        let error = Arguments::try_parse_from(invalid).expect_err("an invalid value");
         name_variable(error, &arguments(texts), &program).to_string()
     };
+    let describe = |texts: &[&str]| describe_invalid(&["hpa", "run", "--threads=abc"], texts);
     assert!(describe(&["hpa", "run"]).contains("the variable HPA_THREADS"));
     for texts in [["--threads=abc"].as_slice(), &["--threads", "abc"]] {
         let error = describe(&[&["hpa", "run"][..], texts].concat());
@@ -150,6 +151,10 @@ fn error_names_the_variable_of_a_value_from_the_environment() {
     }
     let longer_flag = ["hpa", "run", "--threads-of-metrics=1"];
     assert!(describe(&longer_flag).contains("the variable HPA_THREADS"));
+    let check = ["hpa", "rules", "check", "rules.yaml"];
+    let invalid = [&check[..], &["--prometheus-query-timeout=abc"]].concat();
+    let error = describe_invalid(&invalid, &check);
+    assert!(error.contains("the variable HPA_PROMETHEUS_QUERY_TIMEOUT"), "{error}");
 }
 
 #[test]

@@ -57,12 +57,13 @@ impl PastLoads for DemoPastLoads {
         range: PastRange,
     ) -> BoxFuture<'a, Result<Trace, PastError>> {
         let past = self.past_load(hpa, metric, range);
-        let unknown = || "the demo has past loads only for CPU and pod metrics".to_owned();
-        std::future::ready(past.ok_or_else(|| PastError::Unknown(unknown()))).boxed()
+        let unknown = "the demo has past loads only for CPU and pod metrics";
+        std::future::ready(past.ok_or_else(|| PastError::Unknown(unknown.to_owned()))).boxed()
     }
 }
 
-/// The increase of a metric's total over all pods, per unit of load per second.
+/// The increase of a metric's total over all pods, per unit of load per second. `None` unless the
+/// metric is CPU or a pod metric of the workload.
 fn per_load(workload: &WorkloadSpec, profile: &PodProfile, metric: &MetricSpec) -> Option<f64> {
     if metric.resource.as_ref().is_some_and(|resource| resource.name == "cpu") {
         return Some(profile.cpu_per_unit.as_f64());

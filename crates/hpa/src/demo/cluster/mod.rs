@@ -2,7 +2,7 @@
 
 mod controller;
 mod loads;
-mod past;
+mod record_source;
 
 use std::{
     collections::BTreeSet,
@@ -43,7 +43,7 @@ use tracing::warn;
 use self::{
     controller::{Controller, ControllerSetup, DemoClock, REQUEST_TIMEOUT, sync_period},
     loads::DemoPastLoads,
-    past::DemoRecordSource,
+    record_source::DemoRecordSource,
 };
 use super::model::Decision;
 use crate::{debug_api, serve::Server, version};
@@ -58,6 +58,7 @@ const DASHBOARD_PRODUCT: &str = "hpa-dashboard";
 /// The longest real time for which simulated time slows down during checks of forecasts.
 const MAX_CHECK_TIME: Duration = Duration::from_secs(30);
 
+/// The demo's simulated cluster, with the server and the controller that use it.
 pub(crate) struct DemoCluster {
     pub(crate) testbed: Testbed,
     pub(crate) simulation: Simulation,
@@ -117,8 +118,8 @@ impl Observer for DecisionSender {
 }
 
 impl DemoCluster {
-    /// Starts the scenario. `speed` is simulated seconds per real second, `duration` is in
-    /// simulated seconds.
+    /// Starts the scenario, and writes a kubeconfig to `folder`. `speed` is simulated seconds per
+    /// real second, `duration` is in simulated seconds.
     pub(crate) async fn start(
         scenario: Scenario,
         speed: f64,
@@ -193,7 +194,7 @@ impl DemoCluster {
     /// Continues in real time. A controller can't change its sync period, so a new controller
     /// replaces the running one. As after any restart without a stored history, the first
     /// recommendation of each autoscaler is its current replicas.
-    pub(crate) async fn slow_down(&mut self) {
+    pub(crate) async fn switch_to_real_time(&mut self) {
         self.speed = 1.0;
         self.simulation.clock().set_speed(1.0);
         self.controller.stop().await;
@@ -365,7 +366,7 @@ manifests:
     }
 
     #[tokio::test]
-    async fn sync_period_is_normal_after_slowing_down() {
+    async fn sync_period_is_normal_in_real_time() {
         let folder = tempfile::tempdir().unwrap();
         let scenario = Scenario::parse(SCENARIO).unwrap();
         let mut cluster = DemoCluster::start(scenario, 100.0, 600.0, folder.path()).await.unwrap();
@@ -382,7 +383,7 @@ manifests:
         let last = records.samples.last().unwrap().at;
         let next = cluster.record_source.records(&key, None, Some(last)).await.unwrap();
         assert!(next.samples.iter().all(|sample| sample.at > last));
-        cluster.slow_down().await;
+        cluster.switch_to_real_time().await;
         while cluster.decisions.try_recv().is_ok() {}
         // Reconciles are now 15 s apart.
         sleep(Duration::from_secs(2)).await;

@@ -51,8 +51,8 @@ pub(crate) struct AutoscalerRecord {
     /// capacity of pods, and more replicas are not a violation.
     pub(crate) has_target_load: bool,
     pub(crate) decision_count: u32,
-    pub(crate) scale_ups: u32,
-    pub(crate) scale_downs: u32,
+    pub(crate) scale_up_count: u32,
+    pub(crate) scale_down_count: u32,
     /// Simulated second of the last scale-down.
     pub(crate) last_scale_down: Option<f64>,
     pub(crate) last_decision: Option<Decision>,
@@ -69,9 +69,9 @@ impl AutoscalerRecord {
         self.bounds = decision.bounds;
         self.downscale_window = decision.downscale_window;
         match decision.to {
-            Some(to) if to > decision.from => self.scale_ups += 1,
+            Some(to) if to > decision.from => self.scale_up_count += 1,
             Some(_) => {
-                self.scale_downs += 1;
+                self.scale_down_count += 1;
                 self.last_scale_down = Some(decision.second);
             }
             None => {}

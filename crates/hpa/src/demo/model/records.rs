@@ -1,6 +1,6 @@
 //! The records of all autoscalers of the demo, which the terminal view and the summary show.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use hpa_calc::{Settings, api::HorizontalPodAutoscaler, settings::Bounds};
 use hpa_controller::HpaKey;
@@ -8,12 +8,13 @@ use hpa_testbed::{
     Testbed,
     workload::{Observation, WorkloadId, scenario::Scenario},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     decision::{Decision, downscale_window},
     history::{AutoscalerRecord, QueueTotals, WorkloadSample},
 };
+use crate::manifests::string_at;
 
 const API_VERSION: &str = "autoscaling/v2";
 const KIND: &str = "HorizontalPodAutoscaler";
@@ -29,18 +30,16 @@ pub(crate) struct DemoRecords {
     pub(crate) second: f64,
     /// The workload that drains each queue, in the order of the scenario.
     queue_workloads: Vec<WorkloadId>,
-    /// Whether the scenario sets a target load, by workload.
-    has_target_load: BTreeMap<WorkloadId, bool>,
+    /// The workloads for which the scenario sets a target load.
+    workloads_with_target_load: BTreeSet<WorkloadId>,
 }
 
 impl DemoRecords {
     /// Empty records of the autoscalers that the scenario created in the testbed.
     pub(crate) fn new(testbed: &Testbed, scenario: &Scenario) -> Self {
-        let workloads = scenario.workloads.iter().map(|workload| {
-            let profile = scenario.profile(workload);
-            (WorkloadId::for_spec(workload), profile.target_load.is_some())
-        });
-        let has_target_load = workloads.collect();
+        let workloads = scenario.workloads.iter();
+        let with_target_load =
+            workloads.filter(|workload| scenario.profile(workload).target_load.is_some());
         let queues = scenario.queues.iter();
         let draining_workloads = queues.filter_map(|queue| scenario.workload(&queue.workload));
         let mut records = Self {
@@ -48,7 +47,7 @@ impl DemoRecords {
             recent_scalings: Vec::new(),
             second: 0.0,
             queue_workloads: draining_workloads.map(WorkloadId::for_spec).collect(),
-            has_target_load,
+            workloads_with_target_load: with_target_load.map(WorkloadId::for_spec).collect(),
         };
         for hpa in autoscalers_in_order(testbed, scenario) {
             let target = &hpa.spec.scale_target_ref;
@@ -73,11 +72,11 @@ impl DemoRecords {
             downscale_window: 0.0,
             is_in_scenario: false,
             has_queue: self.queue_workloads.contains(&target),
-            has_target_load: self.has_target_load.get(&target).is_some_and(|has| *has),
+            has_target_load: self.workloads_with_target_load.contains(&target),
             target,
             decision_count: 0,
-            scale_ups: 0,
-            scale_downs: 0,
+            scale_up_count: 0,
+            scale_down_count: 0,
             last_scale_down: None,
             last_decision: None,
             samples: Vec::new(),
@@ -142,8 +141,13 @@ impl DemoRecords {
 fn autoscalers_in_order(testbed: &Testbed, scenario: &Scenario) -> Vec<HorizontalPodAutoscaler> {
     let position = |hpa: &HorizontalPodAutoscaler| {
         scenario.manifests.iter().position(|manifest: &Value| {
-            manifest.pointer("/kind") == Some(&json!(KIND))
-                && manifest.pointer("/metadata/name") == Some(&json!(hpa.metadata.name))
+            let namespace = match string_at(manifest, "/metadata/namespace") {
+                "" => "default",
+                namespace => namespace,
+            };
+            string_at(manifest, "/kind") == KIND
+                && namespace == hpa.metadata.namespace
+                && string_at(manifest, "/metadata/name") == hpa.metadata.name
         })
     };
     let listed = testbed.list(API_VERSION, KIND);
@@ -156,6 +160,7 @@ fn autoscalers_in_order(testbed: &Testbed, scenario: &Scenario) -> Vec<Horizonta
 #[cfg(test)]
 mod tests {
     use hpa_testbed::Config;
+    use serde_json::json;
 
     use super::*;
 
@@ -174,5 +179,30 @@ queues:
         let records = DemoRecords::new(&Testbed::new(Config::default()), &scenario);
         let worker = |namespace: &str| WorkloadId::new(namespace, "Deployment", "worker");
         assert_eq!(records.queue_workloads, [worker("shop"), worker("bank")]);
+    }
+
+    #[test]
+    fn autoscalers_with_equal_names_are_in_the_order_of_the_scenario() {
+        let testbed = Testbed::new(Config::default());
+        let manifest = |namespace: &str| {
+            let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+            json!({
+                "apiVersion": API_VERSION, "kind": KIND,
+                "metadata": { "namespace": namespace, "name": "web" },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
+            })
+        };
+        for namespace in ["bank", "shop"] {
+            let metadata = json!({ "name": namespace });
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+            for object in [object, manifest(namespace)] {
+                testbed.apply(object).expect("a valid object");
+            }
+        }
+        let manifests = vec![manifest("shop"), manifest("bank")];
+        let scenario = Scenario { manifests, ..Scenario::default() };
+        let records = DemoRecords::new(&testbed, &scenario);
+        let keys = records.autoscalers.iter().map(|record| record.key.to_string());
+        assert_eq!(keys.collect::<Vec<_>>(), ["shop/web", "bank/web"]);
     }
 }

@@ -33,7 +33,7 @@ impl Summary {
             })
             .collect();
         let count = checked().count();
-        let verdict = match (count, violations.is_empty()) {
+        let result = match (count, violations.is_empty()) {
             (0, _) => {
                 "No autoscaler of the scenario exists, so there is nothing to judge.".to_owned()
             }
@@ -41,7 +41,7 @@ impl Summary {
             (_, true) => format!("The controller followed the load for all {count} autoscalers."),
             (_, false) => "The controller did NOT follow the load:".to_owned(),
         };
-        let text = format!("{table}{LEGEND}\n\n{verdict}\n{violations}\n{CRITERIA}");
+        let text = format!("{table}{LEGEND}\n\n{result}\n{violations}\n{CRITERIA}");
         Self { text, followed_load: violations.is_empty() && count > 0 }
     }
 }
@@ -54,8 +54,8 @@ fn table_row(record: &AutoscalerRecord) -> Vec<String> {
     vec![
         record.key.name.to_string(),
         record.decision_count.to_string(),
-        record.scale_ups.to_string(),
-        record.scale_downs.to_string(),
+        record.scale_up_count.to_string(),
+        record.scale_down_count.to_string(),
         format!("{min}..{max}"),
         number(average),
         number(average_needed(&record.samples)),

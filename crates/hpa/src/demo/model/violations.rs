@@ -143,12 +143,13 @@ fn check_queue(record: &AutoscalerRecord, last: &WorkloadSample) -> Option<Strin
     if !record.has_queue || last.backlog < 1.0 {
         return None;
     }
-    let before =
+    let first =
         record.samples.iter().rfind(|sample| sample.second <= last.second - REACTION_SECONDS)?;
-    let mut since = record.samples.iter().filter(|sample| sample.second >= before.second);
-    let is_old = since.all(|sample| sample.backlog >= 1.0);
-    let grows = last.backlog > before.backlog;
-    (is_old && grows).then(|| format!("its backlog still grows and is {}", number(last.backlog)))
+    let mut since = record.samples.iter().filter(|sample| sample.second >= first.second);
+    let was_never_empty = since.all(|sample| sample.backlog >= 1.0);
+    let has_grown = last.backlog > first.backlog;
+    (was_never_empty && has_grown)
+        .then(|| format!("its backlog still grows and is {}", number(last.backlog)))
 }
 
 fn check_scale_to_zero(record: &AutoscalerRecord) -> Option<String> {
@@ -195,8 +196,8 @@ mod tests {
             has_queue: false,
             has_target_load: true,
             decision_count: 80,
-            scale_ups: 0,
-            scale_downs: 0,
+            scale_up_count: 0,
+            scale_down_count: 0,
             last_scale_down: None,
             last_decision: None,
             samples: (0..=1200).map(sample).collect(),

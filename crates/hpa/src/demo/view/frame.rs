@@ -67,8 +67,8 @@ pub(super) fn frame(
     lines
 }
 
-/// Wraps an address or a command at the width of the terminal, also within words, because it would
-/// be useless if cut.
+/// Wraps an address or a command at the width of the terminal, even within words. Users could not
+/// copy a cut text.
 fn wrapped(text: &str, columns: usize) -> Vec<Line> {
     let characters: Vec<char> = text.chars().collect();
     let parts = characters.chunks(columns.max(1)).map(|part| part.iter().collect::<String>());

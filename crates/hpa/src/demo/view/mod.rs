@@ -33,6 +33,7 @@ const LOG_LEVEL_LIVE: &str = "info";
 /// scenario's faults, whose effects the decisions explain.
 const LOG_LEVEL_LINES: &str = "error";
 
+/// The way in which the demo shows decisions.
 pub(crate) enum DemoOutput {
     /// A live view. The log goes to a file.
     Live {
@@ -65,6 +66,7 @@ impl DemoOutput {
         Ok(Self::Live { screen: None, header: None })
     }
 
+    /// Switches to the live view, or prints the introduction.
     pub(crate) fn begin(&mut self, info: DemoInfo, records: &DemoRecords) -> io::Result<()> {
         match self {
             Self::Live { screen, header } => {

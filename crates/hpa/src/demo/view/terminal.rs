@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write, stdout};
 
 use super::line::Line;
+use crate::terminal::has_color;
 
 /// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -26,6 +27,8 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    /// Switches to the alternate screen. Installs a panic hook that leaves it if the main thread
+    /// panics.
     pub(super) fn enter() -> io::Result<Self> {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -38,8 +41,7 @@ impl Screen {
         let mut out = stdout().lock();
         out.write_all(ENTER.as_bytes())?;
         out.flush()?;
-        let has_color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Ok(Self { has_color })
+        Ok(Self { has_color: has_color() })
     }
 
     /// Draws as many of the lines as fit.

@@ -51,7 +51,8 @@ impl Dump {
     }
 
     /// Finds the autoscaler of this name, or the only one, and all inputs of its decision.
-    /// `namespace` is the flag `--namespace`.
+    /// `namespace` is the flag `--namespace`. `at` is the time of the decision, by default that of
+    /// the newest sample.
     pub(super) fn subject(
         &self,
         name: Option<&str>,
@@ -113,7 +114,8 @@ impl Dump {
         })
     }
 
-    /// The document of the debug API about an autoscaler.
+    /// The document of the debug API about an autoscaler, or the reason why there is none. Fails if
+    /// it can't be decoded.
     fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,

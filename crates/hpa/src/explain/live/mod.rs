@@ -38,7 +38,7 @@ use super::{
     subject::{Subject, usable_selector},
 };
 use crate::{
-    args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, to_std},
+    args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
     collectors::Scope,
     controller_options::setting_policy,
@@ -63,8 +63,8 @@ const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_secs(10);
 struct FoundController {
     /// Its record of the autoscaler.
     past: Result<AutoscalerDetail, Unavailable>,
-    /// The leases in words, for warnings about settings that kube-controller-manager ignores. Empty
-    /// if they weren't needed.
+    /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
+    /// Empty if hpa-rs acts, or if no lease is known.
     lease_state: String,
     acting: ActingController,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
@@ -91,7 +91,7 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Starts the watches of collectors and schedules. Sends no other request, except to find the
     /// API of the autoscaler.
-    pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
+    pub(super) async fn new(arguments: &ExplainArguments, name: &str) -> anyhow::Result<Self> {
         let clients = kubectl::clients(&arguments.cluster).await?;
         let flag = arguments.autoscaler_api;
         let is_custom = flag == Some(AutoscalerApiArgument::Custom);

@@ -124,8 +124,8 @@ fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
     metrics.collect()
 }
 
-/// An environment with all collectors, in which every annotation value and label is a known server
-/// and region, because lint doesn't know the controller's flags.
+/// An environment with all collectors. Lint doesn't know the controller's flags, so the environment
+/// has every annotation value and label as a server and as a region.
 pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);
@@ -137,8 +137,8 @@ pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
-/// The field of a finding about a collector: the annotation that is its subject, or else that of
-/// the last setting that the message names, or else the first annotation of the metric.
+/// The field of a finding about a collector. It is the annotation that `subject` names, else the
+/// annotation of the last setting in `message`, else the first annotation of the metric.
 fn annotation_field(
     annotations: &BTreeMap<String, String>,
     subject: &str,

@@ -59,8 +59,8 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The pairs of minimum and maximum that are in effect at the same time of a week of the schedule,
-/// and whose minimum is above the maximum.
+/// The pairs of a minimum and a lower maximum that are in effect at the same time, in a week of the
+/// schedule.
 fn raised_maximums(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,

@@ -69,7 +69,7 @@ fn is_set(target: &MetricTarget, field: &str) -> bool {
     }
 }
 
-/// What the controller does with a metric whose target has a type that doesn't fit `field`.
+/// The effect of a target's type that doesn't fit `field`, which is set.
 fn effect_of_type(metric: &MetricSpec, field: &str) -> &'static str {
     match (&metric.source_type, field) {
         (MetricSourceType::Object, _) => {
@@ -209,8 +209,8 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
     is_collected || sources.schedules && schedule_key(subject, metric).is_some()
 }
 
-/// Says why no collector reads a metric that has settings of one. `None` without `--collectors`, or
-/// if the metric belongs to no collector.
+/// The reason why no collector reads a metric that has settings of a collector. `None` without
+/// `--collectors`, or if the metric belongs to no collector.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let settings = subject.workspace.in_process_sources.collectors.as_ref()?;
     Some(match source_of(subject.hpa, metric, &settings.environment)? {
@@ -225,7 +225,7 @@ fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<Strin
     })
 }
 
-/// The schedule whose value the metric is, if the controller reads schedules.
+/// The schedule that an Object metric reads if the controller reads schedules.
 fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
     let object = &metric.object.as_ref()?.described_object;
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
@@ -275,7 +275,7 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
     Some(format!("the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}"))
 }
 
-/// Whether names as in [`ServedMetrics`] have a metric of pods, of an object or an external metric.
+/// Whether `names`, which have the format of [`ServedMetrics`], contain the metric.
 fn contains_metric(served: &ServedMetrics, names: &BTreeSet<String>, metric: &MetricSpec) -> bool {
     match resource_of(served, metric) {
         Some(resource) => names.contains(&format!("{resource}/{}", metric.metric_name())),

@@ -60,8 +60,8 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
 
 pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
-    // `metrics.k8s.io` serves only these resources. A metric of any other fails even if there is a
-    // request (rule `unknown-resource`).
+    // `metrics.k8s.io` serves only these resources. A metric of any other resource fails even if
+    // there is a request (rule `unknown-resource`).
     let utilizations =
         utilizations(subject).filter(|one| MEASURED_RESOURCES.contains(&one.resource));
     for Utilization { field, resource, container, .. } in utilizations {
@@ -72,7 +72,7 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// The reason why the requests for a resource yield no utilization, if there is one. `container`
-/// selects one container, `None` all; the pod's own request then counts for all.
+/// selects one container. `None` selects all containers, and the pod's own request counts for them.
 fn request_problem(
     subject: &Subject<'_>,
     target: &Manifest,

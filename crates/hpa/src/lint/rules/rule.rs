@@ -1,4 +1,4 @@
-//! A rule, the autoscaler that its check examines, and what several checks need.
+//! A rule, the autoscaler that its check examines, and functions that several checks use.
 
 use hpa_calc::{HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds};
 use jiff::{SignedDuration, Timestamp};

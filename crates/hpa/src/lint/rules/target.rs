@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::rule::{Subject, is_stored, kind_and_name};
 use crate::{
+    autoscaler_name::other_api,
     lint::{
         finding::Report,
         object::{
@@ -25,7 +26,7 @@ pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_NAMES: usize = 300;
 /// The effect of autoscalers of one API on one target. After its start, the controller notices the
-/// conflict only when it reconciles the second one, so the first one may scale once.
+/// conflict only when it reconciles the second autoscaler, so the first one may scale once.
 const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
                                of a controller";
 /// The effect of autoscalers of both APIs on one target.
@@ -175,10 +176,10 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let is_created_by_keda =
         owners.into_iter().flatten().any(|owner| string_at(owner, "/kind") == "ScaledObject");
     let scaled_objects = workspace.scaled_objects_of(manifest, &target).take(MAX_NAMED_OBJECTS);
-    let (created_kind, effect) = if api_group(manifest) == hpa_crd::GROUP {
-        ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT)
-    } else {
-        ("autoscaler", SAME_API_EFFECT)
+    // KEDA creates autoscalers of the core API.
+    let (created_kind, effect) = match api {
+        AutoscalerApi::Core => ("autoscaler", SAME_API_EFFECT),
+        AutoscalerApi::Custom => ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT),
     };
     for object in scaled_objects.filter(|_| !is_created_by_keda) {
         let message = format!(
@@ -187,13 +188,6 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             place(object)
         );
         report.add(TARGET_FIELD, message);
-    }
-}
-
-fn other_api(api: AutoscalerApi) -> AutoscalerApi {
-    match api {
-        AutoscalerApi::Core => AutoscalerApi::Custom,
-        AutoscalerApi::Custom => AutoscalerApi::Core,
     }
 }
 
@@ -208,8 +202,8 @@ fn names_with_places(autoscalers: &[&Manifest], manifest: &Manifest) -> String {
         0 => name,
         _ => format!("{name} at {}", place(autoscaler)),
     });
-    let more = if autoscalers.len() > MAX_NAMED_OBJECTS { " and others" } else { "" };
-    names.collect::<Vec<_>>().join(", ") + more
+    let suffix = if autoscalers.len() > MAX_NAMED_OBJECTS { " and others" } else { "" };
+    names.collect::<Vec<_>>().join(", ") + suffix
 }
 
 pub(super) fn api_group(manifest: &Manifest) -> &str {

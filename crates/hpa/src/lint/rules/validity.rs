@@ -45,8 +45,8 @@ pub(super) struct DecodedAutoscaler {
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
-    /// The known fields that were probably intended where a field is unknown, and the sources of
-    /// metrics that are written as in an older version. Errors about them are consequences.
+    /// The known fields of which unknown fields are probably misspellings, and the sources of
+    /// metrics with fields of an older version. Errors about these fields are consequences.
     intended_fields: Vec<String>,
     invalid: Vec<FieldError>,
     duplicates: Vec<DuplicateKey>,
@@ -86,11 +86,11 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     }
     decoded.invalid.extend(owner_reference_errors(&object));
     for field in fields.into_iter().filter(|field| !is_directive(field)) {
-        let meant = match old_field(&field.path) {
+        let intended = match old_field(&field.path) {
             Some(_) => source_of_field(&field.path).map(str::to_owned),
             None => field.similar_path(),
         };
-        decoded.intended_fields.extend(meant);
+        decoded.intended_fields.extend(intended);
         let message = unknown_field_message(&field);
         decoded.unknown.push(FieldError { field: field.path, message });
     }
@@ -193,8 +193,8 @@ fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     // If a required field is misspelled, only the misspelling is reported.
     let is_consequence = |error: &FieldError| {
-        decoded.intended_fields.iter().any(|meant| {
-            let rest = error.field.strip_prefix(meant.as_str());
+        decoded.intended_fields.iter().any(|intended| {
+            let rest = error.field.strip_prefix(intended.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     };

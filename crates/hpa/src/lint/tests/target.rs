@@ -45,7 +45,7 @@ fn common_target(count: usize) -> Vec<Value> {
 }
 
 /// The time may grow 50 times: that of linear work grows 10 times, that of quadratic work 100
-/// times.
+/// times. Other processes can delay one measurement, but not the shortest of three.
 #[rstest]
 #[case::missing(missing_targets)]
 #[case::common(common_target)]
@@ -56,7 +56,8 @@ fn time_is_in_proportion_to_the_objects(#[case] objects: fn(usize) -> Vec<Value>
         find_violations(&Workspace::from_manifests(objects));
         start.elapsed()
     };
-    let (few, many) = (time(200), time(2000));
+    let shortest_time = |count: usize| (0..3).map(|_| time(count)).min().unwrap();
+    let (few, many) = (shortest_time(200), shortest_time(2000));
     assert!(many < few * 50, "{many:?} for 2000, but {few:?} for 200");
 }
 

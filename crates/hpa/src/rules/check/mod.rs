@@ -26,15 +26,16 @@ use super::{
 };
 use crate::{
     EXIT_INCONCLUSIVE,
-    args::{CheckArguments, RulesConnection},
+    args::{RulesCheckArguments, RulesConnection},
     manifests::file_name,
     rules_source::{read_configs, server_flags},
 };
 
 /// Part of the first line if a server could not be read, before the cause.
-const NOT_CHECKED: &str = "; not checked against Prometheus";
-/// Part of the first line if the resources of the API server could not be read, before the cause.
-const NO_RESOURCES: &str = "; not checked against the cluster";
+const PROMETHEUS_UNREAD: &str = "; not checked against Prometheus";
+/// Part of the first line if the resources or objects of the API server could not be read, before
+/// the cause.
+const CLUSTER_UNREAD: &str = "; not checked against the cluster";
 /// Part of the first line about several places if one of them could not be checked.
 const PARTLY_CHECKED: &str = "; not all checked";
 /// The first line names at most this many unchecked rules for each cause.
@@ -47,7 +48,7 @@ pub(super) enum CheckOutcome {
     NoProblems,
     Problems,
     /// A server that should have been read didn't answer the queries of a rule, or the API server
-    /// didn't answer. There may be problems.
+    /// didn't answer or refused a list. There may be problems.
     NotChecked,
 }
 
@@ -67,7 +68,7 @@ impl CheckOutcome {
 
 /// Checks the rules of a file. Returns the report and the outcome.
 pub(super) async fn check_rules(
-    arguments: &CheckArguments,
+    arguments: &RulesCheckArguments,
 ) -> anyhow::Result<(String, CheckOutcome)> {
     let all = read_configs(&arguments.file)?;
     let count = all.len();
@@ -131,7 +132,10 @@ fn describe_counts(problem_count: usize, warning_count: usize) -> String {
 }
 
 /// Checks the rules of one place, such as a file or a `ConfigMap` in it.
-async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Result<CheckedRules> {
+async fn check_config(
+    arguments: &RulesCheckArguments,
+    config: &Config,
+) -> anyhow::Result<CheckedRules> {
     let (flags, file) = (&arguments.connection, file_name(&arguments.file));
     let Some(source) = connect_source(config, flags).await? else {
         return Ok(match resource_mapper(flags).await?.load().await {
@@ -149,7 +153,7 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         _ => {}
     }
     let objects = match connect_cluster(flags).await? {
-        Some(client) if config.resource_rules.is_some() => ClusterObjects::list(&client).await?,
+        Some(client) if config.resource_rules.is_some() => ClusterObjects::list(&client).await,
         _ => ClusterObjects::default(),
     };
     let servers = RuleServers::new(&source);
@@ -170,6 +174,7 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         problem_count: 0,
         warning_count: 0,
         unchecked: Vec::new(),
+        cluster_failures: Vec::new(),
     };
     let mut sections = Vec::new();
     for finding in merge_unknown_fields(findings) {
@@ -184,11 +189,12 @@ async fn check_config(arguments: &CheckArguments, config: &Config) -> anyhow::Re
         }
     }
     report.add_resource_rules(config, &objects).await;
-    let Report { text, problem_count, warning_count, unchecked, .. } = report;
+    let Report { text, problem_count, warning_count, unchecked, cluster_failures, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
     let counts = describe_counts(problem_count, warning_count);
     let sections = in_file_order(sections).concat();
-    let headline = format!("{file}: {counts}{}", describe_unchecked(&unchecked));
+    let unchecked = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
+    let headline = format!("{file}: {counts}{unchecked}");
     let text = servers.add_timeout_note(format!("{headline}\n{sections}"));
     let checked = CheckedRules::new(text, problem_count, warning_count);
     if unchecked.is_empty() {
@@ -211,11 +217,20 @@ fn describe_unchecked(unchecked: &[UncheckedRules]) -> String {
     let causes = unchecked.iter().map(|UncheckedRules { cause, rules }| {
         format!("{}: {cause}", list_first(rules, MAX_UNCHECKED_RULES, ", "))
     });
-    format!("{NOT_CHECKED}: {}", causes.collect::<Vec<_>>().join("; "))
+    format!("{PROMETHEUS_UNREAD}: {}", causes.collect::<Vec<_>>().join("; "))
+}
+
+/// The part of the first line about objects of the cluster that can't be listed. Empty if there are
+/// none.
+fn describe_cluster_failures(failures: &[String]) -> String {
+    if failures.is_empty() {
+        return String::new();
+    }
+    format!("{CLUSTER_UNREAD}: {}", on_one_line(&failures.join("; ")))
 }
 
 /// Adds the mistakes in all other fields to an error about undecodable fields. If there are
-/// several mistakes, the first line counts them, and the others are in the order of the file.
+/// several mistakes, the first line has their number, and all follow in the order of the file.
 async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> anyhow::Error {
     let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
         return error;
@@ -293,14 +308,14 @@ fn check_unreachable(
 /// the mistakes that don't depend on them.
 fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedRules {
     let errors = RuleSet::syntax_errors(config);
-    let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing);
+    let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
     let missing = missing.map(|path| (None, format!("{path} is missing")));
     let errors = errors.iter().map(|error| (error.position, error.describe()));
     let lines: Vec<_> = errors.chain(missing).collect();
     let problem_count = lines.len();
     let (counts, rules) = (describe_counts(problem_count, 0), rule_counts(config));
     let cause = on_one_line(cause);
-    let headline = format!("{file}: {counts} in the file ({rules}){NO_RESOURCES}: {cause}");
+    let headline = format!("{file}: {counts} in the file ({rules}){CLUSTER_UNREAD}: {cause}");
     let lines = iter::once(headline).chain(in_file_order(lines));
     let text = lines.map(|line| line + "\n").collect();
     let checked = CheckedRules::new(text, problem_count, 0);
@@ -337,7 +352,9 @@ fn check_syntax(
     let rules = rule_counts(config);
     let headline = match cause {
         None => format!("{file}: {counts} ({rules})"),
-        Some(cause) => format!("{file}: {counts} in the file ({rules}){NOT_CHECKED}: {cause}"),
+        Some(cause) => {
+            format!("{file}: {counts} in the file ({rules}){PROMETHEUS_UNREAD}: {cause}")
+        }
     };
     let lines = iter::once(headline).chain(lines);
     CheckedRules::new(lines.map(|line| line + "\n").collect(), problem_count, warning_count)

@@ -39,6 +39,8 @@ pub(super) struct Report<'p> {
     pub(super) warning_count: usize,
     /// The rules whose server didn't answer, which are no problems. The first line lists them.
     pub(super) unchecked: Vec<UncheckedRules>,
+    /// The reasons why the results of `resourceRules` could not be compared with the cluster.
+    pub(super) cluster_failures: Vec<String>,
 }
 
 impl Report<'_> {
@@ -81,9 +83,9 @@ impl Report<'_> {
         }
     }
 
-    /// Reports that a rule has no series. This is only a warning if its query names no series.
+    /// Reports that a rule has no series. This is only a warning if its query has no metric name.
     fn unused_rule(&mut self, series_query: &str, text: &str) {
-        if names_a_series(series_query) { self.problem(text) } else { self.warning(text) }
+        if has_metric_name(series_query) { self.problem(text) } else { self.warning(text) }
     }
 
     /// Reports a rule, its metrics, and a sample of one of them.
@@ -224,7 +226,7 @@ impl Report<'_> {
         if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
             return self.problem(&error);
         }
-        if rules.missing().is_some() {
+        if rules.missing_rule().is_some() {
             // The findings of `lint` include the missing resource.
             return;
         }
@@ -242,6 +244,7 @@ impl Report<'_> {
         for failure in &failures {
             self.add_unchecked("resourceRules", failure);
         }
+        self.cluster_failures.clone_from(&objects.failures);
     }
 }
 
@@ -262,7 +265,7 @@ async fn explain_missing_series(
 }
 
 /// Whether a series selector has a metric name, as `up{job="a"}` does.
-fn names_a_series(selector: &str) -> bool {
+fn has_metric_name(selector: &str) -> bool {
     let expr = promql::parse(selector);
     expr.is_ok_and(|expr| matches!(&expr.node, Node::Selector(one) if one.metric_name().is_some()))
 }

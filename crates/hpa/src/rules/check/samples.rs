@@ -43,11 +43,12 @@ impl Report<'_> {
             ));
         }
         if !selects_objects(template) {
-            // The result is the same for each namespace.
-            selected.retain(|(of, label)| of == resource || rule.labels.contains(label));
+            // The result is the same for each namespace, so series need no label for it.
+            selected.retain(|(named, label)| named == resource || rule.labels.contains(label));
         }
-        if let Some((of, label)) = selected.iter().find(|(_, label)| !rule.labels.contains(label)) {
-            let text = self.missing_label(&metric.series, of, label, &rule.labels);
+        let is_missing = |(_, label): &&(GroupResource, String)| !rule.labels.contains(label);
+        if let Some((named, label)) = selected.iter().find(is_missing) {
+            let text = self.missing_label(&metric.series, named, label, &rule.labels);
             let reads_series = template.contains(".Series") || template.contains(&metric.series);
             return if reads_series { self.problem(&text) } else { self.warning(&text) };
         }
@@ -83,8 +84,9 @@ impl Report<'_> {
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    /// The labels that queries of a rule select objects by: the one with their name, then the one
-    /// with their namespace if they have one. Leaves out resources that the rule has no label for.
+    /// The labels by which queries of a rule select objects, each with the resource that it names:
+    /// first the label of the object, then that of its namespace, if it has one. Leaves out
+    /// resources without a label.
     fn selected_labels(
         &self,
         index: usize,

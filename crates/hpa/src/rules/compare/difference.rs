@@ -25,11 +25,6 @@ pub(super) fn compare_lists(
         return Ok(ApiComparison { name: api, obstacles, statuses_differ, ..<_>::default() });
     }
     let (left_names, right_names) = (names(left)?, names(right)?);
-    let only_in = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
-        let others = others.iter().flatten().collect::<BTreeSet<_>>();
-        let missing = these.iter().flatten().filter(|name| !others.contains(name));
-        missing.cloned().collect::<Vec<String>>()
-    };
     let unserved = match (&left_names, &right_names) {
         (None, Some(_)) => Some(format!("left does not serve it: {left}")),
         (Some(_), None) => Some(format!("right does not serve it: {right}")),
@@ -40,14 +35,16 @@ pub(super) fn compare_lists(
         let obstacles = unserved.into_iter().collect();
         return Ok(ApiComparison { name: api, obstacles, ..<_>::default() });
     }
+    let is_served = left_names.is_some() || right_names.is_some();
+    let (left_names, right_names) =
+        (left_names.unwrap_or_default(), right_names.unwrap_or_default());
     Ok(ApiComparison {
         name: api,
         is_compared,
-        is_served: left_names.is_some() || right_names.is_some(),
-        common_count: left_names.iter().flatten().count()
-            - only_in(&left_names, &right_names).len(),
-        only_left: only_in(&left_names, &right_names),
-        only_right: only_in(&right_names, &left_names),
+        is_served,
+        common_count: left_names.intersection(&right_names).count(),
+        only_left: left_names.difference(&right_names).cloned().collect(),
+        only_right: right_names.difference(&left_names).cloned().collect(),
         unserved,
         obstacles,
         statuses_differ,

@@ -22,10 +22,7 @@ use self::{
     server::{Endpoint, Server},
 };
 use crate::{
-    EXIT_INCONCLUSIVE,
-    args::RulesCompareArguments,
-    autoscaler_name::list_path,
-    kubectl::{self, block_on},
+    EXIT_INCONCLUSIVE, args::RulesCompareArguments, kubectl::block_on, listed_autoscalers,
     manifests, terminal,
 };
 
@@ -160,17 +157,8 @@ fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>>
 }
 
 async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let items = kubectl::list(cluster.client(), &list_path(AutoscalerApi::Core, None)).await;
-    let items = items.context("unable to list the autoscalers of the cluster")?;
-    Ok(items.into_iter().flat_map(decode_or_warn).collect())
-}
-
-/// Decodes an autoscaler of a list. Warns if that fails: it must not hide the others.
-fn decode_or_warn(object: Value) -> Vec<HorizontalPodAutoscaler> {
-    decode(object).unwrap_or_else(|error| {
-        terminal::warn(format!("unable to decode an autoscaler of the cluster: {error:#}"));
-        Vec::new()
-    })
+    let listed = listed_autoscalers::list_autoscalers(cluster.client(), AutoscalerApi::Core, None);
+    Ok(listed.await?.into_iter().map(|one| one.hpa).collect())
 }
 
 /// Decodes the autoscalers of an object or a list. Skips objects of other kinds.

@@ -29,10 +29,10 @@ pub(super) struct MetricRequest {
     pub(super) autoscalers: BTreeSet<String>,
 }
 
-/// The values of a metric in the API of a group, in any version.
-struct MetricValues {
+/// The path of a metric's values in the API of a group, in any version.
+struct ValuesPath {
     group: &'static str,
-    /// The path and query below the API's `namespaces`.
+    /// The path below the API's `namespaces`, with the query.
     path: String,
 }
 
@@ -43,8 +43,8 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
         let metadata = &autoscaler.metadata;
         let key = format!("{}/{}", metadata.namespace, metadata.name);
         for spec in &autoscaler.spec.metrics {
-            let Some(values) = values(&metadata.namespace, spec) else { continue };
-            for path in values.paths() {
+            let Some(values) = values_path(&metadata.namespace, spec) else { continue };
+            for path in values.in_each_version() {
                 by_path.entry(path).or_default().insert(key.clone());
             }
         }
@@ -54,36 +54,36 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
     requests.collect()
 }
 
-impl MetricValues {
-    /// The path and query in each version.
-    fn paths(&self) -> impl Iterator<Item = String> {
+impl ValuesPath {
+    /// The whole path in each version, with the query.
+    fn in_each_version(&self) -> impl Iterator<Item = String> {
         let is_of_group = move |api: &&str| api.split('/').next() == Some(self.group);
         let apis = APIS.into_iter().filter(is_of_group);
         apis.map(move |api| format!("/apis/{api}/namespaces/{}", self.path))
     }
 }
 
-/// The values of a metric. A metric of pods is requested for all pods of the namespace. `None` if
-/// the selector is invalid or the metric has no source.
-fn values(namespace: &str, spec: &MetricSpec) -> Option<MetricValues> {
+/// The path of a metric's values. A metric of pods is requested for all pods of the namespace.
+/// `None` if the selector is invalid or the metric has no source.
+fn values_path(namespace: &str, spec: &MetricSpec) -> Option<ValuesPath> {
     let namespace = encode(namespace);
     if let Some(pods) = &spec.pods {
         let metric = encode(&pods.metric.name);
         let query = query("metricLabelSelector", &pods.metric)?;
         let path = format!("{namespace}/pods/*/{metric}{query}");
-        return Some(MetricValues { group: CUSTOM, path });
+        return Some(ValuesPath { group: CUSTOM, path });
     }
     if let Some(object) = &spec.object {
-        return Some(MetricValues { group: CUSTOM, path: object_path(&namespace, object)? });
+        return Some(ValuesPath { group: CUSTOM, path: object_path(&namespace, object)? });
     }
     if let Some(external) = &spec.external {
         let metric = &external.metric;
         let query = query("labelSelector", metric)?;
         let path = format!("{namespace}/{}{query}", encode(&metric.name));
-        return Some(MetricValues { group: EXTERNAL, path });
+        return Some(ValuesPath { group: EXTERNAL, path });
     }
     let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
-    has_usage.then(|| MetricValues { group: RESOURCE, path: format!("{namespace}/pods") })
+    has_usage.then(|| ValuesPath { group: RESOURCE, path: format!("{namespace}/pods") })
 }
 
 fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {

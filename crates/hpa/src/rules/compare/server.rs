@@ -131,7 +131,7 @@ impl Server {
             let response = response.map_err(|error| self.with_url(error))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+            let body = body.map_err(|error| anyhow!(error))?.to_bytes();
             // Error responses of proxies are not JSON.
             let body = if status == 200 {
                 serde_json::from_slice(&body).context("the response is not JSON")?

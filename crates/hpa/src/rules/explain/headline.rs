@@ -13,22 +13,23 @@ pub(super) struct Headline<'e> {
     pub(super) metric: &'e str,
     pub(super) explanation: &'e Explanation,
     pub(super) inspected: &'e [RuleInspection],
-    /// The objects of a custom metric, once they have been read.
-    pub(super) objects: Option<ReadObjects>,
+    /// The numbers of objects of a custom metric, once their values have been read.
+    pub(super) object_counts: Option<ObjectCounts>,
 }
 
-/// The numbers of objects that were queried, and of all that have the metric or that `--name`
-/// names.
+/// Numbers of objects with a custom metric.
 #[derive(Clone, Copy)]
-pub(super) struct ReadObjects {
-    pub(super) count: usize,
-    pub(super) all: usize,
+pub(super) struct ObjectCounts {
+    /// The number of objects whose values were read.
+    pub(super) read: usize,
+    /// The number of objects that have the metric, or that `--name` names.
+    pub(super) total: usize,
 }
 
 impl Headline<'_> {
-    /// The explanation and the outcome, after the values were read. `cause` is the reason that
-    /// there is no value, if a rule describes the metric.
-    pub(super) fn above(
+    /// Adds the first line to an explanation, after the values were read. Also returns the outcome.
+    /// `cause` is the reason why there is no value, if a rule describes the metric.
+    pub(super) fn add_to(
         &self,
         text: &str,
         value_count: usize,
@@ -39,11 +40,11 @@ impl Headline<'_> {
             return (format!("{metric}: {problem}\n{text}"), ExplainOutcome::NoValue);
         }
         let applied = explanation.applied().and_then(|report| inspected.get(report.index));
-        let incomplete = self.objects.filter(|objects| objects.count < objects.all);
+        let incomplete = self.object_counts.filter(|counts| counts.read < counts.total);
         let (headline, outcome) = match (applied, value_count) {
             (Some(rule), 0) => {
                 let of_objects =
-                    |ReadObjects { count, all }| format!(" for {count} of {all} objects");
+                    |ObjectCounts { read, total }| format!(" for {read} of {total} objects");
                 let objects = incomplete.map(of_objects).unwrap_or_default();
                 let headline = match cause {
                     Some(cause) => format!("{metric} has no value{objects}: {cause}"),
@@ -57,8 +58,8 @@ impl Headline<'_> {
             (Some(rule), _) => {
                 let (values, rule) = (counted(value_count, "value"), &rule.status.rule);
                 let headline = match incomplete {
-                    Some(ReadObjects { count, all }) => format!(
-                        "{metric} has at least {values} of {rule}: {count} of {all} objects were \
+                    Some(ObjectCounts { read, total }) => format!(
+                        "{metric} has at least {values} of {rule}: {read} of {total} objects were \
                          read"
                     ),
                     None => format!("{metric} has {values} of {rule}"),
@@ -70,8 +71,8 @@ impl Headline<'_> {
         (format!("{headline}\n{text}"), outcome)
     }
 
-    /// The explanation and the outcome, after a read failed.
-    pub(super) fn above_failure(
+    /// Like [`Self::add_to`], after a read failed.
+    pub(super) fn add_failure_to(
         &self,
         text: &str,
         problem: &QueryProblem,
@@ -82,7 +83,7 @@ impl Headline<'_> {
                 (format!("{headline}\n{text}"), ExplainOutcome::Unknown)
             }
             QueryProblem::Unanswered(cause) | QueryProblem::Mistake(cause) => {
-                self.above(text, 0, Some(cause))
+                self.add_to(text, 0, Some(cause))
             }
         }
     }
@@ -96,7 +97,7 @@ impl Headline<'_> {
             return (unknown_value(metric, &failures.join("; ")), ExplainOutcome::Unknown);
         }
         let rules = counted(inspected.len(), "rule");
-        let count_rules = |count: usize| match inspected.len() {
+        let share_of_rules = |count: usize| match inspected.len() {
             1 => "the only rule".to_owned(),
             _ => format!("{count} of {rules}"),
         };
@@ -112,12 +113,12 @@ impl Headline<'_> {
         let headline = match (problem, refused.as_slice()) {
             (Some(problem), _) => format!("{metric} has no value: {problem}"),
             (None, _) if unread_rules > 0 => {
-                let unread = count_rules(unread_rules);
+                let unread = share_of_rules(unread_rules);
                 format!("{metric} isn't found: the series of {unread} can't be read")
             }
             (None, [error, others @ ..]) => {
                 let are = if others.is_empty() { "is" } else { "are" };
-                let (refused, mistake) = (count_rules(refused.len()), error.mistake());
+                let (refused, mistake) = (share_of_rules(refused.len()), error.mistake());
                 format!("{metric} isn't found: {refused} {are} refused: {error}: {mistake}")
             }
             (None, []) => {

@@ -1,4 +1,5 @@
-//! Tests of `hpa rules check` and `explain` with servers that don't answer, or not about the query.
+//! Tests of `hpa rules check` and `explain` with servers that don't answer queries, or answer with
+//! an error that isn't about the query.
 
 use std::{
     future::pending,
@@ -10,8 +11,8 @@ use std::{
 };
 
 use axum::{
-    Router,
-    extract::RawForm,
+    Json, Router,
+    extract::{Path, RawForm},
     http::{StatusCode, header},
     routing::any,
 };
@@ -40,7 +41,7 @@ externalRules:
   metricsQuery: sum(m{<<.LabelMatchers>>})
 ";
 
-/// `resourceRules` with a server that a discovery doesn't read.
+/// `resourceRules`. A relist doesn't read their server.
 fn resource_rules() -> String {
     let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
                  (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
@@ -308,6 +309,75 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
     let (text, outcome) = explain_with(&rules, api, metric, &both).await;
     assert_eq!(outcome, ExplainOutcome::Unknown, "{text}");
     assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
+}
+
+/// An API server that has pods, nodes and namespaces, but lists none of them. Returns the URL.
+async fn serve_forbidden_lists() -> String {
+    let resource = |plural: &str, kind: &str, scope: &str| {
+        json!({
+            "resource": plural, "singularResource": kind.to_lowercase(), "scope": scope,
+            "responseKind": { "group": "", "version": "v1", "kind": kind }, "verbs": ["list"],
+        })
+    };
+    let resources = [
+        resource("pods", "Pod", "Namespaced"),
+        resource("nodes", "Node", "Cluster"),
+        resource("namespaces", "Namespace", "Cluster"),
+    ];
+    let discovery = |items: serde_json::Value| {
+        json!({
+            "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+            "items": items,
+        })
+    };
+    let core = json!([{
+        "metadata": {}, "versions": [{ "version": "v1", "resources": resources }],
+    }]);
+    let (core, groups) = (discovery(core), discovery(json!([])));
+    let refuse = |Path(plural): Path<String>| async move {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": format!("{plural} is forbidden"), "reason": "Forbidden", "code": 403,
+        });
+        (StatusCode::FORBIDDEN, Json(status))
+    };
+    let router = Router::new()
+        .route("/api", any(move || async move { Json(core) }))
+        .route("/apis", any(move || async move { Json(groups) }))
+        .route("/api/v1/{plural}", any(refuse));
+    serve(router).await
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
+    let now = jiff::Timestamp::now().as_second();
+    let labels =
+        json!({ "namespace": "shop", "pod": "web-0", "container": "app", "node": "node-0" });
+    let samples = [json!({ "metric": labels, "value": [now, "1"] })];
+    let data = json!({ "resultType": "vector", "result": samples });
+    let body = json!({ "status": "success", "data": data }).to_string();
+    let prometheus = serve_series(200, JSON, body.leak()).await;
+
+    let server = serve_forbidden_lists().await;
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    let cluster = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "clusters": [{ "name": "c", "cluster": { "server": server } }],
+        "users": [{ "name": "u", "user": { "token": "t" } }],
+    });
+    std::fs::write(kubeconfig.path(), cluster.to_string()).unwrap();
+    let path = kubeconfig.path().to_str().unwrap();
+    let flags = ["--kubeconfig", path, "--prometheus-url", &prometheus];
+    let (report, outcome) = check_rules_with(&resource_rules(), &flags).await;
+    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    let (first, others) = report.split_once('\n').unwrap();
+    assert!(first.starts_with("FILE: no problems"), "{report}");
+    let start = "; not checked against the cluster: unable to list nodes: nodes is forbidden";
+    assert!(first.contains(start), "{report}");
+    assert!(first.contains("; unable to list pods: pods is forbidden"), "{report}");
+    assert!(!others.contains("forbidden"), "{report}");
+    assert!(others.contains("cpu.nodeQuery: nodes: 1, such as node-0"), "{report}");
 }
 
 /// A Prometheus in which 25 pods have the value 1. Returns the URL.

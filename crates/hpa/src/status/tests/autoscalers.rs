@@ -22,14 +22,15 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
 
     cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
     let all = texts(&mut cluster);
-    let uncertain = "1 autoscaler with a pause that kube-controller-manager ignores, unless \
-                     hpa-rs has replaced it: shop/web";
+    let uncertain = "1 autoscaler with a pause that kube-controller-manager, which stored the \
+                     status last, ignores and hpa-rs would obey: shop/web";
     assert!(all.iter().any(|text| text == uncertain), "{all:?}");
 
     cluster.holder = Err(Unavailable::NoLease(cluster.lease.clone()));
     cluster.status = Err(Unavailable::NoLease(cluster.lease.clone()));
     let all = texts(&mut cluster);
-    let expected = "1 autoscaler with a pause that kube-controller-manager ignores: shop/web";
+    let expected = "1 autoscaler with a pause that kube-controller-manager, which stored the \
+                    status last, ignores: shop/web";
     assert!(all.iter().any(|text| text == expected), "{all:?}");
     assert!(!all.contains(&paused), "{all:?}");
 }
@@ -82,10 +83,11 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
     let read = "\n    their status has no conditions 2m after their creation; hpa-1 holds the lease \
-                scaling/hpa; kube-controller-manager's HPA controller is off\n";
+                scaling/hpa; kube-controller-manager holds its lease (cp-1, renewed 1.0s ago); its \
+                HPA controller is off (flags of pod kube-system/k-cp-1)\n";
     assert!(text.contains(read), "{text}");
-    let verdict = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
-    assert!(text.starts_with(verdict), "{text}");
+    let headline = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
+    assert!(text.starts_with(headline), "{text}");
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
-    cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
+    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
     let shared = "2 autoscalers with the target of another autoscaler: shop/web, \
                   rhpa/shop/web";
     let found = problems(&cluster);

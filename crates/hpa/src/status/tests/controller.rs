@@ -20,7 +20,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     |it: &mut ClusterState| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::alone(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld(it.lease.clone())), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::flags_unread(|it: &mut ClusterState| it.built_in.flags = None, Level::Skipped, "so its HPA controller may be on")]
 #[case::expired(
@@ -29,7 +29,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     "no kube-controller-manager holds its lease: that of cp-1 has expired, renewed 16s ago"
 )]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
     Level::Ok,
     "no kube-controller-manager holds its lease"
 )]
@@ -62,7 +62,7 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
     (Level::Error, "it has expired after 15s, so no instance reconciles"),
 )]
 #[case::stopped(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
     "no instance holds the lease scaling/hpa",
     (Level::Error, "no instance holds the lease scaling/hpa"),
 )]
@@ -114,7 +114,7 @@ fn lease_with_an_unreadable_time_is_a_warning() {
 #[test]
 fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() {
     let mut cluster = healthy();
-    cluster.holder = Err(Unavailable::NotHeld(cluster.lease.clone()));
+    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
     cluster.built_in.flags = None;
     assert!(problems(&cluster)[0].1.starts_with("maybe no controller acts on 1 autoscaler"));
     let mut other = autoscaler("other", healthy_conditions());
@@ -127,11 +127,11 @@ fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() 
 
 #[rstest]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
     Level::Ok, "; it holds no lease, so it no longer writes", ""
 )]
 #[case::without_a_successor(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
     Level::Warning, "; it holds its lease", ""
 )]
 #[case::lease_unread(
@@ -236,7 +236,10 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
     let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
     let mut cluster = healthy();
     cluster.autoscalers[0].status_stored_at = EXPIRED.parse().ok();
-    for holder in [Unavailable::NotHeld(old.clone()), Unavailable::NoLease(old.clone())] {
+    for holder in [
+        Unavailable::NotHeld { lease: old.clone(), released: None },
+        Unavailable::NoLease(old.clone()),
+    ] {
         cluster.autoscalers.truncate(1);
         for name in ["a", "b"] {
             let mut steady = autoscaler_of("shop", name, &old);
@@ -259,6 +262,71 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
         assert!(found[0].1.starts_with("maybe no controller acts on 2 autoscalers"), "{found:?}");
         cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease);
     }
+}
+
+/// An instance of another name has taken over within the last minute.
+#[test]
+fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
+    let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
+    let released =
+        |at: &str| Unavailable::NotHeld { lease: old.clone(), released: at.parse().ok() };
+    let mut cluster = healthy();
+    cluster.autoscalers.push(autoscaler_of("shop", "a", &old));
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    let mut expired = cluster.holder.clone();
+    expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    for holder in
+        [Err(released("2026-01-31T11:59:45Z")), expired, Err(Unavailable::NoLease(old.clone()))]
+    {
+        cluster.other_leases = vec![ReadLease { name: old.clone(), holder }];
+        assert_eq!(problems(&cluster), []);
+        let stopped = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most \
+                       recently 16s ago: shop/a; it holds no lease, so it no longer writes";
+        assert!(checks_of(&cluster).contains(&(Level::Ok, stopped.to_owned())));
+    }
+
+    let holder = Err(released("2026-01-31T11:58:40Z"));
+    cluster.other_leases = vec![ReadLease { name: old.clone(), holder }];
+    let later = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most recently \
+                 16s ago: shop/a";
+    assert_eq!(problems(&cluster), [(Level::Warning, later.to_owned())]);
+    assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+}
+
+#[test]
+fn holder_of_an_expired_lease_overwrites_nothing() {
+    let mut cluster = healthy();
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.built_in.holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+    cluster.built_in.flags = None;
+    let text = |cluster: &ClusterState| run_checks(cluster).text(false);
+    assert!(text(&cluster).contains("both overwrite"), "the lease is held");
+    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    assert!(!text(&cluster).contains("both overwrite"), "{}", text(&cluster));
+    assert!(text(&cluster).contains("whether it still runs is unknown"), "{}", text(&cluster));
+}
+
+/// The flags can't be read, as on managed clusters.
+#[test]
+fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
+    let on = "; its HPA controller is on (a status of the last minute names it)";
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    let mut other = autoscaler("other", healthy_conditions());
+    other.manager = Some("kube-controller-manager".into());
+    cluster.autoscalers.push(other);
+    cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
+    let (level, text) = check_of_built_in(&cluster);
+    assert!(level == Level::Warning && text.ends_with(&format!("{on} beside this one")), "{text}");
+    let report = run_checks(&cluster).text(false);
+    let once = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 autoscaler";
+    assert!(report.starts_with(once) && !report.contains("may be on"), "{report}");
+
+    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    let (level, text) = check_of_built_in(&cluster);
+    assert!(level == Level::Ok && text.ends_with(on), "{text}");
+    let report = run_checks(&cluster).text(false);
+    assert!(!report.contains("may be on"), "{report}");
 }
 
 #[test]
@@ -288,7 +356,7 @@ fn releases_for_different_namespaces_are_no_problem() {
 fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers() {
     let mut cluster = healthy();
     cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
-    let released = Unavailable::NotHeld(cluster.lease.clone());
+    let released = Unavailable::NotHeld { lease: cluster.lease.clone(), released: None };
     let deleted = Unavailable::NoLease(cluster.lease.clone());
     for (error, text) in [
         (released, "no instance holds the lease scaling/hpa"),

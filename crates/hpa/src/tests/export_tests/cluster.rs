@@ -113,9 +113,9 @@ pub(crate) async fn scrape_controller() -> String {
         unreachable!("the arguments say `run`")
     };
     let options = options(&arguments);
-    let metrics = in_process::Metrics::new(&arguments, &clients, &telemetry).await;
-    let metrics = metrics.expect("valid rules").expect("rules");
-    let dependencies = metrics.dependencies(clients, &options, telemetry.clone(), false);
+    let sources = in_process::Sources::new(&arguments, &clients, &telemetry).await;
+    let sources = sources.expect("valid rules").expect("rules");
+    let dependencies = sources.dependencies(clients, &options, telemetry.clone(), false);
     let dependencies = dependencies.expect("unique names");
     let controller = RunningController::start(dependencies, options);
     let reconciled = reads.wait_for(|reads| *reads >= 6);

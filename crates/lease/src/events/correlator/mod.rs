@@ -18,7 +18,7 @@ use super::event::{ObjectReference, RecordedEvent, truncate_message};
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// From this many different messages on, similar events are combined.
 const COMBINE_THRESHOLD: usize = 10;
-/// The correlator discards the messages of similar events after this time without another one.
+/// The correlator discards the messages of similar events after this time without such an event.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
 /// The maximum of a budget: the number of events that an object can have at once.
 const BUDGET_BURST: f64 = 25.0;
@@ -112,12 +112,12 @@ impl Correlator {
             event_type == EventType::Normal && reason == EventReason::SuccessfulRescale.as_str();
         let similar =
             SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
-        let key = if self.should_combine(&similar, &message, at) {
+        let key = if self.store_message(&similar, &message, at) {
+            (similar, Some(message.clone()))
+        } else {
             message.insert_str(0, "(combined from similar events): ");
             truncate_message(&mut message);
             (similar, None)
-        } else {
-            (similar, Some(message.clone()))
         };
         let name = self.name(&object.name, at);
         let series =
@@ -141,9 +141,9 @@ impl Correlator {
         })
     }
 
-    /// Whether similar events have too many different messages to be written separately. If not,
-    /// stores the message.
-    fn should_combine(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
+    /// Stores a message of similar events, unless it is stored already. Returns `false` if they
+    /// have too many different messages: then the event is combined with others.
+    fn store_message(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
         let new = || SimilarMessages { messages: Vec::new(), last: at };
         let similar = self.similar.get_or_insert_mut_ref(key, new);
         if at.duration_since(similar.last) > SIMILAR_INTERVAL {
@@ -151,14 +151,14 @@ impl Correlator {
         }
         similar.last = at;
         if similar.messages.iter().any(|it| it == message) {
-            return false;
+            return true;
         }
         // A combined message isn't stored: only stored messages have their own Event objects.
         if similar.messages.len() + 1 >= COMBINE_THRESHOLD {
-            return true;
+            return false;
         }
         similar.messages.push(message.to_owned());
-        false
+        true
     }
 
     /// Takes a token from the budget. Returns `false` if there is none.

@@ -32,10 +32,10 @@ const COMPONENT: &str = "horizontal-pod-autoscaler";
 #[derive(Clone, Copy, Debug)]
 pub struct EventWriterConfig {
     /// The maximum number of queued events. If the queue is full, new events are dropped.
-    pub queue_length: usize,
+    pub queue_capacity: usize,
     pub request_timeout: Duration,
     /// The maximum number of attempts to write an event.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// The delay before the second attempt. It doubles with each attempt.
     pub initial_backoff: Duration,
 }
@@ -43,9 +43,9 @@ pub struct EventWriterConfig {
 impl Default for EventWriterConfig {
     fn default() -> Self {
         Self {
-            queue_length: 1000,
+            queue_capacity: 1000,
             request_timeout: Duration::from_secs(10),
-            attempts: 4,
+            max_attempts: 4,
             initial_backoff: Duration::from_secs(1),
         }
     }
@@ -88,7 +88,7 @@ impl EventWriter {
         let (namespace, object) = (&write.object.namespace, &write.object.name);
         let reason = &write.reason;
         let mut backoff = self.config.initial_backoff;
-        for attempts_left in (0..self.config.attempts.max(1)).rev() {
+        for attempts_left in (0..self.config.max_attempts.max(1)).rev() {
             let attempt = time::timeout(self.config.request_timeout, self.try_write(write));
             let Err(error) = attempt.await.unwrap_or(Err(RequestError::TimedOut)) else { return };
             match Failure::from(&error) {
@@ -129,9 +129,9 @@ impl EventWriter {
         Ok(self.send(create.map_err(kube::Error::BuildRequest)?).await?)
     }
 
-    /// Sends a request, and doesn't decode the event in the response. Its namespace's users may
-    /// have stored times in it that a `Timestamp` can't represent. The write would seem to fail,
-    /// and its repetitions would delay the events of all namespaces.
+    /// Sends a request without decoding the event in the response: users of its namespace may have
+    /// stored times in it that a `Timestamp` can't represent. Then the write would seem to have
+    /// failed, and further attempts would delay the events of all namespaces.
     async fn send(&self, request: http::Request<Vec<u8>>) -> kube::Result<()> {
         self.client.request::<IgnoredAny>(request).await.map(drop)
     }

@@ -78,12 +78,9 @@ async fn write(
     for event in events {
         recorder.record(event);
     }
-    let last = recorder.clone();
+    let dropped = Arc::clone(recorder.dropped());
     drop(recorder);
-    let writer = tokio::spawn(writer.run());
-    let dropped = Arc::clone(last.dropped());
-    drop(last);
-    writer.await.unwrap();
+    writer.run().await;
     let requests = requests.lock().clone();
     (requests, dropped.failed_write())
 }
@@ -157,7 +154,7 @@ async fn write_is_retried_and_dropped_by_kind_of_failure(
 #[tokio::test(start_paused = true)]
 async fn record_does_not_block_and_counts_dropped_events() {
     let (client, requests) = client(vec![]);
-    let config = EventWriterConfig { queue_length: 2, ..EventWriterConfig::default() };
+    let config = EventWriterConfig { queue_capacity: 2, ..EventWriterConfig::default() };
     let (recorder, writer) = EventRecorder::new(client, config);
     for message in ["a", "b", "c", "d"] {
         recorder.record(event(message, "2026-09-21T14:13:20Z"));

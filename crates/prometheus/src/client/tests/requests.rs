@@ -5,7 +5,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -263,6 +263,40 @@ async fn refused_connection_names_the_server_and_its_cause_once() {
     assert_eq!(error.reason(), "the request failed");
 }
 
+#[rstest]
+#[case::path(404, None, ": check the path of the URL")]
+#[case::other_server(
+    302,
+    Some("https://me:hunter2@login:8443/start?token=hunter2"),
+    ": the server redirects to https://login:8443; configure that URL"
+)]
+#[case::same_server(
+    301,
+    Some("http://prometheus:9090/hunter2/"),
+    ": the server redirects to another path; configure it"
+)]
+#[case::relative(307, Some("/hunter2/"), ": the server redirects to another path; configure it")]
+#[tokio::test]
+async fn error_of_a_status_has_no_credentials_path_or_query(
+    #[case] status: u16,
+    #[case] location: Option<&'static str>,
+    #[case] hint: &str,
+) {
+    let service = tower::service_fn(move |_: Request<Body>| async move {
+        let mut response = Response::builder().status(status);
+        if let Some(location) = location {
+            response = response.header("location", location);
+        }
+        Ok::<_, Infallible>(response.body(Body::empty()).unwrap())
+    });
+    let url = "http://me:hunter2@prometheus:9090/path?tenant=hunter2";
+    let settings = Settings::new("p", url).unwrap();
+    let client = Client::from_kube_client(settings, kube::Client::new(service, "default"));
+    let error = client.query(&query("up")).await.unwrap_err();
+    let start = format!("Prometheus at http://prometheus:9090: unknown response code {status}");
+    assert_eq!(error.to_string(), format!("{start}{hint}"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_server_is_a_timeout() {
     let client = Server::with_closed_gate(VECTOR).client(settings());
@@ -344,6 +378,36 @@ async fn large_responses_are_read_one_after_the_other() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn wait_for_another_large_response_is_not_a_wait_for_a_slot() {
+    // The second chunk of the first response arrives when the second response is being read.
+    let delay = AtomicU64::new(2);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let delay = delay.swap(0, Ordering::SeqCst);
+        let chunks = futures::stream::iter([0, delay]).then(|seconds| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok::<_, Infallible>(Frame::data(Bytes::from(" ".repeat(700 << 10))))
+        });
+        let body = StreamBody::new(chunks.chain(futures::stream::pending()));
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let client = Client::from_kube_client(settings(), kube::Client::new(service, "default"));
+    let queries = [query("a"), query("b")];
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.query(&queries[1]).await
+    };
+    let (first, later) = tokio::join!(client.query(&queries[0]), later);
+    let error = first.unwrap_err();
+    let text = "a response of more than 1 MiB could not be read within 10 s: other large responses \
+                were read first, one at a time. Select fewer series, or raise \
+                --prometheus-query-timeout";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.reason(), "other large responses were read for 10 s");
+    assert!(!error.is_unreachable() && !error.is_caused_by_query());
+    assert!(matches!(later, Err(QueryFailure::SlowResponse { .. })), "{later:?}");
+}
+
 /// Runs in real time, because virtual time doesn't advance while a thread reads the series.
 #[tokio::test]
 async fn stalled_response_with_series_is_a_timeout() {
@@ -352,7 +416,8 @@ async fn stalled_response_with_series_is_a_timeout() {
         let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
         Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(futures::stream::pending()))))
     });
-    let settings = Settings { query_timeout: Duration::from_millis(10), ..settings() };
+    let (query_timeout, min_series_timeout) = (Duration::from_millis(10), Duration::ZERO);
+    let settings = Settings { query_timeout, min_series_timeout, ..settings() };
     let client = Client::from_kube_client(settings, kube::Client::new(service, "default"));
     let read = client
         .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
@@ -361,17 +426,24 @@ async fn stalled_response_with_series_is_a_timeout() {
     assert!(error.to_string().ends_with(" took longer than 0.06 s"), "{error}");
 }
 
-/// The limit of a query also bounds a list of series, so that a command ends if the server hangs.
+/// A list of series also has a limit, so that a command ends if the server hangs.
+#[rstest]
+#[case::floor(2, 60)]
+#[case::default_limit(10, 60)]
+#[case::long(20, 120)]
 #[tokio::test(start_paused = true)]
-async fn list_of_series_has_six_times_the_limit_of_a_query() {
-    let settings = Settings { query_timeout: Duration::from_secs(2), ..settings() };
+async fn list_of_series_has_six_times_the_limit_of_a_query_but_at_least_a_minute(
+    #[case] query_seconds: u64,
+    #[case] series_seconds: u64,
+) {
+    let settings = Settings { query_timeout: Duration::from_secs(query_seconds), ..settings() };
     let client = Server::with_closed_gate(VECTOR).client(settings);
     let start = tokio::time::Instant::now();
     let read = client
         .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
     let error = read.await.unwrap_err();
     assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
-    assert_eq!(start.elapsed(), Duration::from_secs(12));
+    assert_eq!(start.elapsed(), Duration::from_secs(series_seconds));
 }
 
 #[tokio::test]

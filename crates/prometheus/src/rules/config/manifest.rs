@@ -192,22 +192,22 @@ fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, Conf
         Some((outer_index.checked_sub(index)?, outer.len().checked_sub(line.len())?))
     });
     let (lines, columns) = shift.unwrap_or_default();
-    let moved = |position: &mut Position| {
+    let move_position = |position: &mut Position| {
         position.line += lines;
         position.column += columns;
     };
     match Config::parse(content) {
         Ok(mut config) => {
-            config.positions.0.values_mut().for_each(moved);
+            config.positions.0.values_mut().for_each(move_position);
             Ok(config)
         }
         Err(ConfigError::Syntax(mut error)) => {
-            moved(&mut error.position);
+            move_position(&mut error.position);
             Err(error.into())
         }
         Err(ConfigError::Fields(mut issues)) => {
-            issues.issues.iter_mut().for_each(|issue| moved(&mut issue.position));
-            issues.rest.positions.0.values_mut().for_each(moved);
+            issues.issues.iter_mut().for_each(|issue| move_position(&mut issue.position));
+            issues.rest.positions.0.values_mut().for_each(move_position);
             Err(ConfigError::Fields(issues))
         }
         Err(error) => Err(error),

@@ -103,7 +103,7 @@ pub struct ResourceRules {
 impl ResourceRules {
     /// The path of the first rule that is missing, if any. prometheus-adapter starts without it,
     /// but then can't read the other resource either.
-    pub fn missing(&self) -> Option<&'static str> {
+    pub fn missing_rule(&self) -> Option<&'static str> {
         let rules = [("resourceRules.cpu", &self.cpu), ("resourceRules.memory", &self.memory)];
         rules
             .into_iter()

@@ -83,12 +83,12 @@ pub(super) fn similar_names(name: &str, names: &[&str], max: usize) -> Vec<Strin
     scored.into_iter().take(max).map(|(_, other)| other.to_owned()).collect()
 }
 
-/// The number of bytes in the words that both names have, plus that in their common start.
+/// The number of bytes in the words that both names have, plus the length of their common prefix.
 fn similarity(name: &str, other: &str) -> usize {
     let words = |text: &str| text.split(['_', ':', '.']).map(str::to_owned).collect::<Vec<_>>();
     let others = words(other);
     let common: usize =
         words(name).iter().filter(|word| others.contains(word)).map(String::len).sum();
-    let start = name.bytes().zip(other.bytes()).take_while(|(one, two)| one == two).count();
-    common + start
+    let prefix = name.bytes().zip(other.bytes()).take_while(|(one, two)| one == two).count();
+    common + prefix
 }

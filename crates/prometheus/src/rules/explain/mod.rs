@@ -35,7 +35,7 @@ pub enum Candidate<'a> {
 /// The problem of a request, and the outcome of each rule for it.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The problem of the request itself, if any. The rules are explained all the same.
+    /// The problem of the request itself, if any. The rules are explained even then.
     pub request_problem: Option<RequestProblem>,
     /// The rules in the order of the file.
     pub rules: Vec<RuleReport>,
@@ -71,7 +71,7 @@ pub enum RuleOutcome {
     NoSeries {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// Whether the rule has the metric as soon as the series exists that `seriesQuery` names.
+        /// Whether the rule has the metric once the series that `seriesQuery` names exists.
         is_described: bool,
     },
     /// The filters or `name.matches` exclude all series.

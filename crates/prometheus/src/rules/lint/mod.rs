@@ -29,7 +29,7 @@ pub struct Finding {
     /// The field, such as `rules[0].metricsQuery`.
     pub path: String,
     pub position: Option<Position>,
-    /// Whether the rule may work all the same.
+    /// Whether the rule may still work.
     pub is_warning: bool,
     pub message: String,
 }

@@ -16,7 +16,7 @@ use crate::{
 impl Linter<'_> {
     pub(super) fn check_resource_rules(&mut self, metrics: &ResourceMetrics) {
         let definition = self.config.resource_rules.as_ref();
-        let missing = definition.and_then(ResourceRules::missing);
+        let missing = definition.and_then(ResourceRules::missing_rule);
         if let Some(path) = missing {
             let message = "it is missing: metrics.k8s.io has only pods and nodes with both cpu and \
                            memory";

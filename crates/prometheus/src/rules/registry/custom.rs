@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_calc::Selector;
 
-use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
+use super::{DiscoveredRule, MetricRule, SortedMetrics, last_rule};
 use crate::rules::{
     Compat,
     query::{Objects, QueryError},
@@ -62,8 +62,7 @@ pub enum CustomQueryError {
     /// The API has no such resource.
     #[error("unable to normalize group resource: {0}")]
     Resource(#[from] ResourceError),
-    /// No rule has a series for the metric, or the request has a namespace and the metric doesn't,
-    /// or the other way round.
+    /// No rule has a series for the metric, or only one of request and metric has a namespace.
     #[error("metric {metric} is not registered for {resource}")]
     Unknown { resource: GroupResource, metric: String },
     /// The query can't be built.
@@ -98,8 +97,8 @@ impl CustomRegistry {
     }
 
     /// The rule and the series of a metric.
-    pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<Origin> {
-        last_origin(self.rules.iter().filter_map(|discovered| {
+    pub fn metric_rule(&self, resource: &GroupResource, metric: &str) -> Option<MetricRule> {
+        last_rule(self.rules.iter().filter_map(|discovered| {
             Some((discovered, discovered.series.metric(metric)?.for_resource(resource)?))
         }))
     }
@@ -130,14 +129,13 @@ impl CustomRegistry {
         let api_resource =
             resources.resolve(&request.resource.group, &request.resource.resource)?;
         let resource = &api_resource.group_resource;
-        let origin = self
-            .origin(resource, metric)
+        let MetricRule { index, rule, series } = self
+            .metric_rule(resource, metric)
             .filter(|_| resource.has_namespaced_metrics() == request.is_namespaced)
             .ok_or_else(|| CustomQueryError::Unknown {
                 resource: resource.clone(),
                 metric: metric.to_owned(),
             })?;
-        let Origin { index, rule, series } = origin;
         let label = rule.labels().label(resource, resources).map_err(QueryError::from)?;
         Ok(FoundMetric { resource: api_resource, label, index, rule, series })
     }

@@ -2,7 +2,7 @@
 
 use hpa_calc::Selector;
 
-use super::{DiscoveredRule, Origin, SortedMetrics, last_origin};
+use super::{DiscoveredRule, MetricRule, SortedMetrics, last_rule};
 use crate::rules::{Compat, query::QueryError};
 use hpa_metrics::{resource::ApiResources, source::ListedExternalMetric};
 
@@ -47,8 +47,8 @@ impl ExternalRegistry {
     }
 
     /// The rule and the series of a metric.
-    pub fn origin(&self, metric: &str) -> Option<Origin> {
-        last_origin(
+    pub fn metric_rule(&self, metric: &str) -> Option<MetricRule> {
+        last_rule(
             self.rules.iter().filter_map(|discovered| {
                 Some((discovered, discovered.series.metric(metric)?.last))
             }),
@@ -64,9 +64,9 @@ impl ExternalRegistry {
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, ExternalQueryError> {
-        let origin = self.origin(metric);
-        let origin = origin.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
-        let Origin { rule, series, .. } = origin;
+        let found = self.metric_rule(metric);
+        let MetricRule { rule, series, .. } =
+            found.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
         Ok(rule.external_query(&series, namespace, selector, resources, compat)?)
     }
 }

@@ -26,19 +26,19 @@ pub struct DiscoveredRule {
 
 /// The rule and the series of a metric.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct MetricRule {
     /// The position of the rule in the file.
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,
 }
 
-/// The origin of a metric: the last of the `candidates`, which are the rules that have it.
-fn last_origin<'s>(
+/// The rule of a metric: the last of the `candidates`, which are the rules that have it.
+fn last_rule<'s>(
     candidates: impl Iterator<Item = (&'s DiscoveredRule, &'s str)>,
-) -> Option<Origin> {
-    let (discovered, series) = candidates.last()?;
-    Some(Origin { index: discovered.index, rule: discovered.rule.clone(), series: series.into() })
+) -> Option<MetricRule> {
+    let (DiscoveredRule { index, rule, .. }, series) = candidates.last()?;
+    Some(MetricRule { index: *index, rule: rule.clone(), series: series.into() })
 }
 
 /// The metrics of a list of rules, sorted by name. An item has the positions of a rule in the list

@@ -58,9 +58,9 @@ fn last_rule_with_a_metric_takes_precedence() {
     let first = [series("a", &["pod"]), series("a", &["namespace"])];
     let second = [series("b", &["pod"])];
     let registry = CustomRegistry::new(&discover(&config, &[&first, &second, &[]]));
-    let pods = registry.origin(&GroupResource::pods(), "m").unwrap();
+    let pods = registry.metric_rule(&GroupResource::pods(), "m").unwrap();
     assert_eq!((pods.index, &*pods.series), (1, "b"));
-    let namespaces = registry.origin(&GroupResource::namespaces(), "m").unwrap();
+    let namespaces = registry.metric_rule(&GroupResource::namespaces(), "m").unwrap();
     assert_eq!((namespaces.index, &*namespaces.series), (0, "a"));
 }
 
@@ -74,9 +74,9 @@ fn last_series_with_a_metric_takes_precedence(#[case] names: &[&str], #[case] ex
     let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();
     let rules = discover(&config, &[&seen, &seen]);
     let custom = CustomRegistry::new(&rules[..1]);
-    assert_eq!(&*custom.origin(&GroupResource::pods(), "m").unwrap().series, expected);
+    assert_eq!(&*custom.metric_rule(&GroupResource::pods(), "m").unwrap().series, expected);
     let external = ExternalRegistry::new(&rules[1..]);
-    assert_eq!(&*external.origin("m").unwrap().series, expected);
+    assert_eq!(&*external.metric_rule("m").unwrap().series, expected);
 }
 
 #[test]

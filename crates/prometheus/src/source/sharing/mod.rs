@@ -105,7 +105,7 @@ struct Group {
 
 struct Answer {
     /// The time at which the query was sent.
-    sent: Instant,
+    sent_at: Instant,
     samples: Arc<ObjectSamples>,
 }
 
@@ -157,16 +157,16 @@ impl Sharing {
             return None;
         }
         let rule = (found.index, client.settings().name.as_str());
-        let fresh = answer.as_ref().filter(|answer| answer.sent.elapsed() < settings.max_age);
+        let fresh = answer.as_ref().filter(|answer| answer.sent_at.elapsed() < settings.max_age);
         let samples = if let Some(fresh) = fresh {
             self.stats.count(rule, |counts| &mut counts.reused);
             fresh.samples.clone()
         } else {
             *answer = None;
             self.stats.count(rule, |counts| &mut counts.shared);
-            let sent = Instant::now();
+            let sent_at = Instant::now();
             let samples = Arc::new(group.send(query, client, &found.label, &settings).await?);
-            *answer = Some(Answer { sent, samples: samples.clone() });
+            *answer = Some(Answer { sent_at, samples: samples.clone() });
             samples
         };
         Some(SharedSamples { samples, query: query.clone() })
@@ -226,7 +226,7 @@ impl Groups {
         self.sweep_at = now + settings.max_age;
         self.by_key.retain(|_, group| {
             if let Ok(mut answer) = group.answer.try_lock() {
-                answer.take_if(|answer| now.duration_since(answer.sent) >= settings.max_age);
+                answer.take_if(|answer| now.duration_since(answer.sent_at) >= settings.max_age);
             }
             group.demand.lock().has_recent_request(now, settings)
         });

@@ -1,8 +1,11 @@
 //! The reasons why no rule has a metric.
 
-use hpa_metrics::CustomQuery;
+use hpa_calc::Selector;
+use hpa_metrics::{Catalog, CustomQuery, Objects, Query, resource::GroupResource};
+use serde_json::{Value, json};
 
-use super::*;
+use super::fake::{Prometheus, RULES, external, prometheus, request, source_with};
+use crate::rules::Compat;
 
 const NAMED_AND_OTHER: &str = r#"
 rules:

@@ -1,7 +1,15 @@
 //! Limits on what a server can send, and on what a rules file can name.
 
-use super::*;
-use crate::source::ServerPermissions;
+use std::sync::Arc;
+
+use hpa_metrics::{Catalog, FixedMapper, resource::GroupResource};
+use serde_json::{Value, json};
+
+use super::fake::{RULES, has_custom, objects, prometheus, request, resources, source_with};
+use crate::{
+    rules::{Compat, Config},
+    source::{PrometheusSettings, PrometheusSource, ServerPermissions, Servers},
+};
 
 #[tokio::test]
 async fn readiness_reasons_contain_no_text_of_the_server() {
@@ -9,7 +17,7 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
     let answer = |key: &str, status, body: Value| {
         server.answers.lock().insert(key.to_owned(), (status, body));
     };
-    answer("http_requests_total", 302, json!("http://me:secret@elsewhere/"));
+    answer("http_requests_total", 302, json!("http://me:secret@elsewhere:90/secret?a=secret"));
     let error = |kind: &str| json!({ "status": "error", "errorType": kind, "error": "secret" });
     answer("inflight", 422, error("execution"));
     answer("queue_length", 422, error("secret"));
@@ -22,7 +30,9 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
         "externalRules[0]: Prometheus reported an error",
     ];
     assert_eq!(source.readiness().unwrap_err(), reasons);
-    assert!(source.problems()[0].contains("elsewhere"), "the log has the details");
+    let problem = &source.problems()[0];
+    assert!(problem.contains("redirects to http://elsewhere:90; configure"), "{problem}");
+    assert!(!problem.contains("secret"), "{problem}");
 
     answer("inflight", 200, json!({ "secret": "secret" }));
     source.reload("rules: [{seriesQueries: secret}]").unwrap_err();

@@ -15,7 +15,7 @@ pub struct Incident {
     /// Time after the start.
     pub at: Seconds,
     pub kind: IncidentKind,
-    /// The affected workload (`name` or `namespace/name`). Required except for metrics outages, but
+    /// The affected workload (`name` or `namespace/name`). Required except for metrics outages.
     /// `hpa simulate` defaults to the autoscaler's target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,

@@ -39,7 +39,7 @@ impl Scenario {
                 let is_set = manifest.get(field).is_some();
                 ensure(is_set, format!("manifests[{index}].{field}"), "is required")?;
             }
-            // An autoscaler would scale to `minReplicas`, whatever the metrics are.
+            // An autoscaler would scale to `minReplicas`, regardless of the metrics.
             for field in ["replicas", "minReplicas"] {
                 let number = manifest.get("spec").and_then(|spec| spec.get(field)?.as_u64());
                 let pods = number.map_or(0, |number| number.try_into().unwrap_or(u32::MAX));

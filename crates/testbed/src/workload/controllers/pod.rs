@@ -35,8 +35,8 @@ pub(super) fn new_object(
     pod
 }
 
-/// The containers of a pod for the model. The main container is the one that the profile names. If
-/// there is none with that name, it is the first one.
+/// The containers of a pod for the model. The main container is the one with the profile's name, or
+/// else the first one.
 pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let mut names: Vec<&str> =
         json::array_at(pod, "/spec/containers").map(|one| json::str_at(one, "/name")).collect();

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::state::{Shared, State};
 use crate::{
-    error::{ApiError, qualified},
+    error::{ApiError, name_with_group},
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
         PodMetrics, PodMetricsQuery,
@@ -50,8 +50,8 @@ impl SimulatedMetrics {
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
         let State { model, start, .. } = &*state;
-        // If the model lags behind the clock, the time ends before the model's next step. Otherwise
-        // its samples would be stale.
+        // If the model lags behind the clock, the query's time is just before the model's next
+        // step. At the clock's time, the model's samples would be stale.
         let now = self.shared.seconds_since(*start).min((model.now + STEP).next_down());
         if model.metrics.is_down(source, now) {
             return Err(ApiError::service_unavailable());
@@ -195,7 +195,7 @@ fn describes(object: &ObjectRef, query: &CustomMetricQuery) -> bool {
     // For an irregular plural, the scenario has `resource`.
     let regular = || ApiResource::from_gvk(&GroupVersionKind::gvk("", "", &object.kind)).plural;
     let plural = object.resource.clone().unwrap_or_else(regular);
-    qualified(&plural, group) == query.resource
+    name_with_group(&plural, group) == query.resource
         && object.name == query.name
         && object.namespace == query.namespace
 }

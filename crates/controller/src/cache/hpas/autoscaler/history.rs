@@ -43,7 +43,7 @@ impl Autoscaler {
 
     /// Stores the history that the predecessor left. `replicas` are the target's at the end of the
     /// history; `None` if the history may lack its last part.
-    pub fn restore(&self, history: History, replicas: Option<i32>, now: Instants) {
+    pub fn restore_history(&self, history: History, replicas: Option<i32>, now: Instants) {
         let (updated_at, restored) = (Some(now), Some(RestoredEnd { replicas }));
         *self.history.lock() = HistoryState { history, updated_at, restored };
     }

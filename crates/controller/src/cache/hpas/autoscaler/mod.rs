@@ -206,9 +206,8 @@ impl Autoscaler {
         (latest.spec_hash == Some(spec_hash)).then(|| latest.object.spec.clone())
     }
 
-    /// Whether the API server's latest version can't be decoded, or may be one of the objects of a
-    /// list whose names can't be decoded. The autoscaler is then not reconciled until a version can
-    /// be decoded.
+    /// Whether the API server's latest version can't be decoded, or the autoscaler may be one of a
+    /// list's objects without a name. It is then not reconciled until a version can be decoded.
     pub fn is_undecodable(&self) -> bool {
         self.is_undecodable.load(Ordering::Relaxed)
     }
@@ -251,8 +250,8 @@ impl Autoscaler {
         self.overwritten_replicas.lock().observe(replicas)
     }
 
-    /// Stores the target of the current reconcile. Returns whether it is new: the previous reconcile
-    /// had another one, or there was no previous reconcile.
+    /// Stores the target of the current reconcile. Returns whether it is new: the previous
+    /// reconcile had another target, or there was no previous reconcile.
     pub fn replace_target(&self, target: &CrossVersionObjectReference) -> bool {
         let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
         let is_new = std::mem::replace(&mut *self.target_hash.lock(), hash) != hash;
@@ -268,8 +267,8 @@ impl Autoscaler {
         FailureChange::replace(&mut self.failure.lock(), failure)
     }
 
-    /// Stores the error of a status write, `None` if it succeeded, and compares it with the previous
-    /// one.
+    /// Stores the error of a status write, `None` if it succeeded, and compares it with the
+    /// previous one.
     pub(crate) fn replace_status_failure(&self, failure: Option<String>) -> FailureChange {
         FailureChange::replace(&mut self.status_failure.lock(), failure)
     }
@@ -279,7 +278,9 @@ impl Autoscaler {
         self.early_retries.lock().set_undecided(is_undecided);
     }
 
-    /// The due time of the next reconcile, after one that was due at `due`.
+    /// The due time of the next reconcile, after one that was due at `due`. Must be called once
+    /// for each reconcile, because it counts the early retries, and forgets the time that
+    /// [`Autoscaler::set_periodic_due`] stored.
     pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
         if let Some(periodic) = self.periodic_due.lock().take().filter(|at| *at > due) {
             // The period may be shorter now.

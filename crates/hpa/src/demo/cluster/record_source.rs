@@ -19,8 +19,8 @@ impl RecordSource for DemoRecordSource {
         let Some(detail) = self.0.autoscaler(autoscaler, None) else {
             return Ok(ControllerRecords::default());
         };
-        let mut past = ControllerRecords::from(detail);
-        past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
-        Ok(past)
+        let mut records = ControllerRecords::from(detail);
+        records.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
+        Ok(records)
     }
 }

@@ -1,0 +1,200 @@
+//! Reports on stabilization, policies and bounds.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::history::{Recommendation, ScaleEvent};
+
+#[test]
+fn policies_of_a_disabled_direction_are_not_listed() {
+    let behavior = json!({ "scaleDown": { "selectPolicy": "Disabled" } });
+    let report = inputs(json!({ "behavior": behavior })).report();
+    assert_contains(&report, "  scale-down now: at least 4 (selectPolicy Disabled)\n  bounds: ");
+    assert_contains(&report, "    100 Percent in 15s, from 4: at most 8\n");
+}
+
+#[test]
+fn stabilization_reports_the_recommendation_and_its_end() {
+    let mut inputs = inputs(json!({}));
+    inputs.readings =
+        [(0, Ok(samples(&[("web-0", 10), ("web-1", 10), ("web-2", 10), ("web-3", 10)])))]
+            .into_iter()
+            .collect();
+    inputs.history = Some(History {
+        recommendations: vec![
+            Recommendation { replicas: 4, at: at(280) },
+            Recommendation { replicas: 4, at: at(100) },
+            Recommendation { replicas: 1, at: at(15) },
+        ],
+        ..History::default()
+    });
+    let report = inputs.report();
+    let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
+    assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
+    let end = "; stabilization holds 4 until 02:50:00Z, metrics ask for ";
+    assert!(report.sentence.contains(end), "{}", report.sentence);
+    assert_contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
+    // A window includes its start, so the replicas change just after its end.
+    let change =
+        report.changes.iter().find(|change| matches!(change.trigger, Trigger::Time { .. }));
+    let change = change.unwrap();
+    let end = at(-200) + jiff::SignedDuration::from_millis(1);
+    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: end }, 2));
+}
+
+#[rstest]
+#[case::above_the_maximum(json!({ "maxReplicas": 4 }), 16, State::Stabilizing,
+    "stabilization holds 16, maxReplicas is 4, metrics ask for 2")]
+#[case::minimum_binds_as_well(json!({ "minReplicas": 4 }), 4, State::AtMinimum,
+    "minReplicas is 4, metrics ask for 2")]
+fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
+    #[case] spec: Value,
+    #[case] recommended: i32,
+    #[case] state: State,
+    #[case] limit: &str,
+) {
+    let mut inputs = inputs_at(200, spec, &[("AbleToScale", "True", "ScaleDownStabilized")]);
+    let recommendation = Recommendation { replicas: recommended, at: at(60) };
+    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    let report = inputs.report();
+    let expected = format!("stays at 4: cpu is at 33% of requests, target 66%; {limit}");
+    assert_eq!((&*report.sentence, report.state(State::Steady)), (&*expected, state));
+    assert!(!report.advice.iter().any(|one| one.contains("maxReplicas")), "{report}");
+    let raises_maximum = |change: &Change| matches!(change.trigger, Trigger::MaxReplicas { .. });
+    assert!(!report.changes.iter().any(raises_maximum), "{report}");
+}
+
+#[test]
+fn unknown_history_is_reported_and_does_not_stabilize() {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Ok(samples(&[("web-0", 10)])))].into_iter().collect();
+    inputs.selected = SelectedPods::new([pod("web-0", "Running", Some("600m"))]);
+    inputs.history = None;
+    let report = inputs.report();
+    assert_eq!((report.scale_to, report.history_known), (Some(2), false));
+    assert_eq!(
+        report.sentence,
+        "would scale from 4 to 2: cpu is at 1% of requests, target 66%; minReplicas is 2, metrics \
+         ask for 1; the controller last reported ScaleDownStabilized"
+    );
+    assert_contains(&report, "\nWhat would change it, unless the history prevents it\n");
+    let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
+    assert!(idle.sentence.ends_with("metrics ask for 1; no controller runs"), "{}", idle.sentence);
+    assert_contains(&report, "past recommendations are not known");
+    assert_contains(&report, "It reports ScaleDownStabilized");
+}
+
+#[test]
+fn listed_scale_down_is_qualified_if_the_history_is_unknown() {
+    let qualified = "\nWhat would change it, unless the history prevents it\n";
+    let mut inputs = inputs(json!({}));
+    let report = inputs.report();
+    assert!(!report.to_string().contains(qualified), "{report}");
+    inputs.history = None;
+    assert_contains(&inputs.report(), qualified);
+    inputs.hpa.spec.behavior =
+        serde_json::from_value(json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } }))
+            .unwrap();
+    let report = inputs.report();
+    assert!(!report.to_string().contains(qualified), "{report}");
+}
+
+#[rstest]
+#[case::down_window(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
+    "would scale from 4 to 2: ", "; a stabilization window of 300s may hold it")]
+#[case::up_without_window(900, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
+    "scales from 4 to 8: ", "metrics ask for 10")]
+#[case::up_window(
+    900, json!({ "behavior": { "scaleUp": { "stabilizationWindowSeconds": 60 } } }),
+    &[("AbleToScale", "True", "ReadyForNewScale")],
+    "would scale from 4 to 8: ", "; a stabilization window of 60s may hold it")]
+#[case::reported_limit(
+    200, json!({}), &[("ScalingLimited", "True", "ScaleDownLimit")],
+    "would scale from 4 to 2: ", "; the controller last reported ScaleDownLimit")]
+#[case::limit_of_the_other_direction(
+    900, json!({}), &[("AbleToScale", "True", "ScaleDownStabilized")],
+    "scales from 4 to 8: ", "metrics ask for 10")]
+#[case::failing_write(
+    900, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")],
+    "would scale from 4 to 8: ", "; the controller last reported FailedUpdateScale")]
+#[case::failing_write_before_the_window(
+    200, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")],
+    "would scale from 4 to 2: ", "; the controller last reported FailedUpdateScale")]
+#[case::failing_metric(
+    200, json!({}), &[("ScalingActive", "False", "FailedGetResourceMetric")],
+    "would scale from 4 to 2: ",
+    "; the controller last reported FailedGetResourceMetric, and a stabilization window of 300s \
+     may hold it")]
+#[case::failing_metric_and_old_limit(
+    200, json!({}),
+    &[
+        ("ScalingActive", "False", "FailedGetResourceMetric"),
+        ("ScalingLimited", "True", "ScaleDownLimit"),
+    ],
+    "would scale from 4 to 2: ",
+    "; the controller last reported FailedGetResourceMetric, and a stabilization window of 300s \
+     may hold it")]
+#[case::failing_scale(
+    200, json!({}), &[("AbleToScale", "False", "FailedGetScale")],
+    "would scale from 4 to 2: ",
+    "; the controller last reported FailedGetScale, and a stabilization window of 300s may hold it")]
+#[case::recovered_metric_without_window(
+    900, json!({}), &[("ScalingActive", "False", "FailedGetResourceMetric")],
+    "would scale from 4 to 8: ", "; the controller last reported FailedGetResourceMetric")]
+#[case::no_controller(
+    900, json!({}), &[], "would scale from 4 to 8: ", "; no controller has stored a status")]
+fn sentence_is_conditional_if_scaling_may_be_prevented(
+    #[case] milli: i64,
+    #[case] spec: Value,
+    #[case] conditions: &[(&str, &str, &str)],
+    #[case] start: &str,
+    #[case] end: &str,
+) {
+    let mut inputs = inputs_at(milli, spec, conditions);
+    let report = inputs.report();
+    let Report { sentence, doubt, .. } = &report;
+    assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
+    assert_eq!(doubt.is_some(), start.starts_with("would"), "{sentence}");
+    let has_failed = |write| {
+        conditions.iter().any(|(_, status, reason)| {
+            *status == "False" && (*reason == "FailedUpdateScale") == write
+        })
+    };
+    let scales_up = start.ends_with("to 8: ");
+    inputs.history = Some(History::default());
+    // Stabilization holds a scale-down, as on the controller's first reconcile.
+    let is_doubtful = has_failed(false) || has_failed(true) && scales_up;
+    assert_eq!(inputs.report().doubt.is_some(), is_doubtful, "the history is known");
+}
+
+#[test]
+fn recent_scaling_may_be_limited_by_policies() {
+    let policies = json!([{ "type": "Pods", "value": 8, "periodSeconds": 60 }]);
+    let spec = json!({ "behavior": { "scaleUp": { "policies": policies } } });
+    let mut inputs = inputs_at(900, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.hpa.status.last_scale_time = Some(at(60));
+    assert_eq!(inputs.report().doubt, None, "the period has ended");
+    inputs.hpa.status.last_scale_time = Some(at(59));
+    let doubt = inputs.report().doubt.unwrap();
+    assert_eq!(doubt, "it last scaled 59s ago, so policies may hold it");
+}
+
+#[test]
+fn policy_limit_reports_when_the_next_step_is_allowed() {
+    let policies = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
+    let mut inputs = inputs(json!({ "behavior": { "scaleUp": { "policies": policies } } }));
+    inputs.readings =
+        [(0, Ok(samples(&[("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)])))]
+            .into_iter()
+            .collect();
+    let event = ScaleEvent { change: 1, at: at(20), outdated: false };
+    inputs.history = Some(History { scale_ups: vec![event], ..History::default() });
+    let report = inputs.report();
+    assert_eq!((report.scale_to, report.proposed_replicas), (None, Some(10)));
+    let policy = &report.limits.as_ref().unwrap().scale_up.policies[0];
+    assert_eq!((policy.replicas_at_start, policy.allowed_replicas), (3, 4));
+    assert_eq!(policy.next_change_at, Some(at(-40)));
+    let change = &report.changes[0];
+    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: at(-40) }, 5));
+}

@@ -1,0 +1,84 @@
+//! Reports on a pause or a dry run of the autoscaler.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn bound_and_pause_are_listed_as_possible_changes() {
+    let mut inputs = inputs(json!({ "maxReplicas": 4 }));
+    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    let expected = Change { trigger: Trigger::MaxReplicas { to: 8 }, replicas: 8 };
+    assert_eq!(report.changes, [expected]);
+    assert_contains(&report, "Raise spec.maxReplicas");
+    inputs.hpa.spec.max_replicas = 6;
+    inputs.settings.pause = Pause::BOTH;
+    let report = inputs.report();
+    assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
+    assert_contains(&report, "Remove the annotation");
+    let start = "is paused by annotation and stays at 4: cpu is at 150% of requests, target 66%; ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+}
+
+#[test]
+fn end_of_the_pause_is_the_first_change() {
+    let mut inputs = inputs(json!({}));
+    inputs.settings.pause = Pause::BOTH;
+    let report = inputs.report();
+    let start =
+        "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
+    assert_contains(
+        &report,
+        "stays at 4 without the pause, until the metrics ask for other replicas",
+    );
+    assert_contains(&report, "Remove the annotation");
+    inputs.settings.pause = Pause { up: false, down: true };
+    let report = inputs.report();
+    let start = "is paused for scaling down by annotation and stays at 4: ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+}
+
+#[test]
+fn dry_run_would_scale_and_writes_nothing() {
+    let mut inputs = inputs(json!({}));
+    inputs.hpa.status.conditions.clear();
+    inputs.settings.dry_run = true;
+    let report = inputs.report();
+    let start = "is in dry run by annotation and would stay at 4: cpu is at 71%";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert_eq!(report.state(State::New), State::DryRun);
+    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    let start = "is in dry run by annotation and would scale from 4 to 8: cpu is at 150%";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert!(report.sentence.ends_with("; nothing is written"), "{}", report.sentence);
+    assert_contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");
+    assert!(!report.to_string().contains("No controller"), "{report}");
+}
+
+#[test]
+fn dry_run_and_pause_leave_the_doubt_about_an_unknown_history() {
+    let conditions = [("AbleToScale", "True", "ReadyForNewScale")];
+    let mut inputs = inputs_at(200, json!({}), &conditions);
+    inputs.settings.dry_run = true;
+    let sentence = inputs.report().sentence;
+    let end = "; a stabilization window of 300s may hold it; nothing is written";
+    assert!(sentence.ends_with(end), "{sentence}");
+    let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
+    let end = "; no controller runs; nothing is written";
+    assert!(idle.sentence.ends_with(end), "{}", idle.sentence);
+    inputs.settings.dry_run = false;
+    inputs.settings.pause = Pause::BOTH;
+    let sentence = inputs.report().sentence;
+    let end = "; without the pause, it would scale to 2, unless stabilization or a policy holds it";
+    assert!(sentence.ends_with(end), "{sentence}");
+    inputs.history = Some(History::default());
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains("; stabilization holds 4 until "), "{sentence}");
+    assert!(!sentence.contains("unless"), "{sentence}");
+}

@@ -1,0 +1,133 @@
+//! Reports on pods that don't exist, don't count, or belong to others.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
+    let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.selected.pods.truncate(2);
+    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 700)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 2, selector: "app=web".into() });
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 116% of requests, target 66%; metrics ask for 4; 2 of 4 pods exist"
+    );
+    assert_eq!(report.state(State::WaitingForPods), State::WaitingForPods);
+    assert_contains(
+        &report,
+        "The events of the ReplicaSet say why it creates no more: kubectl describe replicasets \
+         --selector 'app=web' --namespace shop",
+    );
+    // The others exist, but don't count.
+    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() });
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
+}
+
+#[test]
+fn other_autoscaler_of_the_same_pods_is_named_first() {
+    let mut inputs = inputs(json!({}));
+    let names = ["shop/web", "rhpa/shop/sched"].map(str::to_owned);
+    inputs.selected.autoscalers = names.into();
+    let report = inputs.report();
+    assert_eq!(report.sentence, "isn't scaled: rhpa/shop/sched selects the same pods");
+    assert_contains(&report, "Merge this one and rhpa/shop/sched into one autoscaler");
+    // Seen from the custom API.
+    inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/other".to_owned()];
+    assert_eq!(inputs.report().sentence, "isn't scaled: shop/other selects the same pods");
+    inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/web".to_owned()];
+    let sentence = inputs.report().sentence;
+    assert_eq!(sentence, "isn't scaled: rhpa/shop/web, shop/web select the same pods");
+    inputs.selected.own_name = Some("shop/web".to_owned());
+    let report = inputs.report();
+    assert_eq!(report.sentence, "isn't scaled: rhpa/shop/web selects the same pods");
+    assert_contains(&report, "Merge this one and rhpa/shop/web into one");
+}
+
+#[test]
+fn unready_pod_whose_sample_counts_is_named() {
+    let mut inputs = inputs(json!({}));
+    let mut unready = pod("web-3", "Running", Some("600m"));
+    unready.ready =
+        Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
+    inputs.selected.pods[3] = std::sync::Arc::new(unready);
+    assert_contains(
+        &inputs.report(),
+        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not ready, but its sample \
+         counts because it was ready before\n",
+    );
+}
+
+#[test]
+fn pods_are_listed_by_class_with_the_reason() {
+    let mut inputs = inputs(json!({}));
+    let pods = [
+        pod("web-0", "Running", Some("600m")),
+        pod("web-1", "Pending", Some("600m")),
+        pod("web-2", "Running", Some("600m")),
+        pod("web-3", "Failed", Some("600m")),
+    ];
+    inputs.selected = SelectedPods::new(pods);
+    inputs.readings = [(0, Ok(samples(&[("web-0", 431), ("job-7", 431)])))].into_iter().collect();
+    let report = inputs.report();
+    for line in [
+        "    counted (1): web-0",
+        "    unready (1): web-1 is pending",
+        "    missing (1): web-2 has no sample",
+        "    ignored (1): web-3 has failed",
+        "    not selected, but counted (1): job-7",
+    ] {
+        assert_contains(&report, line);
+    }
+    assert_contains(&report, "hold the decision back: web-1, web-2.");
+}
+
+#[test]
+fn sentence_has_the_ratio_after_missing_pods_are_counted() {
+    // 83 % of the requests are 62 % if the fourth pod counts as 0.
+    let report = inputs_with_pending_pod(500, 16).report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 83% of requests, target 66%; 93.9% of the target with 1 unready pod \
+         counted as 0; within tolerance"
+    );
+    // Without a sample, the fourth pod counts with its request.
+    let mut inputs = inputs_at(300, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let values = [("web-0", 300), ("web-1", 300), ("web-2", 300)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    let expected = "cpu is at 50% of requests, target 66%; 93.9% of the target with 1 missing pod \
+                    counted at its request; within tolerance";
+    assert_eq!(sentence, format!("stays at 4: {expected}"));
+}
+
+#[test]
+fn sentence_explains_that_unready_pods_reverse_the_direction() {
+    let mut inputs = inputs_with_pending_pod(500, 16);
+    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
+    pods[2].phase = "Pending".into();
+    inputs.selected = SelectedPods::new(pods);
+    let sentence = inputs.report().sentence;
+    let end = "62.1% of the target with 2 unready pods counted as 0; this reverses the direction, \
+               so nothing changes";
+    assert!(sentence.ends_with(end), "{sentence}");
+}
+
+#[test]
+fn pods_of_others_explain_a_scaling_up_below_the_target() {
+    // Half of the target (33 % of 66 %) for four pods asks for two.
+    let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
+    let sentence = inputs.report().sentence;
+    let expected = "stays at 2: cpu is at 33% of requests, target 66%; 4 pods match the selector, \
+                    the target has 2; metrics ask for 2";
+    assert_eq!(sentence, expected);
+    // During a rollout, the target has more pods itself.
+    inputs.scale.as_mut().unwrap().status_replicas = 4;
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("match the selector"), "{sentence}");
+}

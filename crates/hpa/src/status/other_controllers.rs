@@ -1,0 +1,162 @@
+//! Checks the controllers that stored statuses, but don't hold the checked lease.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::explain::counted;
+use hpa_controller::k8s::FieldManager;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    check::{Check, Level},
+    cluster::ClusterState,
+};
+use crate::{
+    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
+    terminal::shorten_names,
+};
+
+/// A field manager, and the autoscalers whose status it stored last.
+struct Writer<'a> {
+    manager: &'a str,
+    autoscalers: Vec<&'a ListedAutoscaler>,
+    /// The time of the newest of these writes.
+    newest: Option<Timestamp>,
+}
+
+/// Reports the controllers that stored the status of an autoscaler last and whose lease is not the
+/// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
+pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
+    let lease_manager = FieldManager::for_lease(&cluster.lease.namespace, &cluster.lease.name);
+    let (of_lease, others): (Vec<_>, Vec<_>) =
+        writers(cluster).into_iter().partition(|writer| writer.manager == lease_manager.as_str());
+    // A lease that this user may not read may be held.
+    let may_have_leader =
+        cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
+    let active_count = others.iter().filter(|writer| !writer.has_stopped(cluster)).count();
+    let is_only_controller = active_count <= 1 && !may_have_leader;
+    others.iter().map(|writer| check_writer(cluster, writer, is_only_controller)).collect()
+}
+
+/// The writers of the statuses, by name.
+fn writers(cluster: &ClusterState) -> Vec<Writer<'_>> {
+    let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
+    for autoscaler in &cluster.autoscalers {
+        if let Some(manager) = autoscaler.manager.as_deref() {
+            by_manager.entry(manager).or_default().push(autoscaler);
+        }
+    }
+    let writers = by_manager.into_iter().map(|(manager, autoscalers)| {
+        let newest = autoscalers.iter().filter_map(|one| one.status_stored_at).max();
+        Writer { manager, autoscalers, newest }
+    });
+    writers.collect()
+}
+
+impl Writer<'_> {
+    /// Whether the controller holds no lease or is switched off, and has stored no status since.
+    fn has_stopped(&self, cluster: &ClusterState) -> bool {
+        let leases = cluster.leases();
+        let is_off = cluster.is_switched_off(self.manager) && !leases.is_recent_write(self.newest);
+        is_off || leases.no_longer_writes(self.manager, self.newest)
+    }
+
+    /// A clause about the statuses.
+    fn describe(&self, now: Timestamp) -> String {
+        let names: Vec<_> = self.autoscalers.iter().map(|one| one.name.clone()).collect();
+        let age =
+            self.newest.map(|newest| format!(", most recently {}", describe_age(newest, now)));
+        format!(
+            "{} stored the status of {} last{}: {}",
+            self.manager,
+            counted(names.len(), "autoscaler"),
+            age.unwrap_or_default(),
+            shorten_names(&names)
+        )
+    }
+}
+
+/// Checks the controller of a writer. `is_only_controller` is whether no other controller may act.
+fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller: bool) -> Check {
+    let Writer { manager, newest, .. } = *writer;
+    let text = writer.describe(cluster.now);
+    // The debug API of the flag may be that of a controller without leader election.
+    let is_checked_controller = FieldManager::is_hpa_rs(manager) && cluster.url.is_some();
+    if is_checked_controller {
+        return Check::new(Level::Ok, text);
+    }
+    let leases = cluster.leases();
+    let is_running = leases.is_running(manager);
+    if manager == KUBE_CONTROLLER_MANAGER && leases.is_built_in_alone() {
+        return Check::new(Level::Ok, format!("{text}; its HPA controller is on"));
+    }
+    if cluster.is_switched_off(manager) {
+        return if leases.is_recent_write(newest) {
+            Check::new(Level::Warning, format!("{text}; its HPA controller is off now"))
+        } else {
+            let text = format!("{text}; its HPA controller is off, so it no longer writes");
+            Check::new(Level::Ok, text)
+        };
+    }
+    match is_running {
+        Some(false) if leases.no_longer_writes(manager, newest) => {
+            let text = format!("{text}; it holds no lease, so it no longer writes");
+            return Check::new(Level::Ok, text);
+        }
+        Some(false) if is_only_controller => {
+            return Check::new(Level::Warning, format!("{text}; it holds no lease"));
+        }
+        Some(true) if is_only_controller => {
+            return Check::new(Level::Warning, format!("{text}; it holds its lease"));
+        }
+        Some(true) if FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager) => {
+            let text = format!(
+                "{text}; it holds its lease, and no other hpa-rs stored a status in these namespaces"
+            );
+            return Check::new(Level::Ok, text);
+        }
+        None | Some(_) => {}
+    }
+    let is_recent = leases.is_recent_write(newest);
+    // A tenant can't find out more.
+    let is_hidden = cluster.is_controller_hidden() && (is_only_controller || !is_recent);
+    let check = Check::new(if is_hidden { Level::Skipped } else { Level::Warning }, text);
+    match (is_only_controller, FieldManager::parse_lease(manager)) {
+        (true, None) if FieldManager::is_hpa_rs(manager) => check.with_hint(
+            "it runs without leader election, so whether it still runs is unknown; \
+             --controller-url reads its debug API",
+        ),
+        (true, _) => check.with_hint("whether it still runs is unknown"),
+        (false, _) if !is_recent && is_running.is_none() => check.with_hint(
+            "whether it still runs is unknown: a status that doesn't change keeps its writer",
+        ),
+        (false, _) => {
+            let check = check.with_hint(
+                "if it handles the same autoscalers as the holder of the lease, both overwrite each \
+                 other's decisions",
+            );
+            if is_recent { check.into_conflict() } else { check }
+        }
+    }
+}
+
+/// Formats the age of a status, such as `2m ago`. The clock of its time may be ahead of this one.
+pub(super) fn describe_age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs();
+    if seconds <= 0 {
+        return "just now".to_owned();
+    }
+    format!("{:#} ago", SignedDuration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_that_is_ahead_is_just_now() {
+        let now = Timestamp::from_second(1000).expect("a time");
+        let age = |seconds| describe_age(now - SignedDuration::from_secs(seconds), now);
+        let ages = [-30, 0, 9, 7200].map(age);
+        assert_eq!(ages, ["just now", "just now", "9s ago", "2h ago"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Servers that a rules file names, and changes of the file.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_metrics::{FixedMapper, MetricSource, resource::GroupResource};
+use serde_json::json;
+
+use super::fake::{
+    Prometheus, RULES, has_custom, objects, prometheus, request, resources, sample, source_with,
+};
+use crate::{
+    rules::{Compat, Config, config::Server},
+    source::{PrometheusSettings, PrometheusSource, RulesFile, Servers},
+};
+
+#[tokio::test]
+async fn rule_reads_from_the_server_that_it_names() {
+    let (main, other) = (prometheus(), Prometheus::default());
+    let definition =
+        Server { name: "eu".to_owned(), url: "http://eu".to_owned(), ..Server::default() };
+    let mut servers = Servers::new(Some(main.client("main", Compat::Off)), Arc::new(()));
+    let client = other.client("eu", Compat::Off);
+    servers.named.insert("eu".to_owned(), (definition, client));
+    let rules = RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  server: eu")
+        + "servers: [{name: eu, url: 'http://eu'}]";
+    let source = PrometheusSource::new(
+        Config::parse(&rules).unwrap(),
+        servers,
+        PrometheusSettings::default(),
+        Arc::new(FixedMapper(resources())),
+        Arc::new(objects()),
+    );
+    other
+        .set_series("inflight", &json!([{ "__name__": "inflight", "pod": "p", "namespace": "n" }]));
+    let source = source.unwrap();
+    source.relist().await.unwrap();
+    assert_eq!(other.take_requests(), ["inflight"]);
+    let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
+    other.set_vector(query, &json!([sample("web-0", "1")]));
+    let values = source.read_custom(request("inflight").named("web-0")).await.unwrap();
+    assert_eq!(values.origin.server, "eu");
+    assert_eq!(other.take_requests(), [query]);
+    let status = source.rule_status();
+    assert_eq!((&*status[1].server, &*status[1].server_url), ("eu", "http://eu"));
+    assert_eq!((&*status[0].server, &*status[0].server_url), ("main", "http://main"));
+}
+
+#[test]
+fn unknown_server_is_reported_with_its_position() {
+    let config = Config::parse("rules:\n- {seriesQuery: up, server: eu}\n").unwrap();
+    let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        r#"line 2, column 29: rules[0].server: there is no server "eu" in `servers`"#
+    );
+    let config = Config::parse("externalRules:\n- {seriesQuery: up}\n").unwrap();
+    let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
+    assert!(error.to_string().contains("names no `server`"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
+    let server = prometheus();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    std::fs::write(&path, RULES).unwrap();
+    let file = RulesFile::read(path.clone()).unwrap();
+    let source = Arc::new(source_with(&server, RULES, Compat::Off));
+    let task = tokio::spawn({
+        let source = source.clone();
+        async move { source.run(Some(file)).await }
+    });
+    let wait_until = async |condition: &dyn Fn() -> bool| {
+        let start = tokio::time::Instant::now();
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
+        }
+    };
+    wait_until(&|| has_custom(&source, &GroupResource::pods(), true, "inflight")).await;
+
+    std::fs::write(&path, "rules: [{seriesQueries: x}]").unwrap();
+    wait_until(&|| !source.problems().is_empty()).await;
+    assert!(
+        source.problems()[0].contains("unknown field `seriesQueries`"),
+        "{:?}",
+        source.problems()
+    );
+    assert!(has_custom(&source, &GroupResource::pods(), true, "inflight"));
+
+    let renamed =
+        RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
+    std::fs::write(&path, renamed).unwrap();
+    wait_until(&|| has_custom(&source, &GroupResource::pods(), true, "busy")).await;
+    assert!(!has_custom(&source, &GroupResource::pods(), true, "inflight"));
+    assert_eq!(source.problems(), [""; 0]);
+    task.abort();
+}

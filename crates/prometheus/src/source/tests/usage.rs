@@ -1,0 +1,66 @@
+//! The usage of pods and nodes.
+
+use hpa_calc::{Selector, api::ResourceName};
+use hpa_metrics::{
+    FieldRequirement, MetricSource, ObjectKey, Objects, Query, query::MetadataField,
+};
+use serde_json::json;
+
+use super::fake::{prometheus, source};
+use crate::rules::Compat;
+
+#[tokio::test]
+async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
+    let server = prometheus();
+    let source = source(&server, Compat::Off).await;
+    let container = |pod: &str, time: u32, value: &str| {
+        let labels = json!({ "pod": pod, "container": "app" });
+        json!({ "metric": labels, "value": [time, value] })
+    };
+    server.set_vector(
+        r#"cpu{namespace="shop",pod="web-0"}"#,
+        &json!([container("web-0", 9, "0.25")]),
+    );
+    server.set_vector(
+        r#"memory{namespace="shop",pod="web-0"}"#,
+        &json!([container("web-0", 7, "1024")]),
+    );
+    server.fail(r#"cpu{namespace="other",pod="a"}"#);
+    let query = Query::PodUsage {
+        namespace: String::new(),
+        pods: Objects::Selected(Selector::parse("app in (web, other)").unwrap()),
+        fields: [FieldRequirement {
+            field: MetadataField::Name,
+            must_equal: false,
+            value: "web-1".to_owned(),
+        }]
+        .into(),
+    };
+    let usage = source.read(&query).await.unwrap().into_pods().unwrap();
+    let [item] = &usage.items[..] else { panic!("{usage:?}") };
+    assert_eq!(item.metadata.key(), ObjectKey::new("shop", "web-0"));
+    assert_eq!(item.timestamp.as_second(), 7);
+    assert_eq!(item.window.as_secs(), 180);
+    let usage_of = |resource| item.containers[0].usage.get(&resource).unwrap().as_milli();
+    assert_eq!((&*item.containers[0].name, usage_of(ResourceName::Cpu)), ("app", 250));
+    assert_eq!(usage_of(ResourceName::Memory), 1_024_000);
+    assert_eq!(usage.failures.len(), 1);
+    assert_eq!(server.take_requests().len(), 4);
+}
+
+#[tokio::test]
+async fn nodes_are_read_together() {
+    let server = prometheus();
+    let source = source(&server, Compat::Off).await;
+    let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
+    server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
+    server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
+    let query = Query::NodeUsage {
+        nodes: Objects::Selected(Selector::everything()),
+        fields: Box::default(),
+    };
+    let usage = source.read(&query).await.unwrap().into_nodes().unwrap();
+    assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
+    let cpu = usage.items[0].usage.get(&ResourceName::Cpu).unwrap();
+    assert_eq!((&*usage.items[0].metadata.name, cpu.as_milli()), ("n0", 2000));
+}
