@@ -198,6 +198,7 @@ async fn adapter_is_quick_beside_a_hostile_tenant_and_bursts_of_connections() {
     println!("hostile tenant of the adapter: metrics of others within {longest:?}; {peak} MiB");
     durations.assert_probes_are_quick("hostile tenant of the adapter");
     assert!(longest < limit, "{longest:?}");
+    // The chart's memory limit. MAX_ADAPTER_PEAK_MIB is half of it.
     assert!(peak < 2 * MAX_ADAPTER_PEAK_MIB, "{peak} MiB");
 }
 

@@ -1,4 +1,5 @@
-//! Many autoscalers with annotations fit into the memory limits of the charts.
+//! Many autoscalers with annotations fit into the memory limits of the charts, and many with large
+//! specs into half of them.
 
 use super::*;
 
@@ -67,4 +68,29 @@ async fn controller_collects_for_20_000_autoscalers_within_its_limit() {
     let reconciled = AUTOSCALERS_PER_NAMESPACE;
     let program = Program::ControllerWithCollectors;
     assert_is_within_the_limit(&program, &["FailedGetScale"], reconciled).await;
+}
+
+const LARGE_AUTOSCALER_COUNT: usize = 120;
+
+/// Autoscalers with a spec of 0.9 MB: 130 metrics with 60 labels each.
+fn set_up_large_specs(testbed: &Testbed) {
+    let labels = (0..60).map(|at| (format!("label-{at:02}-{}", "x".repeat(40)), "y".repeat(60)));
+    let labels: BTreeMap<_, _> = labels.collect();
+    let metrics = (0..130).map(|at| {
+        let mut metric = objects::external_metric(&format!("m{at}"), "1");
+        metric["external"]["metric"]["selector"] = json!({ "matchLabels": labels });
+        metric
+    });
+    let metrics: Vec<_> = metrics.collect();
+    for at in 0..LARGE_AUTOSCALER_COUNT {
+        apply(testbed, hpa_of_web(&format!("web-{at}"), metrics.clone()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_for_specs_of_a_megabyte() {
+    for program in [Program::Controller, Program::ControllerWithCollectors] {
+        let (reasons, count) = (&["SpecTooLarge"], LARGE_AUTOSCALER_COUNT);
+        assert_program_is_bounded(&program, set_up_large_specs, reasons, count).await;
+    }
 }

@@ -305,6 +305,22 @@ async fn memory_is_bounded_for_pods_of_a_megabyte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded_for_pods_with_thousands_of_labels() {
+    let set_up = |testbed: &Testbed| {
+        for at in 0..100 {
+            let mut pod = objects::pod("web", at);
+            for label in 0..40_000 {
+                pod["metadata"]["labels"][format!("l{at}-{label}")] = "".into();
+            }
+            apply(testbed, pod);
+        }
+        apply(testbed, hpa_of_web("web", vec![objects::cpu_metric(50)]));
+    };
+    // No selector matches the pods.
+    assert_bounded(set_up, &["FailedGetResourceMetric"], 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_is_bounded_for_a_thousand_autoscalers_with_one_selector() {
     let set_up = |testbed: &Testbed| {
         apply(testbed, objects::pod("web", 0));
@@ -324,7 +340,7 @@ async fn memory_is_bounded_for_autoscalers_with_thousands_of_metrics() {
             apply(testbed, hpa_of_web(&format!("web-{at}"), metrics.collect()));
         }
     };
-    assert_bounded(set_up, &["TooManyMetrics"], 20).await;
+    assert_bounded(set_up, &["SpecTooLarge"], 20).await;
 }
 
 /// The number of autoscalers with their own external metric and target.

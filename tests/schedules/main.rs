@@ -209,3 +209,30 @@ async fn schedule_status_is_active_only_in_its_window_and_ramps() {
         assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.clock.now());
     }
 }
+
+/// A tenant's schedule must not make the controller write a scale at each of its changes.
+#[tokio::test(start_paused = true)]
+async fn quick_changes_scale_at_most_once_a_second() {
+    const ENTRY: Duration = Duration::from_millis(50);
+    let start = VirtualClock::start().now() + Duration::from_mins(1);
+    let entries = (0..200_u32).map(|index| {
+        let [date, end] = [index, index + 1].map(|count| (start + ENTRY * count).to_string());
+        json!({ "type": "OneTime", "date": date, "endDate": end, "value": 2 + index % 3 })
+    });
+    let mut quick = schedule("ScalingSchedule", start);
+    quick["spec"] =
+        json!({ "scalingWindowDurationMinutes": 0, "schedules": entries.collect::<Vec<_>>() });
+    let cluster = Cluster::start("ScalingSchedule", quick);
+    let (clock, testbed) = (&cluster.clock, &cluster.testbed);
+    let generation = || {
+        let deployment = testbed.deployment("web").expect("a deployment");
+        deployment["metadata"]["generation"].as_i64().expect("a generation")
+    };
+    clock.wait_until_age(Duration::from_secs(59)).await;
+    let before = generation();
+    // The last entry ends after 70 s. A reconcile follows within a second.
+    clock.wait_until_age(Duration::from_secs(71) + TOLERANCE).await;
+    let written = generation() - before;
+    assert!((5..=13).contains(&written), "{written} scales in 11 s");
+    assert_eq!(testbed.replicas("web"), 1);
+}

@@ -5,7 +5,8 @@
 //!  kube-apiserver, Prometheus, probes, any other client
 //!      │ TCP
 //!      ▼
-//!  server::Connections    at most 1024; above, a new one replaces one without running requests
+//!  server::Connections    at most 1024, 256 of unknown clients; when full, a new one replaces one
+//!      │                  without running requests
 //!      │ TLS                  server::ServingCertificate
 //!      ▼
 //!  Adapter::respond       one request, authenticated before its path is checked

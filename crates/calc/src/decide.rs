@@ -22,7 +22,7 @@ use crate::{
     readings::Readings,
     settings::{Bounds, BoundsChange, PodSelection, SettingsSummary},
     status::StatusDraft,
-    validation::MAX_METRICS,
+    validation::{MAX_METRICS, MAX_SPEC_BYTES},
     zero::is_scaled_to_zero,
 };
 
@@ -95,7 +95,14 @@ impl<'a> Plan<'a> {
                 decision.rescale(bounds.max_replicas, reason.to_owned());
             }
             PlanKind::BelowMin => decision.rescale_to_min(),
-            PlanKind::TooManyMetrics => decision.report_too_many_metrics(),
+            PlanKind::TooManyMetrics => decision.report_spec_rejected(
+                ConditionReason::TooManyMetrics,
+                format!("the spec has more than {MAX_METRICS} metrics"),
+            ),
+            PlanKind::SpecTooLarge { bytes } => decision.report_spec_rejected(
+                ConditionReason::SpecTooLarge,
+                format!("the spec has {bytes} bytes as JSON, more than {MAX_SPEC_BYTES}"),
+            ),
             PlanKind::SelectorRejected(rejection) => decision.report_selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
@@ -242,14 +249,8 @@ impl Decision<'_> {
         self.outcome = Outcome::Rescale { to, reason };
     }
 
-    fn report_too_many_metrics(&mut self) {
-        let message = format!("the spec has more than {MAX_METRICS} metrics");
-        self.draft.set(
-            ConditionType::ScalingActive,
-            false,
-            ConditionReason::TooManyMetrics,
-            message.clone(),
-        );
+    fn report_spec_rejected(&mut self, reason: ConditionReason, message: String) {
+        self.draft.set(ConditionType::ScalingActive, false, reason, message.clone());
         self.report_undecided(message);
     }
 

@@ -92,6 +92,8 @@ pub(crate) enum PlanKind {
     BelowMin,
     /// The spec has more than [`MAX_METRICS`] metrics.
     TooManyMetrics,
+    /// The spec is larger than [`MAX_SPEC_BYTES`](crate::validation::MAX_SPEC_BYTES).
+    SpecTooLarge { bytes: usize },
     /// The target's selector can't be used.
     SelectorRejected(SelectorRejection),
     /// The metrics decide.
@@ -141,9 +143,9 @@ impl<'a> Plan<'a> {
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
     /// called at most once, and only if metrics may be needed. They are not needed if the scale
     /// could not be read, if the autoscaler may not scale the target up from zero replicas, if the
-    /// replicas are out of bounds, if the spec has too many metrics, or if the selector is missing
-    /// or does not parse. With a schedule of bounds, metrics are needed even if the replicas are
-    /// out of bounds, because the time of the decision determines the bounds.
+    /// replicas are out of bounds, if the spec has too many metrics or is too large, or if the
+    /// selector is missing or does not parse. With a schedule of bounds, metrics are needed even if
+    /// the replicas are out of bounds, because the time of the decision determines the bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
@@ -210,6 +212,9 @@ fn plan_kind(
         }
     } else if scale.spec_replicas == 0 && !is_scaled_to_zero(hpa, settings) {
         return PlanKind::Disabled;
+    }
+    if let Some(bytes) = spec.excessive_bytes {
+        return PlanKind::SpecTooLarge { bytes };
     }
     if spec.metrics.len() > MAX_METRICS {
         return PlanKind::TooManyMetrics;

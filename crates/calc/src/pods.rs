@@ -222,6 +222,7 @@ mod tests {
         Pod {
             name: "pod".into(),
             labels: [].into(),
+            exceeds_label_limits: false,
             terminating: false,
             phase: phase.into(),
             start_time: Some(at(0)),

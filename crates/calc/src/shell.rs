@@ -7,11 +7,18 @@ use std::borrow::Cow;
 ///
 /// With a leading `-`, the command would take it as an option, quoted or not. The prefix `./`
 /// prevents that: it names the same file, and no object has a name with a leading `-` or with `./`.
+/// Metrics have such names: they need [`quote_operand`].
 pub fn quote(argument: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if argument.starts_with('-') {
-        return Cow::Owned(quote(&format!("./{argument}")).into_owned());
+        return Cow::Owned(quote_operand(&format!("./{argument}")).into_owned());
     }
+    quote_operand(argument)
+}
+
+/// The argument as one word of a POSIX shell, quoted only if needed. For arguments after `--`, which
+/// no command takes as options.
+pub fn quote_operand(argument: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {
         return Cow::Borrowed(argument);
     }
@@ -45,6 +52,12 @@ mod tests {
     #[case::not_ascii("wëb", "'wëb'")]
     fn argument_is_one_word(#[case] argument: &str, #[case] expected: &str) {
         assert_eq!(quote(argument), expected);
+    }
+
+    #[test]
+    fn operand_keeps_a_leading_dash() {
+        assert_eq!(quote_operand("-rf"), "-rf");
+        assert_eq!(quote_operand("-x;id"), "'-x;id'");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use hpa_calc::{
     ScaleWriteError, SelectedPods, Settings,
     explain::Summary,
     history::{Recommendation, ScaleEvent},
+    validation::{MAX_SPEC_BYTES, drop_refused_parts, measure_spec},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -248,6 +249,35 @@ fn unusable_selector_is_reported(
     let status = &conclusion.status;
     assert_eq!((status.current_replicas, status.desired_replicas), (3, 9));
     assert!(status.current_metrics.is_empty());
+}
+
+#[test]
+fn too_large_spec_is_reported_and_only_its_bounds_apply() {
+    let mut metric = external("m");
+    metric["external"]["metric"]["selector"] =
+        json!({ "matchLabels": { "queue": "x".repeat(MAX_SPEC_BYTES) } });
+    let mut hpa = hpa(json!({ "metrics": [metric] }), json!({}));
+    measure_spec(&mut hpa.spec);
+    let bytes = hpa.spec.excessive_bytes.unwrap();
+    let message = format!("the spec has {bytes} bytes as JSON, more than 65536");
+    // A cache drops the metrics, and a command has them.
+    for is_dropped in [false, true] {
+        if is_dropped {
+            drop_refused_parts(&mut hpa.spec);
+        }
+        assert_eq!(hpa.spec.metrics.is_empty(), is_dropped);
+        let conclusion = Scenario::new(3, &[Some(5)]).reconcile(&hpa);
+        assert_eq!(conclusion.scaled_to, None);
+        assert_eq!(
+            conditions(&conclusion),
+            [ABLE_TO_SCALE.to_owned(), format!("ScalingActive=False SpecTooLarge: {message}")]
+        );
+        assert_eq!(
+            events(&conclusion),
+            [format!("Warning FailedComputeMetricsReplicas: {message}")]
+        );
+        assert_eq!(Scenario::new(11, &[Some(5)]).reconcile(&hpa).scaled_to, Some(10));
+    }
 }
 
 #[test]

@@ -196,8 +196,11 @@ pub enum FetchError {
     )]
     TokenInAnnotation,
     /// The operator restricts queries to the series of the namespace.
-    #[error("the query can't be restricted to the namespace: {0}")]
+    #[error("{start}{0}", start = error_texts::QUERY_NOT_RESTRICTED)]
     NotRestricted(SyntaxError),
+    /// The operator restricts queries to the series of the namespace, and this one can't be parsed.
+    #[error("{start}{at}: {0}", start = error_texts::QUERY_SYNTAX, at = .0.at)]
+    QuerySyntax(SyntaxError),
     /// The operator restricts queries, but can't restrict those to a tenant's URL.
     #[error(
         "prometheus-server is not permitted, because queries are restricted to the namespace: \
@@ -277,8 +280,8 @@ pub enum HttpError {
     /// The connection through the proxy failed.
     #[error("unable to use the proxy")]
     Proxy(#[source] ProxyFailure),
-    #[error("the TLS handshake failed")]
-    Tls(#[source] io::Error),
+    #[error("the TLS handshake failed: {0}")]
+    Tls(String),
     /// TLS could not be set up with the CA certificates.
     #[error("unable to use the CA certificates")]
     CaCertificates(#[source] SettingsError),

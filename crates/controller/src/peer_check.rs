@@ -61,7 +61,7 @@ pub struct ActivePeer {
     /// The autoscaler with the latest such write.
     pub key: HpaKey,
     pub write: StatusWrite,
-    /// The time from the write to the start.
+    /// The time from the write to the start. Negative if the clock of the API server is ahead.
     pub age: SignedDuration,
     /// The number of autoscalers with such a write by the same field manager.
     pub autoscaler_count: usize,
@@ -80,6 +80,12 @@ impl ActivePeer {
     pub fn is_in_all_namespaces(&self) -> bool {
         self.namespace_count == self.all_namespace_count
     }
+
+    /// The whole seconds after which none of these writes is recent.
+    pub fn time_until_inactive(&self) -> SignedDuration {
+        let seconds = self.window.saturating_sub(self.age).as_secs();
+        SignedDuration::from_secs(seconds.saturating_add(1))
+    }
 }
 
 /// Names the source, because a user can forge the field manager and the time.
@@ -87,14 +93,16 @@ impl fmt::Display for ActivePeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, write, age, autoscaler_count, window, .. } = self;
         let StatusWrite { manager, at } = write;
-        let seconds = age.as_secs();
         write!(f, "according to managedFields, field manager {manager} wrote the status of ")?;
         if *autoscaler_count > 1 {
             write!(f, "{autoscaler_count} autoscalers within the last {window:#}, last of ")?;
         } else {
             f.write_str("autoscaler ")?;
         }
-        write!(f, "{key} {seconds}s ago ({at})")
+        match age.as_secs() {
+            seconds @ 0.. => write!(f, "{key} {seconds}s ago ({at})"),
+            seconds => write!(f, "{key} at {at}, {}s ahead of this clock", seconds.unsigned_abs()),
+        }
     }
 }
 
@@ -132,8 +140,7 @@ pub(crate) fn active_peer(
     let (key, write, _) = recent.first()?.clone();
     let is_by_same_manager = |other: &StatusWrite| other.manager == write.manager;
     let autoscaler_count = recent.iter().filter(|(_, write, _)| is_by_same_manager(write)).count();
-    // The clocks of this machine and of the API server may differ.
-    let age = now.duration_since(write.at).max(SignedDuration::ZERO);
+    let age = now.duration_since(write.at);
     Some(ActivePeer {
         key,
         write,
@@ -207,12 +214,25 @@ mod tests {
     #[test]
     fn latest_write_is_named_and_the_others_are_counted() {
         let text = "according to managedFields, field manager kube-controller-manager wrote the \
-                    status of 2 autoscalers within the last 30s, last of shop/api 0s ago \
+                    status of 2 autoscalers within the last 30s, last of shop/api 3s ago \
                     (1970-01-01T00:01:45Z)";
         let autoscalers = autoscalers(&[("web", 100), ("api", 105), ("old", 10)]);
         add(&autoscalers, &HpaKey::new("shop", "other"), "k3s", 101);
-        let peer = find(&autoscalers, PERIOD, 104).map(|peer| peer.to_string());
-        assert_eq!(peer.as_deref(), Some(text), "the API server's clock is ahead");
+        let peer = find(&autoscalers, PERIOD, 108).map(|peer| peer.to_string());
+        assert_eq!(peer.as_deref(), Some(text));
+    }
+
+    #[test]
+    fn write_ahead_of_this_clock_is_recent_for_longer() {
+        let all = autoscalers(&[("web", 150)]);
+        let peer = find(&all, PERIOD, 100).expect("a peer");
+        let end = " autoscaler shop/web at 1970-01-01T00:02:30Z, 50s ahead of this clock";
+        assert!(peer.to_string().ends_with(end), "{peer}");
+        let peers = [100, 150, 170].map(|now| find(&all, PERIOD, now).expect("a peer"));
+        let times = peers.map(|peer| peer.time_until_inactive().as_secs());
+        assert_eq!(times, [81, 31, 11]);
+        assert!(find(&all, PERIOD, 180).is_some());
+        assert_eq!(find(&all, PERIOD, 181), None);
     }
 
     #[test]

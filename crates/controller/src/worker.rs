@@ -51,7 +51,7 @@ impl Workers {
     async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, slot: WorkerSlot) {
         let Self { queue, reconciler, telemetry, suspension, .. } = &*self;
         suspension.check();
-        let started = Instant::now();
+        let (started, started_at) = (Instant::now(), reconciler.clock.now());
         let key = item.key().clone();
         let queued = reconciler.autoscalers.get(&key);
         let period = self.period(queued.as_deref());
@@ -65,6 +65,7 @@ impl Workers {
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
             let period = self.period(Some(&autoscaler));
+            autoscaler.record_reconcile_start(started);
             // The controller's period counts from the due time, so that a slow reconcile does not
             // delay the next ones. A period of the autoscaler's own counts from now.
             let from = if period.is_own() { Instant::now() } else { due };
@@ -77,7 +78,7 @@ impl Workers {
                         next
                     };
                     telemetry.record_scheduled(&key, next, period);
-                    self.change_or_periodic(&autoscaler, next)
+                    self.change_or_periodic(&autoscaler, next, started_at)
                 }
             };
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
@@ -97,20 +98,30 @@ impl Workers {
         SyncPeriod::new(self.sync_period, settings)
     }
 
-    /// The time of the next known change of a metric or of scheduled bounds, if that is before the
-    /// periodic reconcile. Then also stores the time of the periodic reconcile, so that it stays
-    /// due. Otherwise returns `periodic`.
-    fn change_or_periodic(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
+    /// The due time of the reconcile for the next known change of a metric or of scheduled bounds,
+    /// if that is before the periodic reconcile. Then also stores the time of the periodic
+    /// reconcile, so that it stays due. Otherwise returns `periodic`.
+    ///
+    /// `since` is the start of the last reconcile, which may have had the bounds from before a
+    /// change that happened meanwhile. Metrics that were read before a change have their own rule,
+    /// see [`KnownMetricChanges`].
+    fn change_or_periodic(
+        &self,
+        autoscaler: &Autoscaler,
+        periodic: Instant,
+        since: Timestamp,
+    ) -> Instant {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
-        let bounds = settings.next_bounds_change(&hpa.spec, now);
+        let bounds = settings.next_bounds_change(&hpa.spec, since);
         let of_metrics = self.metric_changes.next_change(&hpa, now);
         let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
-        let at = Instant::now().checked_add(delay).filter(|at| *at < periodic);
+        let at = Instant::now().checked_add(delay).map(|at| autoscaler.due_for_change(at));
+        let at = at.filter(|at| *at < periodic);
         at.inspect(|_| autoscaler.set_periodic_due(periodic)).unwrap_or(periodic)
     }
 }
@@ -167,7 +178,8 @@ impl LateLog {
 /// Metrics whose values are known in advance, such as those of scaling schedules. The controller
 /// reconciles when one changes.
 pub trait KnownMetricChanges: Send + Sync {
-    /// The first time after `now` at which a metric of the autoscaler is known to change.
+    /// The first time after `now` at which a metric of the autoscaler is known to change, or is to
+    /// be read again because it changed after it was read.
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp>;
 }
 

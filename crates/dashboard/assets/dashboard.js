@@ -122,7 +122,8 @@ openStream("/api/autoscalers", (changes) => {
 });
 
 fetch("/api/about").then((response) => response.json()).then((about) => {
-  setText(byId("cluster"), about.cluster);
+  const scope = about.namespace === null ? "" : `only namespace ${about.namespace}`;
+  setText(byId("cluster"), [about.cluster, scope].filter((text) => text !== "").join(", "));
   byId("home").title = `hpa ${about.version}`;
 });
 

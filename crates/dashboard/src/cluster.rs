@@ -115,7 +115,7 @@ impl Cluster {
     ) -> Vec<String> {
         let selecting = hpas.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target_scale(&hpa).await.ok()?.scale)?;
-            let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
             selects.then_some(name)
         });
         let selecting = stream::iter(selecting).buffer_unordered(MAX_CONCURRENT_READS);

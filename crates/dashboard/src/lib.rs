@@ -187,12 +187,12 @@ impl Dashboard {
             let clock = options.clock.clone();
             tasks.spawn(poll_activity(source, board.clone(), options.sync_period, clock));
         }
-        let title = options.title.clone();
+        let (title, namespace) = (options.title.clone(), options.namespace.clone());
         let cluster = Arc::new(Cluster::new(clients, options, probe));
         tasks.spawn(scales::keep_up_to_date(cluster.clone(), board.clone()));
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
-        let site = Site::new(access, board.clone(), cluster, title);
+        let site = Site::new(access, board.clone(), cluster, title, namespace);
         let router = site::router(Arc::new(site));
         tasks.spawn(server::serve(listener, router));
         Ok(Self { address, token, launch_token, board, clock, tasks })

@@ -62,6 +62,8 @@ pub(crate) struct Site {
     pub(crate) cluster: Arc<Cluster>,
     /// The name of the cluster.
     pub(crate) title: String,
+    /// The only namespace that is shown. `None` for all.
+    pub(crate) namespace: Option<String>,
     /// A permit for each event stream.
     streams: Arc<Semaphore>,
 }
@@ -72,8 +74,10 @@ impl Site {
         board: Arc<Board>,
         cluster: Arc<Cluster>,
         title: String,
+        namespace: Option<String>,
     ) -> Self {
-        Self { access, board, cluster, title, streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+        let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+        Self { access, board, cluster, title, namespace, streams }
     }
 }
 
@@ -142,6 +146,7 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
 async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     axum::Json(serde_json::json!({
         "cluster": one_line(&site.title),
+        "namespace": site.namespace.as_deref().map(one_line),
         "version": env!("CARGO_PKG_VERSION"),
     }))
 }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_is_at_most_a_thousandth_off() {
+    fn decoded_mean_is_within_a_thousandth() {
         for load in [1e-11, 0.001, 0.3, 1.0, 1.0019, 49.95, 1e3, 123_456_789.0, 1e15, 1e26] {
             let known = Mean::new(load).load().unwrap();
             assert!((known / load - 1.0).abs() < 0.001, "{load}: {known}");

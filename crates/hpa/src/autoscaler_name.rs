@@ -105,7 +105,7 @@ impl AutoscalerName {
         Some(match (names.as_slice(), similar.as_slice()) {
             ([], _) => {
                 if let Some(missing) = missing_namespace(client, namespace).await {
-                    format!(": {missing}")
+                    format!(": {missing}{}", self.resource_hint())
                 } else {
                     let namesakes = self.describe_namesakes(client).await;
                     format!(": the namespace {namespace} has none{namesakes}")
@@ -117,6 +117,18 @@ impl AutoscalerName {
             }
             (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
         })
+    }
+
+    /// Advice if the namespace is a short name, which the user may have meant as the resource.
+    fn resource_hint(&self) -> String {
+        let Self { namespace, name, .. } = self;
+        let is_short_name =
+            [SHORT_RESOURCE_NAME, hpa_crd::SHORT_NAME].contains(&namespace.as_str());
+        if is_short_name {
+            format!(". If {namespace} is the resource: {namespace}/NAMESPACE/{name}")
+        } else {
+            String::new()
+        }
     }
 
     /// Names other namespaces that have an autoscaler of this name. Empty if there are none, or if
@@ -136,12 +148,12 @@ impl AutoscalerName {
 }
 
 /// The parts of an argument that names an autoscaler: `NAME` or `NAMESPACE/NAME`. As with kubectl,
-/// a resource may precede either of them: `horizontalpodautoscaler/NAME`. `hpa/NAME` is an
-/// autoscaler of the namespace `hpa`, unless the flag `--namespace` names another one.
+/// a resource may precede either of them: `horizontalpodautoscaler/NAME`. `hpa/NAME` and `rhpa/NAME`
+/// are autoscalers of the namespaces `hpa` and `rhpa`, unless the flag `--namespace` is set.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NameParts<'a> {
     /// Whether the argument is `rhpa/NAMESPACE/NAME`, as conditions and logs name autoscalers of
-    /// the custom API.
+    /// the custom API, or `rhpa/NAME` with the flag `--namespace`.
     is_custom: bool,
     /// The namespace of the argument, else that of the flag.
     pub(crate) namespace: Option<&'a str>,
@@ -151,12 +163,22 @@ pub(crate) struct NameParts<'a> {
 impl<'a> NameParts<'a> {
     /// Fails if the argument has another namespace than the flag `--namespace`.
     pub(crate) fn new(argument: &'a str, flag_namespace: Option<&'a str>) -> anyhow::Result<Self> {
+        Self::parse(argument, flag_namespace, flag_namespace.is_some())
+    }
+
+    /// Like [`Self::new`]. `has_namespace` is whether a short name at the start can't be a
+    /// namespace.
+    fn parse(
+        argument: &'a str,
+        flag_namespace: Option<&'a str>,
+        has_namespace: bool,
+    ) -> anyhow::Result<Self> {
         let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
         let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
-        let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
+        let without_prefix = without_prefix.filter(|rest| has_namespace || rest.contains('/'));
         let is_custom = without_prefix.is_some();
         let argument = without_prefix.unwrap_or(argument);
-        let argument = without_resource(argument, flag_namespace.is_some());
+        let argument = without_resource(argument, has_namespace);
         let (namespace, name) = match argument.split_once('/') {
             Some((namespace, name)) => (Some(namespace), without_resource(name, true)),
             None => (flag_namespace, argument),
@@ -203,8 +225,8 @@ fn without_resource(argument: &str, has_namespace: bool) -> &str {
 
 /// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
 /// Without it, the files must have exactly one autoscaler in the namespace of the flag
-/// `--namespace`. Because `hpa` is rarely a namespace, `hpa/NAME` also finds autoscalers of other
-/// namespaces if the namespace `hpa` has none of that name.
+/// `--namespace`. Because `hpa` and `rhpa` are rarely namespaces, `hpa/NAME` and `rhpa/NAME` also find
+/// autoscalers of other namespaces if the namespaces `hpa` and `rhpa` have none of that name.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     argument: Option<&str>,
@@ -217,9 +239,8 @@ pub(crate) fn find_in_files<'a>(
     };
     let matching = if let Some(argument) = argument {
         let found = named(&NameParts::new(argument, flag_namespace)?);
-        let name = without_resource(argument, true);
-        if found.is_empty() && name != argument && flag_namespace.is_none() {
-            named(&NameParts::new(name, None)?)
+        if found.is_empty() && flag_namespace.is_none() {
+            named(&NameParts::parse(argument, None, true)?)
         } else {
             found
         }
@@ -295,6 +316,35 @@ mod tests {
         assert_eq!((&*parsed.namespace, &*parsed.name), (namespace, name));
     }
 
+    #[rstest]
+    #[case::with_flag("rhpa/web", Some("shop"), AutoscalerApi::Custom, "shop")]
+    #[case::with_namespace("rhpa/shop/web", None, AutoscalerApi::Custom, "shop")]
+    #[case::namespace_like_the_prefix("rhpa/web", None, AutoscalerApi::Core, "rhpa")]
+    #[case::prefix_and_namespace_like_it("rhpa/rhpa/web", None, AutoscalerApi::Custom, "rhpa")]
+    fn prefix_selects_the_custom_api(
+        #[case] argument: &str,
+        #[case] flag: Option<&str>,
+        #[case] api: AutoscalerApi,
+        #[case] namespace: &str,
+    ) {
+        let parsed =
+            AutoscalerName::new(AutoscalerApi::Core, argument, flag, "default").expect("a name");
+        assert_eq!((parsed.api, &*parsed.namespace, &*parsed.name), (api, namespace, "web"));
+    }
+
+    #[rstest]
+    #[case::core("hpa", ". If hpa is the resource: hpa/NAMESPACE/web")]
+    #[case::custom("rhpa", ". If rhpa is the resource: rhpa/NAMESPACE/web")]
+    #[case::other("shop", "")]
+    fn short_name_in_place_of_a_missing_namespace_has_a_hint(
+        #[case] namespace: &str,
+        #[case] expected: &str,
+    ) {
+        let argument = format!("{namespace}/web");
+        let name = AutoscalerName::new(AutoscalerApi::Core, &argument, None, "default");
+        assert_eq!(name.expect("a name").resource_hint(), expected);
+    }
+
     #[test]
     fn namespace_must_be_that_of_the_flag() {
         let error = AutoscalerName::new(AutoscalerApi::Core, "a/web", Some("shop"), "default");
@@ -309,6 +359,11 @@ mod tests {
     #[case::short_with_flag("hpa/web", Some("shop"), Ok("shop"))]
     #[case::namespace_and_short("shop/hpa/web", None, Ok("shop"))]
     #[case::resource("horizontalpodautoscalers.autoscaling/web", None, Ok("shop"))]
+    #[case::custom_with_flag(
+        "rhpa/web",
+        Some("shop"),
+        Err("the files have no such HorizontalPodAutoscaler")
+    )]
     #[case::custom("rhpa/shop/web", None, Err("the files have no such HorizontalPodAutoscaler"))]
     #[case::namespace_like_the_short_name("hpa/api", None, Ok("hpa"))]
     #[case::other_flag("web", Some("a"), Err("the files have no such HorizontalPodAutoscaler"))]

@@ -125,12 +125,23 @@ async fn list_in_own_namespace(
 ) -> anyhow::Result<Vec<ListedAutoscaler>> {
     let namespace = client.default_namespace();
     match list_autoscalers(client, api, Some(namespace)).await {
-        Err(error) if kubectl::is_forbidden(&error) => Err(anyhow!(
-            "{forbidden:#}. You may not list those of the namespace {namespace} either; -n selects \
-             another one"
-        )),
+        Err(error) if kubectl::is_forbidden(&error) => {
+            Err(forbidden_in_own_namespace(forbidden, namespace))
+        }
         listed => listed,
     }
+}
+
+/// The error if the user may list neither the autoscalers of all namespaces (`forbidden`) nor those
+/// of the kubeconfig context's namespace.
+pub(crate) fn forbidden_in_own_namespace(
+    forbidden: &anyhow::Error,
+    namespace: &str,
+) -> anyhow::Error {
+    anyhow!(
+        "{forbidden:#}. You may not list those of the namespace {namespace} either; -n selects \
+         another one"
+    )
 }
 
 /// Adds advice for a user who may list the autoscalers of a namespace, but not all.

@@ -11,7 +11,7 @@ use hpa_collectors::{
 };
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
 use hpa_metrics::{
-    ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
+    Catalog, ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
     KubeMetricsClient, MetricSource, MetricsClient, Routed, read_all,
 };
 use hpa_prometheus::source::PrometheusSource;
@@ -95,6 +95,14 @@ impl MetricReader {
 
     pub(crate) fn rules(&self) -> Option<&Arc<PrometheusSource>> {
         self.rules.as_ref()
+    }
+
+    /// Whether a rule may have a metric of a decision. If not, the decision doesn't need the series
+    /// of the rules.
+    pub(crate) fn needs_rules(&self, inputs: &Inputs) -> bool {
+        let Some(rules) = &self.rules else { return false };
+        let groups = rules.groups();
+        inputs.plan().queries().any(|(_, query)| groups.has(query.api()))
     }
 
     /// Reads the metrics of a decision. `inputs` has all other inputs.

@@ -1,7 +1,7 @@
 //! Reads rules files, and creates metric sources from them for commands other than `hpa run` and
 //! `hpa adapter`.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use hpa_metrics::{ObjectLister, ResourceMapper};
@@ -11,12 +11,16 @@ use hpa_prometheus::rules::{
     ruleset::InvalidRule,
 };
 use hpa_prometheus::source::{PrometheusSource, RelistError, Servers};
+use tokio::time::timeout;
 
 use crate::{
     args::{PrometheusArguments, RulesFileArguments},
     manifests::{MAX_FILE_SIZE, file_name, read_text},
     terminal,
 };
+
+/// A command that waits for series reports that after this time.
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Reads a rules file, or rules in a `ConfigMap` or in Helm values. If there are several, uses the
 /// first rules and warns of the others.
@@ -101,15 +105,56 @@ pub(crate) async fn create_from_flags(
     Ok(Some(source))
 }
 
-/// Reads the series of all rules. Warns of rules whose series can't be read. Fails if the resources
-/// of the API server can't be read.
-pub(crate) async fn relist(source: &PrometheusSource) -> anyhow::Result<()> {
-    match source.relist().await {
+/// Reads the series of all rules. Calls `on_delay` if that takes longer than [`NOTICE_DELAY`]. Warns
+/// of rules whose series can't be read. Fails if the resources of the API server can't be read.
+pub(crate) async fn relist(
+    source: &PrometheusSource,
+    on_delay: impl FnOnce(),
+) -> anyhow::Result<()> {
+    match notify_of_delay(source.relist(), on_delay).await {
         Ok(()) => Ok(()),
         Err(error @ RelistError::Mapper(_)) => Err(error.into()),
         Err(error) => {
             terminal::warn(format_args!("{:#}", anyhow::Error::from(error)));
             Ok(())
         }
+    }
+}
+
+/// Prints on standard error which servers' series [`relist`] waits for.
+pub(crate) fn warn_of_delay(source: &PrometheusSource) {
+    let servers = source.listed_servers();
+    // The queries of `resourceRules` need no series.
+    if !servers.is_empty() {
+        let servers = servers.join(", ");
+        terminal::warn(format_args!("waiting for the series of Prometheus at {servers}"));
+    }
+}
+
+/// Awaits a future. Calls `on_delay` once if that takes longer than [`NOTICE_DELAY`].
+async fn notify_of_delay<T>(work: impl Future<Output = T>, on_delay: impl FnOnce()) -> T {
+    let mut work = pin!(work);
+    if let Ok(result) = timeout(NOTICE_DELAY, &mut work).await {
+        return result;
+    }
+    on_delay();
+    work.await
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[rstest]
+    #[case::quick(Duration::from_secs(1), 0)]
+    #[case::slow(Duration::from_secs(60), 1)]
+    #[tokio::test(start_paused = true)]
+    async fn delay_is_reported_once(#[case] duration: Duration, #[case] expected: usize) {
+        let mut notices = 0;
+        notify_of_delay(sleep(duration), || notices += 1).await;
+        assert_eq!(notices, expected);
     }
 }

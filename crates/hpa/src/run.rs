@@ -94,12 +94,12 @@ fn forecast_source(
 
 /// The error for a start beside another active controller, with advice.
 fn refusal(peer: &ActivePeer) -> String {
-    let window = peer.window;
+    let wait = peer.time_until_inactive();
     format!(
         "not started, because another controller is active and both would overwrite each other's \
          decisions: {peer}. Compare decisions with it: hpa shadow-report. Or switch it off; if \
-         it is off already, start again after {window:#} (two sync periods of the controller or \
-         of an autoscaler, at least 30s). To start anyway: --allow-other-controller"
+         it is off already, start again after {wait:#} (two sync periods of the controller or of \
+         an autoscaler, at least 30s, since that write). To start anyway: --allow-other-controller"
     )
 }
 

@@ -52,10 +52,24 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     let session = DashboardSession::log_in(&mut child).await;
     assert!(session.host.starts_with("127.0.0.1:"), "{}", session.host);
     session.read_until("/api/autoscalers", "\"id\":\"core/shop/web\"").await;
+    session.read_until("/api/about", "\"namespace\":\"shop\"").await;
     let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
     kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
     let status = timeout(LIMIT, child.wait()).await.expect("in time").expect("a status");
     assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn missing_namespace_is_an_error_at_the_start() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    let served = ServedTestbed::new(&testbed).await;
+    let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &["dashboard", "--no-open"]);
+    let output = command.args(["-n", "elsewhere"]).kill_on_drop(true).output();
+    let output = timeout(LIMIT, output).await.expect("in time").expect("the program runs");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(errors, "hpa: the namespace elsewhere doesn't exist\n");
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", output.status);
 }
 
 #[tokio::test]
@@ -106,9 +120,8 @@ async fn history_is_read_from_the_debug_api() {
 
     let mut without = start(&served, &[]);
     let session = DashboardSession::log_in(&mut without).await;
-    // The controller has no lease.
-    let missing =
-        "The controller's records can't be read: there is no lease kube-system/hpa-controller";
+    let missing = "The controller's records can't be read: the status was stored by an hpa-rs \
+                   without leader election";
     session.read_until(path, missing).await;
 
     let url = port.replace("--debug-port=", "http://127.0.0.1:");

@@ -1,5 +1,6 @@
-//! `hpa run --metrics-config`: an autoscaler on requests per second, with a fake Prometheus and a
-//! real one. The commands `explain`, `lint` and `rules` with the same rules.
+//! `hpa run --metrics-config`: metrics that the controller reads in process, without a metrics API,
+//! from a fake Prometheus and a real one. The commands `explain`, `lint` and `rules` with the same
+//! rules.
 
 #![allow(
     clippy::expect_used,
@@ -161,9 +162,10 @@ async fn run_refuses_the_rule_that_rules_check_reports() {
         format!("line {line}, column 19: rules[1].name.matches: `(` is not a valid regular");
     assert_eq!(run.status.code(), Some(1), "{log}");
     assert!(log.contains(&format!("--metrics-config {rules}: {problem}")), "{log}");
-    let without_override =
+    // `rules check` has no cluster here to look up example.com/s.
+    let with_known_resource =
         invalid.replace("example.com", "apps").replace("resource: s}", "resource: deployments}");
-    fs::write(&rules, without_override).unwrap();
+    fs::write(&rules, with_known_resource).unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_hpa"));
     let check = check.args(["rules", "check", &rules]).output().await.unwrap();
     assert!(String::from_utf8(check.stdout).unwrap().contains(&problem));

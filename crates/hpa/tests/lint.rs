@@ -206,6 +206,19 @@ async fn autoscalers_of_a_namespace_are_read_without_files() {
         assert!(output.contains(missing), "{output}");
         assert!(output.contains("\n2 autoscalers, "), "{output}");
     }
+    // Definitions are listed whatever the namespace is.
+    testbed.apply_all([json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": { "kind": "Widget", "plural": "widgets" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object" } },
+            }],
+        },
+    })]);
     let (empty, _, status) = lint(&["lint", "-n", "default"]).await;
     assert!(empty.starts_with("0 autoscalers, ") && status == Some(0), "{empty}");
     let (output, errors, status) = lint(&["lint", "-n", "elsewhere"]).await;

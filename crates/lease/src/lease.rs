@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_that_of_leases() {
+    fn url_path_is_in_coordination_k8s_io() {
         let path = ElectionLease::url_path(&(), Some("b"));
         assert_eq!(path, "/apis/coordination.k8s.io/v1/namespaces/b/leases");
     }

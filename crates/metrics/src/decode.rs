@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 /// The reason why JSON can't be decoded.
@@ -59,6 +59,17 @@ pub fn decode_json<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
         let named = value.and_then(|value| decode_value::<T>(value).err());
         named.unwrap_or_else(|| DecodeError { field: String::new(), message: error.to_string() })
     })
+}
+
+/// Reads `null` as the default, as Go does, for `deserialize_with`. The field also needs `default`.
+///
+/// # Errors
+///
+/// Fails if the value is neither `null` nor a `T`.
+pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

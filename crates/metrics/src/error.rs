@@ -1,5 +1,7 @@
 //! Errors of queries.
 
+mod connection;
+
 use std::{error::Error, sync::Arc, time::Duration};
 
 use hpa_calc::{
@@ -10,6 +12,9 @@ use hpa_calc::{
 };
 use kube::runtime::watcher;
 
+pub use self::connection::{
+    TlsSettingNames, connection_cause, innermost, is_client_certificate_refused,
+};
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
 /// The error of a query. Every caller that waited for the request gets a copy.
@@ -283,58 +288,6 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
         cause = error.source();
     }
     text
-}
-
-/// The names of the settings that [`connection_cause`] recommends. An empty one gives no advice.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TlsSettingNames<'a> {
-    /// The setting with the CA of the server.
-    pub ca: &'a str,
-    /// The settings with the client certificate and its key.
-    pub client_certificate: &'a str,
-}
-
-/// Whether the server refused a connection without a client certificate. With TLS 1.3, the client
-/// learns this only while it waits for the response.
-pub fn is_client_certificate_missing(error: &(dyn Error + 'static)) -> bool {
-    innermost(error).to_string().contains(CERTIFICATE_REQUIRED)
-}
-
-/// The name of the TLS alert in the errors of rustls.
-const CERTIFICATE_REQUIRED: &str = "CertificateRequired";
-
-/// The last error in the chain of sources, for example `Connection refused`.
-pub fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last
-}
-
-/// The innermost cause of a failed connection, in plain words, with advice for TLS.
-pub fn connection_cause(error: &(dyn Error + 'static), settings: TlsSettingNames<'_>) -> String {
-    let advice = |prefix: &str, setting: &str| {
-        if setting.is_empty() { String::new() } else { format!("{prefix}{setting}") }
-    };
-    let cause = innermost(error).to_string();
-    if cause.contains("InvalidContentType") {
-        return "the server doesn't speak TLS: use http://".to_owned();
-    }
-    // If a trusted CA has the same name as the unknown one, the signature doesn't match its key.
-    if ["UnknownIssuer", "BadSignature"].iter().any(|problem| cause.contains(problem)) {
-        let advice = advice(": set its CA with ", settings.ca);
-        return format!("the certificate of the server was issued by an unknown CA{advice}");
-    }
-    if cause.contains(CERTIFICATE_REQUIRED) {
-        let advice = advice(": set it with ", settings.client_certificate);
-        return format!("the server requires a client certificate{advice}");
-    }
-    // The text before the error number says the same.
-    match cause.split_once(" (os error ") {
-        Some((text, _)) => text.to_owned(),
-        None => cause,
-    }
 }
 
 /// The message of an error without its cause. Leaves out what kube adds: the debug form of the

@@ -14,14 +14,14 @@ use std::{
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use hpa_calc::Selector;
+use hpa_calc::{Selector, selector::exceed_label_limits};
 use jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, runtime::watcher};
 use parking_lot::RwLock;
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{
-    ObjectKey, StoredObject, describe,
+    LabelLimitLog, ObjectKey, StoredObject, describe,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
     resource::{ApiResource, GroupResource},
     stored_object::list_metadata,
@@ -105,17 +105,30 @@ struct ObjectCache {
     objects: RwLock<Option<ObjectsByNamespace>>,
     sync_state: SyncState,
     is_watched: AtomicBool,
+    /// Whether selectors match any number of labels. Tenants write the labels of pods, but not
+    /// those of nodes.
+    has_unlimited_labels: bool,
+    label_limit_log: LabelLimitLog,
 }
 
 type ObjectsByNamespace = HashMap<String, BTreeMap<String, CachedObject>>;
 
 #[derive(Clone, Debug)]
 struct CachedObject {
+    /// Without labels if they exceed the limits.
     metadata: ObjectMetadata,
+    /// No selector matches such an object.
+    exceeds_label_limits: bool,
     is_running: bool,
     ip: Option<IpAddr>,
     ready_since: Option<Timestamp>,
     is_terminating: bool,
+}
+
+impl CachedObject {
+    fn is_selected_by(&self, selector: &Selector) -> bool {
+        !self.exceeds_label_limits && selector.matches(&self.metadata.labels)
+    }
 }
 
 impl KubeObjects {
@@ -125,7 +138,7 @@ impl KubeObjects {
             client,
             namespace: None,
             pods: ObjectCache::default(),
-            nodes: ObjectCache::default(),
+            nodes: ObjectCache { has_unlimited_labels: true, ..ObjectCache::default() },
             lists_pods: false,
         }
     }
@@ -309,14 +322,16 @@ impl ObjectCache {
     fn apply(&self, event: watcher::Event<StoredObject>, listed: &mut ObjectsByNamespace) {
         match event {
             watcher::Event::Init => listed.clear(),
-            watcher::Event::InitApply(object) => insert(listed, &object),
+            watcher::Event::InitApply(object) => self.insert(listed, &object),
             watcher::Event::InitDone => {
                 *self.objects.write() = Some(std::mem::take(listed));
+                self.label_limit_log.log_if_due();
                 self.sync_state.set_synced();
             }
             watcher::Event::Apply(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
-                    insert(objects, &object);
+                    self.insert(objects, &object);
+                    self.label_limit_log.log_if_due();
                 }
             }
             watcher::Event::Delete(object) => {
@@ -325,6 +340,36 @@ impl ObjectCache {
                 }
             }
         }
+    }
+
+    /// Adds or replaces an object. An undecodable one is removed.
+    fn insert(&self, objects: &mut ObjectsByNamespace, object: &StoredObject) {
+        let key = key(object);
+        let SlimObject { metadata, status } = match object.decode() {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                tracing::warn!(object = %key, %error, "ignoring an undecodable object for metrics");
+                remove(objects, &key);
+                return;
+            }
+        };
+        let status = status.unwrap_or_default();
+        let mut labels = metadata.labels.unwrap_or_default();
+        let pairs = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let exceeds_label_limits = !self.has_unlimited_labels && exceed_label_limits(pairs);
+        if exceeds_label_limits {
+            labels.clear();
+            self.label_limit_log.add(&key.namespace, &key.name);
+        }
+        let cached = CachedObject {
+            metadata: ObjectMetadata { key: key.clone(), labels },
+            exceeds_label_limits,
+            is_running: status.phase.as_deref() == Some("Running"),
+            ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
+            ready_since: status.ready_since(),
+            is_terminating: metadata.deletion_timestamp.is_some(),
+        };
+        objects.entry(key.namespace).or_default().insert(key.name, cached);
     }
 
     /// A text that names the cache if it is watched and has not synced yet.
@@ -343,7 +388,7 @@ impl ObjectCache {
         let guard = self.objects.read();
         let objects = guard.as_ref()?;
         let is_selected =
-            |object: &&CachedObject| filter(object) && selector.matches(&object.metadata.labels);
+            |object: &&CachedObject| filter(object) && object.is_selected_by(selector);
         if !namespace.is_empty() {
             let all = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
             return Some(all.filter(is_selected).map(|object| object.metadata.clone()).collect());
@@ -358,7 +403,7 @@ impl ObjectCache {
     fn select_pods(&self, namespace: &str, selector: &Selector) -> Option<Vec<Pod>> {
         let guard = self.objects.read();
         let all = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
-        let selected = all.filter(|pod| selector.matches(&pod.metadata.labels));
+        let selected = all.filter(|pod| pod.is_selected_by(selector));
         let pod = |cached: &CachedObject| Pod {
             name: cached.metadata.key.name.clone(),
             ip: cached.ip.map(|ip| ip.to_string()).unwrap_or_default(),
@@ -385,27 +430,4 @@ fn remove(objects: &mut ObjectsByNamespace, key: &ObjectKey) {
     if in_namespace.is_empty() {
         objects.remove(&key.namespace);
     }
-}
-
-/// Adds or replaces an object. An undecodable one is removed.
-fn insert(objects: &mut ObjectsByNamespace, object: &StoredObject) {
-    let key = key(object);
-    let SlimObject { metadata, status } = match object.decode() {
-        Ok(decoded) => decoded,
-        Err(error) => {
-            tracing::warn!(object = %key, %error, "ignoring an undecodable object for metrics");
-            remove(objects, &key);
-            return;
-        }
-    };
-    let status = status.unwrap_or_default();
-    let labels = metadata.labels.unwrap_or_default();
-    let cached = CachedObject {
-        metadata: ObjectMetadata { key: key.clone(), labels },
-        is_running: status.phase.as_deref() == Some("Running"),
-        ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
-        ready_since: status.ready_since(),
-        is_terminating: metadata.deletion_timestamp.is_some(),
-    };
-    objects.entry(key.namespace).or_default().insert(key.name, cached);
 }

@@ -111,6 +111,7 @@ mod error;
 mod isolate;
 mod kube_client;
 pub mod kube_objects;
+mod label_limit_log;
 pub mod mapper;
 pub mod objects;
 pub mod query;
@@ -130,14 +131,15 @@ pub mod test_doubles;
 
 pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
-pub use decode::{DecodeError, decode_json, decode_value};
+pub use decode::{DecodeError, decode_json, decode_value, null_as_default};
 pub use error::{
     MetricError, NotFound, TlsSettingNames, connection_cause, describe, innermost,
-    is_client_certificate_missing, with_causes,
+    is_client_certificate_refused, with_causes,
 };
 pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
+pub use label_limit_log::LabelLimitLog;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
 pub use query::{

@@ -1,14 +1,36 @@
 //! The resources of the API server, from its discovery.
 
+mod aggregated;
+#[cfg(test)]
+mod tests;
+
 use std::{error::Error, sync::Arc};
 
+use self::aggregated::{Decoded, GroupList};
 use crate::{
-    describe,
+    DecodeError, decode_json, describe,
     resource::{ApiResource, ApiResources, GroupResource},
 };
 use async_trait::async_trait;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
+use hpa_calc::{explain::list_first, report::error_texts::RESOURCES_NOT_READ};
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, APIVersions};
+use kube::{
+    client::Body,
+    core::{Status, discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2},
+};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// The maximum size of a response in bytes, after decompression. A cluster with a thousand custom
+/// resources needs a few MiB.
+const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// The maximum number of undecodable groups and versions in a log line.
+const MAX_LOGGED_PROBLEMS: usize = 5;
+
+const JSON: &str = "application/json";
 
 /// Loads the resources of an API server.
 #[async_trait]
@@ -19,7 +41,7 @@ pub trait ResourceMapper: Send + Sync {
 
 /// The error of loading the resources.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("unable to read the resources of the API server")]
+#[error("{}", RESOURCES_NOT_READ)]
 pub struct MapperError(#[source] pub Arc<dyn Error + Send + Sync>);
 
 impl From<kube::Error> for MapperError {
@@ -28,9 +50,37 @@ impl From<kube::Error> for MapperError {
     }
 }
 
+impl From<ResponseError> for MapperError {
+    fn from(error: ResponseError) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+/// The reason why a response is of no use.
+#[derive(Debug, thiserror::Error)]
+enum ResponseError {
+    #[error("the response to {path} is longer than {limit} bytes")]
+    TooLong { path: String, limit: usize },
+    #[error("the response to {path} was cut off")]
+    Body {
+        path: String,
+        #[source]
+        cause: Box<dyn Error + Send + Sync>,
+    },
+    #[error("unable to decode the response to {path}")]
+    Decode {
+        path: String,
+        #[source]
+        cause: DecodeError,
+    },
+}
+
 /// Reads the discovery of an API server. This takes two requests. If the server is older than
 /// Kubernetes 1.27, it takes three, and one for each version of each group, including the core
 /// group.
+///
+/// A group or version that can't be decoded is left out and logged: any aggregated API server could
+/// otherwise hide the resources of all others.
 #[derive(Clone)]
 pub struct DiscoveryMapper(pub kube::Client);
 
@@ -48,31 +98,48 @@ impl ResourceMapper for FixedMapper {
 #[async_trait]
 impl ResourceMapper for DiscoveryMapper {
     async fn load(&self) -> Result<ApiResources, MapperError> {
-        let core = self.0.list_core_api_versions_aggregated().await?;
-        if core.items.is_empty() {
+        let core = self.read_groups("/api").await?;
+        if core.is_empty() {
             return self.load_each_version().await;
         }
-        let groups = self.0.list_api_groups_aggregated().await?;
-        let all = core.items.into_iter().chain(groups.items);
-        Ok(ApiResources::new(all.flat_map(resources_of_group)))
+        let groups = self.read_groups("/apis").await?;
+        let mut decoded = Decoded::default();
+        for group in core.iter().chain(&groups) {
+            decoded.add_group(group);
+        }
+        let Decoded { resources, problems } = decoded;
+        if !problems.is_empty() {
+            // Printed with `%`: the problems quote values, and the log would escape the quotes.
+            let error = list_first(&problems, MAX_LOGGED_PROBLEMS, "; ");
+            tracing::warn!(%error, "unable to decode parts of the API server's discovery");
+        }
+        Ok(ApiResources::new(resources))
     }
 }
 
 impl DiscoveryMapper {
+    /// The groups of the aggregated discovery at a path. Empty if the API server is too old.
+    async fn read_groups(&self, path: &str) -> Result<Vec<Box<RawValue>>, MapperError> {
+        let list: GroupList = self.read(path, ACCEPT_AGGREGATED_DISCOVERY_V2).await?;
+        Ok(list.items)
+    }
+
     async fn load_each_version(&self) -> Result<ApiResources, MapperError> {
         let mut resources = Vec::new();
-        for version in self.0.list_core_api_versions().await?.versions {
-            let list = self.0.list_core_api_resources(&version).await?;
+        let core: APIVersions = self.read("/api", JSON).await?;
+        for version in core.versions {
+            let list = self.read(&format!("/api/{version}"), JSON).await?;
             add_list(&mut resources, "", &version, list);
         }
-        for group in self.0.list_api_groups().await?.groups {
+        let groups: APIGroupList = self.read("/apis", JSON).await?;
+        for group in groups.groups {
             let preferred = group.preferred_version.as_ref().map(|version| &version.version);
             let mut versions: Vec<_> =
                 group.versions.iter().map(|version| &version.version).collect();
             versions.sort_by_key(|version| Some(*version) != preferred);
             for version in versions {
                 let api_version = format!("{}/{version}", group.name);
-                match self.0.list_api_group_resources(&api_version).await {
+                match self.read(&format!("/apis/{api_version}"), JSON).await {
                     Ok(list) => add_list(&mut resources, &group.name, version, list),
                     // An aggregated API server that is down must not hide the other resources.
                     Err(error) => tracing::debug!(
@@ -85,6 +152,40 @@ impl DiscoveryMapper {
         }
         Ok(ApiResources::new(resources))
     }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        accept: &'static str,
+    ) -> Result<T, MapperError> {
+        let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
+        let response = self.0.send(request.map_err(kube::Error::HttpError)?).await?;
+        let code = response.status();
+        let body = read_body(path, response.into_body(), MAX_BODY_BYTES).await?;
+        if !code.is_success() {
+            return Err(status_error(code, &body).into());
+        }
+        let decoded = decode_json(&String::from_utf8_lossy(&body));
+        Ok(decoded.map_err(|cause| ResponseError::Decode { path: path.to_owned(), cause })?)
+    }
+}
+
+async fn read_body(path: &str, body: Body, limit: usize) -> Result<Vec<u8>, ResponseError> {
+    let path = path.to_owned();
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes().into()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ResponseError::TooLong { path, limit }),
+        Err(cause) => Err(ResponseError::Body { path, cause }),
+    }
+}
+
+/// The error of a response, as kube builds it.
+fn status_error(code: StatusCode, body: &[u8]) -> kube::Error {
+    let status = serde_json::from_slice(body).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(body);
+        Status::failure(text.trim(), "Failed to parse error data").with_code(code.as_u16())
+    });
+    kube::Error::Api(Box::new(status))
 }
 
 fn add_list(resources: &mut Vec<ApiResource>, group: &str, version: &str, list: APIResourceList) {
@@ -101,28 +202,6 @@ fn add_list(resources: &mut Vec<ApiResource>, group: &str, version: &str, list: 
     }
 }
 
-/// The resources of all versions of a group. If several versions have a resource, the first one
-/// counts.
-fn resources_of_group(group: APIGroupDiscovery) -> Vec<ApiResource> {
-    let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
-    let mut resources: Vec<ApiResource> = Vec::new();
-    for version in group.versions {
-        let version_name = version.version.unwrap_or_default();
-        for APIResourceDiscovery { resource, response_kind, singular_resource, .. } in
-            version.resources
-        {
-            let plural = resource.unwrap_or_default();
-            if resources.iter().any(|known| known.group_resource.resource == plural) {
-                continue;
-            }
-            let kind = response_kind.and_then(|kind| kind.kind).unwrap_or_default();
-            let singular = singular_resource.unwrap_or_default();
-            resources.push(api_resource(&name, &version_name, &plural, &kind, singular));
-        }
-    }
-    resources
-}
-
 fn api_resource(
     group: &str,
     version: &str,
@@ -136,32 +215,5 @@ fn api_resource(
         kind: kind.to_owned(),
         // Old servers don't report the singular name.
         singular: if singular.is_empty() { kind.to_lowercase() } else { singular },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_version_of_a_group_counts() {
-        let group = serde_json::json!({
-            "metadata": { "name": "apps" },
-            "versions": [
-                { "version": "v1", "resources": [{
-                    "resource": "deployments", "singularResource": "deployment",
-                    "responseKind": { "group": "", "version": "", "kind": "Deployment" } }] },
-                { "version": "v1beta1", "resources": [
-                    { "resource": "deployments", "singularResource": "deployment" },
-                    { "resource": "widgets", "responseKind": {
-                        "group": "", "version": "", "kind": "Widget" } }] },
-            ],
-        });
-        let resources = resources_of_group(serde_json::from_value(group).unwrap());
-        let resources = ApiResources::new(resources);
-        let deployments = resources.resolve("", "deployment").unwrap();
-        assert_eq!((&*deployments.version, &*deployments.kind), ("v1", "Deployment"));
-        let widgets = resources.resolve("apps", "widget").unwrap();
-        assert_eq!((&*widgets.version, &*widgets.singular), ("v1beta1", "widget"));
     }
 }

@@ -148,6 +148,9 @@ fn require_value(values: Values) -> Result<Values, MetricError> {
         Values::External(ExternalValues { items, omitted, origin }) if items.is_empty() => {
             let query = origin.query;
             let reason = match omitted.first() {
+                _ if query.is_empty() && origin.rule.is_empty() => {
+                    NotFound::Other("the source returned none".to_owned())
+                }
                 _ if query.is_empty() => NotFound::Other(format!("{} returned none", origin.rule)),
                 Some(one) => NotFound::UnusableSample { query, reason: one.reason },
                 None => NotFound::NoResult { query },

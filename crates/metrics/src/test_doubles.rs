@@ -15,7 +15,7 @@ use crate::{
     wire::{ExternalMetricValue, MetricValue, NodeMetrics, PodMetrics},
 };
 
-/// A lister of fixed objects. Names are in the order of the objects, pods and nodes are sorted.
+/// A lister of fixed objects. `names` keeps the order of `objects`. Pods and nodes are sorted.
 #[derive(Debug, Default)]
 pub struct FixedObjects {
     /// The objects by resource. All pods are running.

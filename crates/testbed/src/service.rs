@@ -62,7 +62,8 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// Serves until the handle is dropped, and returns the bound address.
+    /// Starts serving in a task. Returns the bound address, and the handle that stops accepting when
+    /// dropped.
     pub(crate) async fn serve(
         address: SocketAddr,
         router: Router,

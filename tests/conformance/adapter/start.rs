@@ -24,10 +24,11 @@ use crate::compare::difference;
 /// Compares a line: the adapter starts, or exits with a status.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    static KUBECONFIG: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
+    static KUBECONFIG_DIR: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
     let binary = BINARY.get_or_init(hpa_tests::harness::hpa_binary);
-    let cluster = KUBECONFIG.get_or_init(serve_cluster).as_ref().map_err(Clone::clone)?;
-    let kubeconfig = cluster.path().join("kubeconfig");
+    let kubeconfig_dir =
+        KUBECONFIG_DIR.get_or_init(serve_cluster).as_ref().map_err(Clone::clone)?;
+    let kubeconfig = kubeconfig_dir.path().join("kubeconfig");
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut command = Command::new(binary);
     command.current_dir(folder.path()).env_clear().arg("adapter");

@@ -67,7 +67,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
     ensure!(status.code() == Some(1), "{status}\n{}", log());
     let error = refused.tail(1, "not started, because");
     let sentence = format!("{REFERENCE} wrote the status of autoscaler {}/web ", env.ns);
-    let advice = "30s (two sync periods of the controller or of an autoscaler, at least 30s)";
+    let advice = "(two sync periods of the controller or of an autoscaler, at least 30s, since ";
     for part in [sentence.as_str(), advice, "--allow-other-controller"] {
         ensure!(error.contains(part), "no {part:?} in {error:?}\n{}", log());
     }

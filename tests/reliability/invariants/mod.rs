@@ -18,10 +18,10 @@ use crate::{
     targets::{Id, Source},
 };
 
-/// Maximum age of the inputs of a decision when its scale write takes effect.
-const IN_FLIGHT: Duration = Duration::from_secs(25);
-/// The maximum delay of a request in the API server, including the requests before it in the same
-/// reconcile.
+/// Maximum age of the inputs of a decision when its scale write takes effect, except shared metrics,
+/// which may be one [`PERIOD`] older.
+const MAX_INPUT_AGE: Duration = Duration::from_secs(25);
+/// The maximum time from a reconcile's first request until the API server has handled its last one.
 const MAX_REQUEST_DELAY: Duration = Duration::from_secs(30);
 
 /// The window of the samples of pods.
@@ -40,9 +40,10 @@ pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<St
     for autoscaler in by_autoscaler(&entries) {
         let target = cluster.shape.targets.iter().find(|target| target.id == *autoscaler.id);
         let is_external = target.is_some_and(|target| target.source == Source::External);
-        let needs_are_known = is_external || pods_are_known;
-        violations.extend(scalings::violations(cluster, &autoscaler, needs_are_known));
-        if needs_are_known {
+        // Pod faults don't affect external metrics.
+        let is_load_known = is_external || pods_are_known;
+        violations.extend(scalings::violations(cluster, &autoscaler, is_load_known));
+        if is_load_known {
             violations.extend(stabilization::violations(cluster, &autoscaler));
         }
         violations.extend(requests::unexplained_statuses(&autoscaler));
@@ -80,7 +81,8 @@ fn by_autoscaler(entries: &Entries) -> Vec<AutoscalerEntries<'_>> {
 }
 
 impl<'a> AutoscalerEntries<'a> {
-    /// The versions that the API server stored at some time between these two.
+    /// The versions that were current at some time from `from` to `to`, including the one written
+    /// last before `from`.
     fn versions_between(&self, from: When, to: When) -> Vec<&'a AutoscalerVersion> {
         let first = self.versions.partition_point(|version| version.when <= from);
         let stored = self.versions.iter().skip(first.saturating_sub(1));

@@ -1,6 +1,6 @@
 //! Invariants of scalings by a controller: bounds, reason, and replaced replicas.
 
-use super::{AutoscalerEntries, IN_FLIGHT, MAX_REQUEST_DELAY, SAMPLE_WINDOW, bounds, window};
+use super::{AutoscalerEntries, MAX_INPUT_AGE, MAX_REQUEST_DELAY, SAMPLE_WINDOW, bounds, window};
 use crate::{
     PERIOD,
     cluster::Cluster,
@@ -19,7 +19,7 @@ pub(super) struct Write<'a> {
 pub(super) fn violations(
     cluster: &Cluster,
     entries: &AutoscalerEntries<'_>,
-    needs_are_known: bool,
+    is_load_known: bool,
 ) -> Vec<String> {
     let mut violations = Vec::new();
     for (index, scaling) in entries.scalings.iter().enumerate() {
@@ -33,7 +33,7 @@ pub(super) fn violations(
             Some(write) => vec![
                 within_bounds(&write),
                 not_below_recent_load(cluster, &write),
-                needs_are_known.then(|| not_above_window(cluster, entries, &write)).flatten(),
+                is_load_known.then(|| not_above_window(cluster, entries, &write)).flatten(),
                 explained(entries, &write),
                 pause_remains(scaling, before),
                 zero_is_premarked(entries, scaling),
@@ -88,14 +88,14 @@ impl Write<'_> {
     /// Whether pods were starting when the samples were taken.
     fn has_new_pods(&self, cluster: &Cluster) -> bool {
         let Scaling { target, when, .. } = self.scaling;
-        let from = when.at.saturating_sub(SAMPLE_WINDOW + IN_FLIGHT + PERIOD);
+        let from = when.at.saturating_sub(SAMPLE_WINDOW + MAX_INPUT_AGE + PERIOD);
         cluster.loads.has_starts_within(target, from, when.at)
     }
 
     fn recent_loads(&self, cluster: &Cluster) -> Vec<i64> {
         // Metrics that autoscalers share may be older, by less than a period.
         let Scaling { target, when, .. } = self.scaling;
-        cluster.loads.within(target, when.at.saturating_sub(IN_FLIGHT + PERIOD), when.at)
+        cluster.loads.within(target, when.at.saturating_sub(MAX_INPUT_AGE + PERIOD), when.at)
     }
 }
 
@@ -128,7 +128,7 @@ fn not_above_window(
         return None;
     }
     let longest = write.versions.iter().map(|version| window(version)).max().unwrap_or_default();
-    let since = when.at.saturating_sub(longest + IN_FLIGHT + PERIOD);
+    let since = when.at.saturating_sub(longest + MAX_INPUT_AGE + PERIOD);
     let loads = cluster.loads.within(target, since, when.at);
     let replicas = entries.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
     let replicas = replicas.flat_map(|one| [one.from, one.to]);

@@ -120,6 +120,8 @@ open_enum! {
         SetOnAutoscaler = "SetOnAutoscaler",
         /// The load's past can't be read. The reference has no such reason.
         SourceFailed = "SourceFailed",
+        /// The spec is larger than supported. The reference has no such reason.
+        SpecTooLarge = "SpecTooLarge",
         /// The target's scale was read.
         SucceededGetScale = "SucceededGetScale",
         /// The target's scale was written.

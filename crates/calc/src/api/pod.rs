@@ -10,6 +10,7 @@ pub use self::resources::{
     ContainerResources, PodResources, ResourceAmount, ResourceAmounts, ResourceName,
 };
 use super::{OwnerReference, open_enum::open_enum};
+use crate::selector::{Selector, exceed_label_limits};
 
 open_enum! {
     /// The phase of a pod (`status.phase`).
@@ -36,6 +37,9 @@ pub struct Pod {
     pub name: Arc<str>,
     /// The pod's labels, sorted by key.
     pub labels: Arc<[(Box<str>, Box<str>)]>,
+    /// Whether the pod has more labels than
+    /// [selectors match](crate::selector::exceed_label_limits). [`Pod::labels`] is then empty.
+    pub exceeds_label_limits: bool,
     /// Whether the pod is being deleted.
     pub terminating: bool,
     /// The pod's phase.
@@ -149,11 +153,17 @@ impl Pod {
     ) -> Self {
         let mut labels: Vec<(Box<str>, Box<str>)> =
             labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        let exceeds_label_limits =
+            exceed_label_limits(labels.iter().map(|(key, value)| (&**key, &**value)));
+        if exceeds_label_limits {
+            labels.clear();
+        }
         labels.sort_unstable();
         let ready = status.conditions.iter().find(|condition| condition.condition_type == "Ready");
         Self {
             name,
             labels: labels.into(),
+            exceeds_label_limits,
             terminating,
             phase: status.phase.clone(),
             start_time: status.start_time,
@@ -174,6 +184,12 @@ impl Pod {
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(candidate, _)| candidate.as_ref().cmp(key)).ok()?;
         self.labels.get(at).map(|(_, value)| value.as_ref())
+    }
+
+    /// Whether the selector matches the pod's labels. No selector matches a pod that
+    /// [exceeds the limits](Pod::exceeds_label_limits).
+    pub fn is_selected_by(&self, selector: &Selector) -> bool {
+        !self.exceeds_label_limits && selector.matches_by(|key| self.label(key))
     }
 
     /// Whether the pod neither has finished nor is being deleted.

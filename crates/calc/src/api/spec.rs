@@ -50,6 +50,10 @@ pub struct HorizontalPodAutoscalerSpec {
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
+    /// The size of the spec as JSON, in bytes, if it is too large. Decisions then reject the spec.
+    /// Not a field of the API: [`measure_spec`](crate::validation::measure_spec) sets it.
+    #[serde(skip)]
+    pub excessive_bytes: Option<usize>,
 }
 
 impl HorizontalPodAutoscalerSpec {
@@ -58,8 +62,10 @@ impl HorizontalPodAutoscalerSpec {
         self.min_replicas.unwrap_or(1)
     }
 
-    /// Whether a metric exists without pods, so that it can scale the target up from zero.
+    /// Whether a metric exists without pods, so that it can scale the target up from zero. True for
+    /// a spec that is too large, whose metrics may be dropped.
     pub(crate) fn has_object_or_external_metric(&self) -> bool {
-        self.metrics.iter().any(|metric| metric.source_type.exists_without_pods())
+        self.excessive_bytes.is_some()
+            || self.metrics.iter().any(|metric| metric.source_type.exists_without_pods())
     }
 }

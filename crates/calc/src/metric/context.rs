@@ -87,7 +87,7 @@ impl Context<'_> {
 
     /// Applies the rule for rollouts to the proposal of an average by replica. With
     /// [`Rollout::IgnoreSurge`], the surge pods don't raise the proposal above `spec.replicas`,
-    /// unless the load per pod is above the tolerance.
+    /// unless the load per pod is above the target plus its tolerance.
     pub(super) fn apply_rollout(
         &self,
         proposal: Proposal,

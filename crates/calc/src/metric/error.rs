@@ -92,7 +92,9 @@ impl EvaluateError {
                 ReadError::NotRead(_) => MetricFailure::NotRead,
             },
             Self::Calculation(error) => match error {
-                CalculationError::NoPods | CalculationError::NoReadyPods => MetricFailure::NoPods,
+                CalculationError::NoPods | CalculationError::NoPodsForValue => {
+                    MetricFailure::NoPods
+                }
                 CalculationError::NoSamples => MetricFailure::NoSamples,
                 CalculationError::NoContainer { .. } => MetricFailure::NoContainer,
                 CalculationError::NothingRequested

@@ -1,11 +1,13 @@
 //! The replica calculations: from the samples of one metric to one proposal.
 //!
-//! | target | average over pods | value |
+//! | metric type | `averageValue` or `averageUtilization` | `value` |
 //! |---|---|---|
 //! | Resource, ContainerResource | [`utilization`], [`average_value`] | |
 //! | Pods | [`average_value`] | |
 //! | Object | [`object_average_value`] | [`value`] |
 //! | External | [`external_average_value`] | [`value`] of [`external_total`] |
+//!
+//! The averages of Object and External metrics are by replica, the others over pods.
 //!
 //! Values and their targets are [`MilliValue`]s; a utilization is in whole percent. With the
 //! default settings, the calculations allocate nothing unless they fail: they classify the pods and
@@ -98,8 +100,8 @@ pub struct Proposal {
     pub rule: Rule,
     /// The number of pods by class, or `None` if the calculation counts no pods.
     pub pods: Option<PodCounts>,
-    /// The number of pods that count. Outside the tolerance, the ratio is multiplied by this
-    /// number. `None` if the calculation doesn't multiply the ratio.
+    /// The number of pods that count. Outside the tolerance, the rebalanced ratio, or else the
+    /// ratio, is multiplied by this number. `None` if the calculation doesn't multiply a ratio.
     pub counted_pods: Option<usize>,
     /// The whole value of an average by replica. Outside the tolerance, this value is divided by
     /// the target.
@@ -109,7 +111,8 @@ pub struct Proposal {
 }
 
 /// The load that a metric measures over all pods, in the metric's unit (cores, bytes, requests). A
-/// `value` is assumed to fall as replicas are added, so its load is the value times the replicas.
+/// `value` is assumed to fall as replicas are added, so its load is the value times the counted
+/// pods; within tolerance, times the replicas; at zero replicas, the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// The load of all pods that count.
@@ -126,21 +129,21 @@ impl Load {
         Self { total: needed * per_replica, per_replica }
     }
 
-    /// The load of the ready pods, which have this ratio of usage to target on average. Other pods
-    /// are assumed to have no load, as in a scale-up.
+    /// The load of `pods` pods with this average ratio of usage to target. With
+    /// [`Rollout::IgnoreSurge`], at most `current_replicas` of them count.
     fn of_pods(
         per_replica: f64,
         ratio: f64,
-        ready: usize,
+        pods: usize,
         current_replicas: i32,
         rollout: Rollout,
     ) -> Self {
         let replicas = usize::try_from(current_replicas).unwrap_or(0);
-        let serving = match rollout {
-            Rollout::CountSurge => ready,
-            Rollout::IgnoreSurge => ready.min(replicas),
+        let counted = match rollout {
+            Rollout::CountSurge => pods,
+            Rollout::IgnoreSurge => pods.min(replicas),
         };
-        Self::new(per_replica, ratio * serving as f64)
+        Self::new(per_replica, ratio * counted as f64)
     }
 }
 
@@ -155,9 +158,9 @@ pub enum Rule {
     /// With unready and missing pods included, the ratio or the replicas would change in the
     /// opposite direction, so nothing changes.
     DirectionReversed,
-    /// The pods are not above the target on average (for an average by replica, not above the
-    /// tolerance), and only pods beyond `spec.replicas` would raise the replicas. So nothing
-    /// changes (see [`Rollout`]).
+    /// The average is at most the target (by replica: the target plus its tolerance), and the
+    /// proposal exceeds `spec.replicas` only because of surge pods. It is limited to
+    /// `spec.replicas` (see [`Rollout`]).
     SurgeIgnored,
 }
 
@@ -174,7 +177,7 @@ pub enum CalculationError {
         "unable to calculate ready pods: no pods returned by selector while calculating replica \
             count"
     )]
-    NoReadyPods,
+    NoPodsForValue,
     /// There is no sample, or only samples of pods that don't count.
     #[error("did not receive metrics for targeted pods (pods might be unready)")]
     NoSamples,
@@ -263,22 +266,6 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a readable request or limit for the resource. The utilization
-    /// is then undefined until the pod template changes.
-    pub fn is_missing_request(&self) -> bool {
-        matches!(
-            self,
-            Self::NothingRequested
-                | Self::MissingRequest { .. }
-                | Self::MissingPodLevelRequest { .. }
-                | Self::UnreadableRequest { .. }
-                | Self::UnreadablePodLevelRequest { .. }
-                | Self::MissingLimit { .. }
-                | Self::UnreadableLimit { .. }
-                | Self::UnreadablePodLevelLimit { .. }
-        )
-    }
-
     /// Whether `settings` leave out the pod of this error, because the pod lacks the container, the
     /// request or the limit.
     pub(crate) fn skips_pod(&self, settings: &MetricSettings) -> bool {

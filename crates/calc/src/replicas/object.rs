@@ -20,9 +20,9 @@ pub struct ValueTarget {
 
 /// The proposal of an Object or External metric with a `value` target.
 ///
-/// The ratio of usage to target is multiplied by the number of running, ready pods, including
-/// terminating ones. At zero replicas, neither pods nor tolerance count: a ratio above 0 scales up
-/// (KEP-2021).
+/// Outside the tolerance, the ratio of usage to target is multiplied by the number of running, ready
+/// pods, including terminating ones. At zero replicas, neither pods nor tolerance count: a ratio
+/// above 0 scales up (KEP-2021).
 pub fn value<'a>(
     target: &ValueTarget,
     usage: MilliValue,
@@ -68,7 +68,7 @@ pub(crate) fn value_with_rollout<'a>(
     if target.tolerances.contain(ratio) {
         return Ok(proposal(target.replicas, Rule::WithinTolerance, None));
     }
-    let counts = count_ready(pods).ok_or(CalculationError::NoReadyPods)?;
+    let counts = count_ready(pods).ok_or(CalculationError::NoPodsForValue)?;
     let replicas = ceil_to_replicas(ratio * counted(counts) as f64);
     Ok(proposal(replicas, Rule::Proportional, Some(counts)))
 }

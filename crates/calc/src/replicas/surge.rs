@@ -59,10 +59,10 @@ pub(super) fn ignore_surge_pods(
     Proposal { replicas: current_replicas, rule, ..proposal }
 }
 
-/// The proposal of an average by replica. If surge pods share the load, and the load by pod is not
-/// above the tolerance, the proposal is at most `target.replicas`, which are `spec.replicas`. Only
-/// pods that are ready and not terminating share the load: unready pods serve nothing, and
-/// terminating pods soon won't.
+/// The proposal of an average by replica. If surge pods share the load, and the load by pod is at
+/// most the target plus its tolerance, the proposal is at most `target.replicas`, which are
+/// `spec.replicas`. Only pods that are ready and not terminating share the load: unready pods serve
+/// nothing, and terminating pods soon won't.
 pub(crate) fn ignore_surge_pods_by_replica<'a>(
     proposal: Proposal,
     target: &ValueTarget,

@@ -220,8 +220,8 @@ impl Totals {
         let current = target.current_replicas;
         let skipped = &self.changes.skipped;
         // With a ratio above 1, skipped pods without a sample have no load.
-        let ready = skipped.count_with_skipped(self.counts.ready, f64::INFINITY, current);
-        Load::of_pods(per_replica, ratio, ready, current, rollout)
+        let pods = skipped.count_with_skipped(self.counts.ready, f64::INFINITY, current);
+        Load::of_pods(per_replica, ratio, pods, current, rollout)
     }
 }
 

@@ -156,6 +156,9 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             )
         }
         PlanKind::TooManyMetrics => "Remove metrics from spec.metrics.".to_owned(),
+        PlanKind::SpecTooLarge { .. } => {
+            "Remove metrics from spec.metrics, or shorten their selectors.".to_owned()
+        }
         PlanKind::SelectorRejected(SelectorRejection::Missing) => format!(
             "The scale of {kind} {name} has no status.selector. For a custom resource, set \
              labelSelectorPath in the scale subresource of its definition, and have its controller \

@@ -17,6 +17,10 @@ pub const FORBIDDEN: &str = " is forbidden: User ";
 /// 500.
 pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding";
 
+/// Part of the error with [`NOT_DISCOVERED`] if the discovery of the API server, which rules need,
+/// can't be read. The cause follows.
+pub const RESOURCES_NOT_READ: &str = "unable to read the resources of the API server";
+
 /// Part of the errors if Prometheus doesn't respond. The server follows: its address, or the flag
 /// that has its URL.
 pub const PROMETHEUS: &str = "Prometheus at ";
@@ -78,6 +82,49 @@ pub fn refusal_of_rule(error: &str) -> Option<&str> {
 /// Part of the error of a collector if a server responds with another status than the expected one.
 /// The status follows.
 pub const UNSUCCESSFUL_RESPONSE: &str = "unsuccessful response: ";
+
+/// The error of a collector if the path selects nothing in the document of a server.
+pub const PATH_SELECTS_NOTHING: &str = "the path selects nothing";
+
+/// The error of a collector if a path selects several values, which no aggregator combines.
+pub const NO_AGGREGATOR: &str = "several values, but no aggregator";
+
+/// The error of a collector if a path selects several values, and one of them is no number.
+pub const ONE_IS_NOT_NUMERIC: &str = "one of several values is not a number";
+
+/// The end of the error of a collector if a path selects a value of another type.
+pub const OF_ANOTHER_TYPE: &str = ", not a number";
+
+/// The start of the error of a collector if the document of a server can't be read.
+pub const INVALID_DOCUMENT: &str = "invalid document at byte ";
+
+/// The start of the error of a collector if a path can't be evaluated for the document of a server.
+pub const EVALUATION_FAILED: &str = "evaluation failed: ";
+
+/// Whether a server responded to a collector, but its document has no number at the path.
+pub fn has_no_number(error: &str) -> bool {
+    let parts = [
+        PATH_SELECTS_NOTHING,
+        NO_AGGREGATOR,
+        ONE_IS_NOT_NUMERIC,
+        OF_ANOTHER_TYPE,
+        INVALID_DOCUMENT,
+        EVALUATION_FAILED,
+    ];
+    parts.iter().any(|part| error.contains(part))
+}
+
+/// The start of the error of a collector if a query, which is to be restricted to a namespace, can't
+/// be parsed.
+pub const QUERY_SYNTAX: &str = "the query has a syntax error at byte ";
+
+/// The start of the error of a collector if a query can't be restricted to a namespace.
+pub const QUERY_NOT_RESTRICTED: &str = "the query can't be restricted to the namespace: ";
+
+/// Whether a collector refused a query, and didn't send it.
+pub fn is_unsent_query(error: &str) -> bool {
+    error.contains(QUERY_SYNTAX) || error.contains(QUERY_NOT_RESTRICTED)
+}
 
 /// Whether a server responded to a collector that it doesn't have the path of the request.
 pub fn is_unknown_path(error: &str) -> bool {

@@ -10,9 +10,10 @@ use super::{
         SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     inputs::Inputs,
-    metrics::{MetricReport, is_unready},
+    metrics::{MetricReport, PodReport, is_unready},
     phrases::{age, metrics_api, metrics_server, names, namespace},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
+    target_pods::{creation_events, ignored_pods_by_state},
 };
 use crate::{
     api::{MetricSourceType, MetricTargetType, Pod, PodPhase},
@@ -194,17 +195,34 @@ fn about_empty_response(index: usize, metric: &MetricReport) -> String {
     )
 }
 
-/// Advice about pods without a sample that counts.
+/// Advice about pods without a sample that counts. Pods that are being deleted or have ended never
+/// count, so only other pods are worth a check.
 fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
     let pods = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
-    let pods: Vec<_> = pods.map(|pod| pod.name.as_str()).collect();
+    let (ignored, waiting): (Vec<&PodReport>, Vec<&PodReport>) =
+        pods.partition(|pod| pod.class == PodClass::Ignored);
+    let start = format!("No pod has a sample of {} that counts", metric.name);
+    let states = ignored_pods_by_state(inputs);
+    if waiting.is_empty()
+        && let Some(states) = &states
+    {
+        let pods = names(ignored.into_iter().map(|pod| pod.name.as_str()));
+        let events = creation_events(inputs);
+        return format!(
+            "{start}: {pods} ({states}). Wait until other pods have been measured. If there are \
+             none, the {events}"
+        );
+    }
+    let pods = if waiting.is_empty() { ignored } else { waiting };
+    let pods: Vec<_> = pods.into_iter().map(|pod| pod.name.as_str()).collect();
     let step = if pods.iter().all(|pod| is_starting(inputs, pod)) {
         "They have started recently. Wait until they are ready and measured."
     } else {
         "Check why the pods are not ready, or wait until they have been measured."
     };
     let pods = names(pods.into_iter());
-    format!("No pod has a sample of {} that counts: {pods}. {step}", metric.name)
+    let others = states.map(|states| format!(" (others don't count: {states})"));
+    format!("{start}: {pods}{}. {step}", others.unwrap_or_default())
 }
 
 /// Advice about pods without a readable request or limit.

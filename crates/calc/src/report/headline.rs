@@ -10,8 +10,8 @@ use super::{
     phrases::{SettingOrigin, names, paused_text},
     reported::ReportedMetrics,
     reported_failure::{ReportedFailure, failed_read},
-    target_pods::{absent_pods, unready_pods},
-    warning::ignored_by_reference,
+    target_pods::{absent_pods, ignored_pods, unready_pods},
+    warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
 use crate::{
     api::{
@@ -50,8 +50,9 @@ pub(super) fn sentence(
     let why = reason(inputs, decision, &reported);
     let may_differ = inputs.settings.dry_run
         || is_forbidden_here(decision, &reported)
-        || !is_idle && ReportedFailure::new(inputs, decision).is_some();
-    let pods = absent_pods(inputs, decision);
+        || !is_idle && ReportedFailure::new(inputs, decision).is_some()
+        || succeeded_pods_of_reference(inputs).is_some();
+    let pods = absent_pods(inputs, decision).or_else(|| ignored_pods(inputs, decision));
     let pods = pods.or_else(|| failure::pods_without_metrics(inputs, decision));
     let pods = pods.or_else(|| unready_pods(inputs, decision));
     let why = why + &pods.map(|pods| format!("; {pods}")).unwrap_or_default();
@@ -67,11 +68,12 @@ pub(super) fn sentence(
     format!("{prefix}{outcome}: {why}{remarks}{ending}")
 }
 
-/// The clauses about an invalid spec and about settings that kube-controller-manager ignores, each
-/// after a separator, without those that the doubt has.
+/// The clauses about an invalid spec, and about settings that kube-controller-manager ignores and
+/// pods that it counts, each after a separator, without those that the doubt has.
 fn remarks(inputs: &Inputs, doubt: Option<&str>) -> String {
     let ignored = ignored_by_reference(&inputs.settings);
     let clauses = invalid_bounds(inputs).into_iter().chain(ignored);
+    let clauses = clauses.chain(succeeded_pods_of_reference(inputs));
     let clauses = clauses.filter(|clause| doubt.is_none_or(|doubt| !doubt.contains(clause)));
     clauses.flat_map(|clause| ["; ".to_owned(), clause]).collect()
 }

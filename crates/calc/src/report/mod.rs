@@ -114,8 +114,9 @@ pub struct Report {
     pub sentence: String,
     /// The reasons why the controller may do something else. The first of these that applies: the
     /// caller's reason, such as that no controller runs; settings that only one of the possible
-    /// controllers obeys; metrics that can't be read here; a condition that the controller reported
-    /// last; an absent status; an unknown history. Then a dry run, if it prevents a write.
+    /// controllers obeys; Succeeded pods, which kube-controller-manager counts before 1.38; metrics
+    /// that can't be read here; a condition that the controller reported last; an absent status; an
+    /// unknown history. Then a dry run, if it prevents a write.
     pub doubt: Option<String>,
     /// Whether the caller gave the doubt. It is then about any decision, because no controller
     /// runs.
@@ -181,7 +182,10 @@ impl Report {
             (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
         let is_idle = doubt.is_some();
         let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
-        let doubt = doubt.or_else(uncertain).or_else(|| headline::doubt(inputs, &decision));
+        let doubt = doubt
+            .or_else(uncertain)
+            .or_else(|| warning::succeeded_pods_of_reference(inputs))
+            .or_else(|| headline::doubt(inputs, &decision));
         let doubts: Vec<String> = doubt.into_iter().chain(dry_run_doubt).collect();
         let doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
         let is_decided = explanation.reason() != Reason::Failed;

@@ -5,8 +5,8 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, UNKNOWN_METRIC, is_api_missing, is_in_process, is_refused_query,
-        is_unknown_path,
+        REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing,
+        is_in_process, is_refused_query, is_unknown_path, is_unsent_query,
     },
     failure,
     inputs::Inputs,
@@ -282,6 +282,8 @@ pub(super) fn about_cause(
             "Correct the name of the container in spec.metrics, or select only pods that have it."
                 .to_owned(),
         )
+    } else if cause.contains(RESOURCES_NOT_READ) {
+        Some(source_failure::about_api_server_resources())
     } else if cause.contains(PROMETHEUS)
         || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
     {
@@ -301,16 +303,19 @@ pub(super) fn about_cause(
     } else if is_api_missing(cause) {
         Some(failure::about_missing_api(&metric.source_type))
     } else if has_collectors && !cause.contains(METRICS_API) {
-        let path = if is_unknown_path(cause) {
-            ": the server answers that it doesn't have the path of the request"
+        let check = if is_unknown_path(cause) {
+            "the server in the message and these annotations: the server answers that it doesn't \
+             have the path of the request"
+        } else if has_no_number(cause) {
+            "these annotations: the server answers, but its response has no number at the path"
+        } else if is_unsent_query(cause) {
+            "the query in these annotations, which is not sent to the server"
         } else {
-            ""
+            "the server in the message and these annotations"
         };
         Some(format!(
-            "If the metric is that of annotations {COLLECTORS}*, check the server in the message \
-             and these annotations{path}. Events name those that no collector accepts: kubectl get \
-             events --namespace {} --field-selector \
-             {}",
+            "If the metric is that of annotations {COLLECTORS}*, check {check}. Events name those \
+             that no collector accepts: kubectl get events --namespace {} --field-selector {}",
             namespace(&inputs.hpa),
             quote(&format!(
                 "reason=CreateNewMetricsCollector,involvedObject.name={}",

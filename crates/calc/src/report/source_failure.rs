@@ -3,7 +3,7 @@
 use super::{
     error_texts::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, is_api_missing, is_in_process, is_refused_query,
+        REFUSED_ADDRESS, RESOURCES_NOT_READ, is_api_missing, is_in_process, is_refused_query,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{MetricSourceType, MetricSpec},
-    shell::quote,
+    shell::{quote, quote_operand},
 };
 
 /// Part of an error that shows a query.
@@ -33,6 +33,9 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
                 .to_owned(),
         );
     }
+    if error.contains(RESOURCES_NOT_READ) {
+        return Some(about_api_server_resources());
+    }
     if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
         return Some(
             "The series of the rules (--metrics-config) could not be read here. The details: hpa \
@@ -41,6 +44,13 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
         );
     }
     is_refused_query(error).then(|| about_refused_query(name))
+}
+
+/// Advice about the discovery of the API server, which rules need, if it can't be read.
+pub(super) fn about_api_server_resources() -> String {
+    "The rules (--metrics-config) need the discovery of the API server, which can't be read, as the \
+     message says. Check it: kubectl get --raw /api, and kubectl get --raw /apis"
+        .to_owned()
 }
 
 /// Advice about a query that Prometheus, or the server of a collector, refuses.
@@ -61,10 +71,15 @@ pub(super) fn about_absence(
     error: &str,
 ) -> String {
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
-    let argument = match metric.source_type {
-        MetricSourceType::External => format!("external {}", quote(name)),
-        MetricSourceType::Object => format!("custom {}", quote(&format!("RESOURCE/{name}"))),
-        _ => format!("custom {}", quote(&format!("pods/{name}"))),
+    let (argument, operand) = match metric.source_type {
+        MetricSourceType::External if name.starts_with('-') => {
+            ("external".to_owned(), format!(" -- {}", quote_operand(name)))
+        }
+        MetricSourceType::External => (format!("external {}", quote(name)), String::new()),
+        MetricSourceType::Object => {
+            (format!("custom {}", quote(&format!("RESOURCE/{name}"))), String::new())
+        }
+        _ => (format!("custom {}", quote(&format!("pods/{name}"))), String::new()),
     };
     let api = metrics_api(&metric.source_type);
     let about_api = if is_api_missing(error) {
@@ -75,7 +90,7 @@ pub(super) fn about_absence(
     format!(
         "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
          that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
-         --prometheus-url URL says which rules have it.{about_api}",
+         --prometheus-url URL{operand} says which rules have it.{about_api}",
         namespace(&inputs.hpa)
     )
 }

@@ -1,8 +1,10 @@
 //! The target's pods that don't exist, are not ready or don't count.
 
+use std::collections::BTreeMap;
+
 use super::{failure, inputs::Inputs, metrics::is_unready, phrases::namespace};
 use crate::{
-    api::{Pod, PodPhase},
+    api::{Pod, PodPhase, Scale},
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
     replicas::Rule,
@@ -12,21 +14,60 @@ use crate::{
 /// Describes the pods that keep the replicas from following the metrics, because they don't exist
 /// or don't count.
 pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let explanation = decision.explanation();
-    let winner = explanation.metrics.get(explanation.winner?)?;
-    let scale = inputs.scale.as_ref().ok()?;
+    let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
-    if decision.scale_to().is_some() || !lacks_pods(winner, replicas) {
+    let scales_up = decision.scale_to().is_some_and(|to| to > replicas);
+    if scales_up || !lacks_pods(winner, replicas) {
         return None;
     }
-    let pods = counted(replicas, "pod");
     Some(match winner.counted_pods {
-        Some(count) if existing >= replicas => format!("{count} of {pods} count"),
-        _ => format!("{existing} of {pods} exist"),
+        Some(count) if existing >= replicas => part_of_pods(inputs, count, replicas, "count"),
+        _ => part_of_pods(inputs, usize::try_from(existing).unwrap_or(0), replicas, "exist"),
     })
 }
 
-/// Whether a metric above its target asks for the current replicas, because fewer pods count.
+/// Describes the pods that count if fewer count than the target has replicas, because others are
+/// ignored: the proposal is then smaller than the ratio of the metric suggests.
+pub(super) fn ignored_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let (winner, scale) = winner_and_scale(inputs, decision)?;
+    let (count, replicas) = (winner.counted_pods?, scale.spec_replicas);
+    let is_smaller = winner.rule == Some(Rule::Proportional)
+        && winner.pods.is_some_and(|pods| pods.ignored > 0)
+        && i32::try_from(count).is_ok_and(|count| count < replicas);
+    is_smaller.then(|| part_of_pods(inputs, count, replicas, "count"))
+}
+
+fn winner_and_scale<'a>(
+    inputs: &'a Inputs,
+    decision: &'a Decision<'_>,
+) -> Option<(&'a MetricExplanation, &'a Scale)> {
+    let explanation = decision.explanation();
+    let winner = explanation.metrics.get(explanation.winner?)?;
+    Some((winner, inputs.scale.as_ref().ok()?))
+}
+
+/// `1 of 3 pods counts (2 being deleted)`. `verb` is in the plural.
+fn part_of_pods(inputs: &Inputs, part: usize, replicas: i32, verb: &str) -> String {
+    let ending = if part == 1 { "s" } else { "" };
+    let states = ignored_pods_by_state(inputs).map(|states| format!(" ({states})"));
+    let states = states.unwrap_or_default();
+    format!("{part} of {} {verb}{ending}{states}", counted(replicas, "pod"))
+}
+
+/// Counts the pods that no metric by pod counts, by state: `1 Failed, 2 being deleted`. `None` if
+/// there are none.
+pub(super) fn ignored_pods_by_state(inputs: &Inputs) -> Option<String> {
+    let mut by_state = BTreeMap::<&str, usize>::new();
+    for pod in inputs.selected.pods.iter().filter(|pod| !pod.is_active()) {
+        let state = if pod.terminating { "being deleted" } else { pod.phase.as_str() };
+        *by_state.entry(state).or_default() += 1;
+    }
+    let states: Vec<_> = by_state.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    (!states.is_empty()).then(|| states.join(", "))
+}
+
+/// Whether a metric above its target asks for no more than the current replicas, because fewer pods
+/// count.
 pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
     let is_above = metric
         .ratio
@@ -35,7 +76,7 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
     let counted = metric.counted_pods.and_then(|counted| i32::try_from(counted).ok());
     metric.rule == Some(Rule::Proportional)
         && is_above
-        && metric.proposed_replicas == Some(replicas)
+        && metric.proposed_replicas.is_some_and(|proposed| proposed <= replicas)
         && counted.is_some_and(|counted| counted < replicas)
 }
 
@@ -70,23 +111,32 @@ fn is_pending_or_unready(pod: &Pod) -> bool {
 pub(super) fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let absent = absent_pods(inputs, decision)?;
     let scale = inputs.scale.as_ref().ok()?;
+    Some(if scale.status_replicas >= scale.spec_replicas {
+        format!(
+            "Only {absent}. Check the target's pods: kubectl get pods --selector {} --namespace {}",
+            quote_always(&scale.selector),
+            namespace(&inputs.hpa)
+        )
+    } else {
+        format!("Only {absent}. The {}", creation_events(inputs))
+    })
+}
+
+/// The rest of a sentence that starts with `the`, with a command that prints why the target has no
+/// more pods.
+pub(super) fn creation_events(inputs: &Inputs) -> String {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
-    let (selector, kind) = (quote_always(&scale.selector), &target.kind);
-    if scale.status_replicas >= scale.spec_replicas {
-        return Some(format!(
-            "Only {absent}: the others have failed or are being deleted: kubectl get pods \
-             --selector {selector} --namespace {namespace}"
-        ));
-    }
+    let kind = &target.kind;
+    let selector = quote_always(inputs.scale.as_ref().map_or("", |scale| &scale.selector));
     let objects = match kind.as_str() {
         "Deployment" => format!("replicasets --selector {selector}"),
         _ => format!("{} {}", quote(kind), quote(&target.name)),
     };
     let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
-    Some(format!(
-        "Only {absent}. The events of the {owner} say why it creates no more: kubectl describe \
-         {objects} --namespace {namespace}"
-    ))
+    format!(
+        "events of the {owner} say why it creates no more: kubectl describe {objects} --namespace \
+         {namespace}"
+    )
 }
 
 /// Advice about the pods of [`unready_pods`].

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
+use super::inputs::Inputs;
 use crate::{
-    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, PodPhase},
+    explain::counted,
+    plan::PlanKind,
     settings::{Settings, SettingsSummary},
 };
 
@@ -62,9 +65,33 @@ pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
     ignored.map(|(_, text)| text).collect()
 }
 
-/// Names kube-controller-manager, with the reason why it ignores the settings of an autoscaler: it
-/// stored the status last (`is_writer`), or it has replaced hpa-rs. `is_unknown` is whether either
-/// controller may act.
+/// A difference of kube-controller-manager for the first line: before version 1.38, it counts pods
+/// that have succeeded (kubernetes#141302). `None` if it doesn't act on the autoscaler, or if no
+/// such pod could change its decision.
+pub(super) fn succeeded_pods_of_reference(inputs: &Inputs) -> Option<String> {
+    let summary = inputs.settings.summary.as_deref().filter(|summary| summary.is_for_built_in)?;
+    let mut metrics = inputs.hpa.spec.metrics.iter();
+    let is_by_pod = metrics.any(|metric| !metric.source_type.exists_without_pods())
+        && matches!(inputs.plan().kind, PlanKind::Metrics(_));
+    let pods = inputs.selected.pods.iter();
+    let succeeded = pods.filter(|pod| !pod.terminating && pod.phase == PodPhase::Succeeded).count();
+    if succeeded == 0 || !is_by_pod {
+        return None;
+    }
+    let (pods, them) =
+        (counted(succeeded, "Succeeded pod"), if succeeded == 1 { "it" } else { "them" });
+    let is_unknown = summary.is_controller_unknown;
+    let reference = describe_built_in(!summary.is_status_of_hpa_rs, is_unknown);
+    Some(if is_unknown {
+        format!("hpa-rs would ignore {pods}; {reference} counts {them} (before 1.38)")
+    } else {
+        format!("{reference} counts {pods} (before 1.38)")
+    })
+}
+
+/// Names kube-controller-manager, with the reason why it decides on an autoscaler: it stored the
+/// status last (`is_writer`), or it has replaced hpa-rs. `is_unknown` is whether either controller
+/// may act.
 pub fn describe_built_in(is_writer: bool, is_unknown: bool) -> &'static str {
     match (is_writer, is_unknown) {
         (true, _) => "kube-controller-manager, which stored the status last,",

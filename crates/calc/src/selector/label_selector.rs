@@ -64,7 +64,7 @@ fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 impl LabelSelector {
     /// Converts to a selector (`LabelSelectorAsSelector` in the API's Go library). The result is
     /// never [`Selector::nothing`]. The error is that of the first invalid requirement: labels in
-    /// the order of their keys, then expressions.
+    /// the order of their keys, then expressions. If all are valid, the limits of size are checked.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.match_labels.iter().map(|(key, value)| {
             Requirement::new(key, Operator::Equals, std::slice::from_ref(value))
@@ -79,7 +79,7 @@ impl LabelSelector {
             };
             Requirement::new(&expression.key, operator, &expression.values)
         });
-        Ok(Selector::from_requirements(labels.chain(expressions).collect::<Result<_, _>>()?))
+        Selector::from_requirements(labels.chain(expressions).collect::<Result<_, _>>()?)
     }
 }
 

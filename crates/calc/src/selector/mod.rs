@@ -14,6 +14,7 @@
 //! ```
 
 mod label_selector;
+mod limits;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,12 @@ mod validate;
 use std::{collections::BTreeMap, fmt};
 
 pub use label_selector::{LabelSelector, LabelSelectorRequirement, go_string};
+pub use limits::{
+    MAX_LABEL_BYTES, MAX_LABELS, MAX_REQUIREMENTS, MAX_TEXT_BYTES, MAX_VALUES, exceed_label_limits,
+};
 
-/// The error of an invalid selector. The messages are those of the API's Go library.
+/// The error of an invalid selector. The messages are those of the API's Go library, which has no
+/// limits of size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorError {
@@ -45,6 +50,16 @@ pub enum SelectorError {
     /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("{} is not a valid label selector operator", crate::go_text::Quoted(.0))]
     Operator(String),
+    /// The selector exceeds [`MAX_REQUIREMENTS`], [`MAX_VALUES`] or [`MAX_TEXT_BYTES`].
+    #[error("the selector has {size} {unit}, at most {limit} are supported")]
+    TooLarge {
+        /// The actual number.
+        size: usize,
+        /// What is counted: requirements, values or bytes.
+        unit: &'static str,
+        /// The maximum number.
+        limit: usize,
+    },
 }
 
 /// The operator of a [`Requirement`].
@@ -75,6 +90,7 @@ pub enum Operator {
 pub struct Requirement {
     key: Box<str>,
     operator: Operator,
+    /// Sorted.
     values: Vec<Box<str>>,
 }
 
@@ -90,7 +106,8 @@ impl Labels for BTreeMap<String, String> {
     }
 }
 
-/// Pairs of key and value. Of several pairs with the same key, the first counts.
+/// Pairs of key and value. Of several pairs with the same key, the first counts. A lookup searches
+/// all pairs. [`Pod::is_selected_by`](crate::Pod::is_selected_by) is faster.
 impl<K: AsRef<str>, V: AsRef<str>> Labels for [(K, V)] {
     fn label(&self, key: &str) -> Option<&str> {
         self.iter()
@@ -122,7 +139,8 @@ impl Selector {
     /// Parses the string form, such as `app=web,tier in (a,b),!canary` (Go's `labels.Parse`). The
     /// empty string matches everything.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        Ok(Self::from_requirements(parse::parse(text)?))
+        limits::check_text(text)?;
+        Self::from_requirements(parse::parse(text)?)
     }
 
     /// The selector of an optional [`LabelSelector`]. `None` selects nothing, an empty one selects
@@ -185,11 +203,12 @@ impl Selector {
         self.requirements.as_deref().unwrap_or_default()
     }
 
-    fn from_requirements(mut requirements: Vec<Requirement>) -> Self {
+    fn from_requirements(mut requirements: Vec<Requirement>) -> Result<Self, SelectorError> {
+        limits::check_requirements(&requirements)?;
         requirements.sort_by(|left, right| left.key.cmp(&right.key));
         // A controller keeps many selectors, most of them with one requirement.
         requirements.shrink_to_fit();
-        Self { requirements: Some(requirements) }
+        Ok(Self { requirements: Some(requirements) })
     }
 }
 
@@ -223,7 +242,8 @@ impl Requirement {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
+        let is_listed =
+            |value: &str| self.values.binary_search_by(|listed| (**listed).cmp(value)).is_ok();
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => {
                 value.is_some_and(is_listed)

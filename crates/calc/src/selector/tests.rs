@@ -139,8 +139,85 @@ fn slices_and_options_implement_labels() {
     assert!(!selector.matches(&None::<BTreeMap<String, String>>));
 }
 
+/// The error of a selector that is too large.
+fn too_large(size: usize, unit: &str, limit: usize) -> String {
+    format!("the selector has {size} {unit}, at most {limit} are supported")
+}
+
+/// An expression with this many values.
+fn values(count: usize) -> LabelSelector {
+    let expression = LabelSelectorRequirement {
+        key: "a".to_owned(),
+        operator: "NotIn".to_owned(),
+        values: (0..count).map(|at| format!("{at:04}")).collect(),
+        ..Default::default()
+    };
+    LabelSelector { match_expressions: vec![expression], ..Default::default() }
+}
+
 #[test]
-fn nothing_and_everything_differ() {
+fn requirements_are_limited() {
+    let labels = |count: usize| LabelSelector {
+        match_labels: (0..count).map(|at| (format!("l{at}"), String::new())).collect(),
+        ..Default::default()
+    };
+    let text = labels(MAX_REQUIREMENTS).to_selector().unwrap().to_string();
+    assert_eq!(parsed(&text).requirements().len(), MAX_REQUIREMENTS);
+    let expected = too_large(20_000, "requirements", 100);
+    assert_eq!(labels(20_000).to_selector().unwrap_err().to_string(), expected);
+    let error = Selector::parse(&format!("{text},!x")).unwrap_err();
+    assert_eq!(error.to_string(), too_large(101, "requirements", 100));
+}
+
+#[test]
+fn values_are_limited() {
+    let text = values(MAX_VALUES).to_selector().unwrap().to_string();
+    assert_eq!(parsed(&text).to_string(), text);
+    let expected = too_large(70_000, "values", 1000);
+    assert_eq!(values(70_000).to_selector().unwrap_err().to_string(), expected);
+    let error = Selector::parse(&format!("{text},b=1")).unwrap_err();
+    assert_eq!(error.to_string(), too_large(1001, "values", 1000));
+}
+
+#[test]
+fn text_length_is_limited() {
+    let text = "a".to_owned() + &" ".repeat(MAX_TEXT_BYTES - 1);
+    assert_eq!(parsed(&text).to_string(), "a");
+    let error = Selector::parse(&(text + " ")).unwrap_err();
+    assert_eq!(error.to_string(), too_large(65_537, "bytes", 65_536));
+
+    let mut long = values(MAX_VALUES - 10);
+    for (at, value) in long.match_expressions[0].values.iter_mut().enumerate() {
+        *value = format!("{at:063}");
+    }
+    long.match_labels =
+        (0..9).map(|at| (format!("{}/{at}", "p".repeat(253)), String::new())).collect();
+    let error = long.to_selector().unwrap_err().to_string();
+    assert!(error.ends_with(" bytes, at most 65536 are supported"), "{error}");
+}
+
+#[test]
+fn message_names_at_most_a_hundred_invalid_values() {
+    let mut selector = values(5000);
+    for value in &mut selector.match_expressions[0].values {
+        value.push('-');
+    }
+    let error = selector.to_selector().unwrap_err().to_string();
+    assert_eq!(error.matches("Invalid value").count(), 100);
+}
+
+#[rstest]
+#[case::few(MAX_LABELS, 1, false)]
+#[case::too_many(MAX_LABELS + 1, 1, true)]
+#[case::short(MAX_LABEL_BYTES / 64, 63, false)]
+#[case::too_long(MAX_LABEL_BYTES / 64, 64, true)]
+fn labels_are_limited(#[case] count: usize, #[case] value_len: usize, #[case] expected: bool) {
+    let value = "v".repeat(value_len);
+    assert_eq!(exceed_label_limits((0..count).map(|_| ("k", value.as_str()))), expected);
+}
+
+#[test]
+fn nothing_matches_no_labels_and_everything_matches_all() {
     let (nothing, everything) = (Selector::nothing(), Selector::everything());
     assert_ne!(nothing, everything);
     assert_eq!((nothing.to_string(), everything.to_string()), (String::new(), String::new()));

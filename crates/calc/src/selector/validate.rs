@@ -14,6 +14,9 @@ const VALUE_ERROR: &str = "a valid label must be an empty string or consist of a
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+/// The maximum number of errors of values in a message, since a selector can have very many values.
+const MAX_ERRORS: usize = 100;
+
 impl Requirement {
     /// Go's `labels.NewRequirement`. It reports all violations at once.
     pub(super) fn new(
@@ -51,9 +54,9 @@ impl Requirement {
                         "for 'Gt', 'Lt' operators, exactly one value is required",
                     ));
                 }
-                for (index, value) in
-                    values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err())
-                {
+                let non_integers =
+                    values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+                for (index, value) in non_integers.take(MAX_ERRORS) {
                     let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
                     errors.push(invalid(&format!("values[{index}]"), Quoted(value), detail));
                 }
@@ -61,6 +64,9 @@ impl Requirement {
             _ => {}
         }
         for (index, value) in values.iter().enumerate() {
+            if errors.len() >= MAX_ERRORS {
+                break;
+            }
             let reasons = value_errors(value);
             if !reasons.is_empty() {
                 errors.push(invalid(

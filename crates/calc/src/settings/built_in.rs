@@ -26,7 +26,6 @@ impl Settings {
             IgnoredSettings { pause: resolved.pause != self.pause, dry_run: resolved.dry_run };
         let SettingsSummary { problems, applied_names: ignored_names, .. } =
             resolved.summary.as_deref().cloned().unwrap_or_default();
-        let is_reported = ignored.is_any() || !problems.is_empty() || !ignored_names.is_empty();
         let summary = SettingsSummary {
             problems,
             ignored,
@@ -35,7 +34,7 @@ impl Settings {
             ..SettingsSummary::default()
         };
         Self {
-            summary: is_reported.then(|| Arc::new(summary)),
+            summary: Some(Arc::new(summary)),
             scale_from_any_zero: is_at_unmarked_zero(hpa),
             ..self
         }

@@ -109,7 +109,8 @@ pub struct Settings {
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
     /// The autoscaler's own settings and their problems, for the condition `CustomSettings` and for
-    /// events. `None` if there is nothing to report.
+    /// events. `None` if there is nothing to report, unless these are settings
+    /// [for kube-controller-manager](Settings::for_kube_controller_manager).
     pub summary: Option<Arc<SettingsSummary>>,
 }
 

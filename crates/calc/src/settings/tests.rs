@@ -271,6 +271,11 @@ fn names_are_unique_and_defaults_are_stated() {
     "is invalid: [0].days: unknown variant `Monday`"
 )]
 #[case::time("bounds", r#"[{"start":"8:00","end":"09:00","minReplicas":1}]"#, "a time must be ")]
+#[case::end_of_the_day(
+    "bounds",
+    r#"[{"start":"08:00","end":"24:00","minReplicas":1}]"#,
+    "the end of the day is 00:00"
+)]
 #[case::unknown_member("fallback", r#"{"replicas":1,"after":3}"#, "unknown field `after`")]
 #[case::too_early(
     "fallback",
@@ -283,7 +288,7 @@ fn invalid_value_is_ignored_and_the_allowed_values_are_reported(
     #[case] expected: &str,
 ) {
     let resolved = resolve(json!({ name: value }), json!({}));
-    let reported = resolved.settings.summary.as_deref().map(|own| own.problems.clone());
+    let reported = resolved.settings.summary.as_deref().map(|summary| summary.problems.clone());
     assert_eq!(reported, Some(problems(&resolved).join("; ")));
     assert_eq!(Settings { summary: None, ..resolved.settings.clone() }, Settings::default());
     let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
@@ -368,9 +373,9 @@ fn text_of_applied_settings_has_a_limit() {
         } })
     };
     let metrics: Vec<_> = (0..200).map(metric).collect();
-    let own = resolve(json!({}), json!({ "metrics": metrics })).settings.summary.unwrap();
-    // The limit is 1000 characters.
-    assert!((900..=1003).contains(&own.applied.chars().count()), "{}", own.applied);
+    let summary = resolve(json!({}), json!({ "metrics": metrics })).settings.summary.unwrap();
+    // 1000 characters and `…`.
+    assert!((900..=1001).contains(&summary.applied.chars().count()), "{}", summary.applied);
 }
 
 #[test]

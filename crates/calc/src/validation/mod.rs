@@ -10,15 +10,19 @@ mod field;
 mod metric;
 mod names;
 mod reference;
+mod size;
 #[cfg(test)]
 mod tests;
 
-pub use self::cause::{Cause, CauseReason};
 use self::{
     behavior::validate_behavior,
     field::{Causes, Path},
     metric::validate_metrics,
     reference::{ApiVersionRule, validate_reference},
+};
+pub use self::{
+    cause::{Cause, CauseReason},
+    size::{MAX_SPEC_BYTES, drop_refused_parts, measure_spec},
 };
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
 use crate::go_text::Quoted;

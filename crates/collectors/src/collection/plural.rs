@@ -5,14 +5,13 @@ use hpa_metrics::resource::GroupResource;
 /// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`).
 pub(super) fn plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
+    if singular.ends_with("endpoints") {
+        return singular;
+    }
     if let Some(stem) = singular.strip_suffix('y') {
         return format!("{stem}ies");
     }
-    match singular.as_str() {
-        "endpoints" => singular,
-        name if name.ends_with('s') => format!("{name}es"),
-        name => format!("{name}s"),
-    }
+    if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }
 }
 
 /// The group of an API version. Empty for the core group.
@@ -20,8 +19,8 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether a client means objects of this kind by `resource`. Clients may use the plural or the
-/// singular. If one of the two has no group, the groups are not compared.
+/// Whether the requested `resource` names this kind. Clients may use the plural or the singular. If
+/// the resource or the API version has no group, the groups are not compared.
 pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
     let group = group(api_version);
     let is_group = resource.group == group || resource.group.is_empty() || group.is_empty();
@@ -39,6 +38,7 @@ mod tests {
             ("RouteGroup", "routegroups"),
             ("NetworkPolicy", "networkpolicies"),
             ("Endpoints", "endpoints"),
+            ("EtcdEndpoints", "etcdendpoints"),
         ] {
             assert_eq!(plural(kind), expected);
         }

@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// The name in errors.
-const SERVICE: &str = "InfluxDB";
+const DISPLAY_NAME: &str = "InfluxDB";
 /// The name in `Settings::services` and in permissions.
-const OPERATOR_SERVER: &str = "influxdb";
+const SERVICE_KEY: &str = "influxdb";
 
 /// A query, and the settings that override those of the operator.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Collector for FluxQuery {
     }
 
     fn servers(&self) -> Vec<Server> {
-        let operator = || Server::Operator(OPERATOR_SERVER.to_owned());
+        let operator = || Server::Operator(SERVICE_KEY.to_owned());
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
@@ -76,7 +76,7 @@ impl Collector for FluxQuery {
             return Err(refusal(&request, &reply));
         }
         let value = metric_value(&reply.body)
-            .map_err(|problem| FetchError::Response { service: SERVICE, problem })?;
+            .map_err(|problem| FetchError::Response { service: DISPLAY_NAME, problem })?;
         Ok(context.single(MilliValue::from_milli(to_milli(value, clients.compat)?)))
     }
 }
@@ -88,7 +88,7 @@ impl FluxQuery {
             return Err(FetchError::TokenInAnnotation);
         }
         let tenant_token = self.token.clone().map(Credential::Text);
-        let service = clients.service(OPERATOR_SERVER);
+        let service = clients.service(SERVICE_KEY);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
         let request = |base, destination| {
@@ -96,9 +96,9 @@ impl FluxQuery {
             uri.map(|uri| context.request(uri, destination))
         };
         let Some(address) = &self.address else {
-            let service = service.ok_or(FetchError::NotConfigured(SERVICE))?;
+            let service = service.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
             let request = request(&service.url, Destination::Operator);
-            let request = request.ok_or(FetchError::NotConfigured(SERVICE))?;
+            let request = request.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
             let token = tenant_token.as_ref().or(service.token.as_ref());
             return add_credential(request, "Token", token);
         };
@@ -118,7 +118,7 @@ impl FluxQuery {
 fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && request.destination == Destination::Operator {
         let reason = "the query is invalid or failed";
-        return FetchError::QueryRefused { service: SERVICE, reason };
+        return FetchError::QueryRefused { service: DISPLAY_NAME, reason };
     }
     http_error(&request.uri, HttpError::Status(reply.status))
 }

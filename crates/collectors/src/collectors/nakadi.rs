@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// The name in errors.
-const SERVICE: &str = "Nakadi";
+const DISPLAY_NAME: &str = "Nakadi";
 /// The name in `Settings::services` and in permissions.
-const OPERATOR_SERVER: &str = "nakadi";
+const SERVICE_KEY: &str = "nakadi";
 const MAX_ATTEMPTS: u32 = 3;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -124,12 +124,13 @@ impl Collector for NakadiSubscription {
     }
 
     fn servers(&self) -> Vec<Server> {
-        vec![Server::Operator(OPERATOR_SERVER.to_owned())]
+        vec![Server::Operator(SERVICE_KEY.to_owned())]
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let service = clients.service(OPERATOR_SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let service =
+            clients.service(SERVICE_KEY).ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
         let ids = match self.subscription_id.as_str() {
             "" => self.find_subscriptions(context, service).await?,
             id if is_id(id) => vec![id.to_owned()],
@@ -205,7 +206,7 @@ impl NakadiSubscription {
         let mut uri = url::with_path(&service.url, "/subscriptions", &parameters);
         let mut ids = Vec::new();
         for _ in 0..MAX_PAGES {
-            let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
+            let current = uri.take().ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
             let page: Subscriptions =
                 request_with_retries(context, service, current.clone()).await?;
             if !page.items.iter().all(|item| is_id(&item.id)) {
@@ -236,7 +237,8 @@ async fn fetch_stats(
 ) -> Result<Stats, FetchError> {
     let path = format!("/subscriptions/{id}/stats");
     let uri = url::with_path(&service.url, &path, &[("show_time_lag", "true")]);
-    request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
+    request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?)
+        .await
 }
 
 /// Sends a request. After a temporary failure, retries it, with up to [`MAX_ATTEMPTS`] attempts.
@@ -309,5 +311,5 @@ fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
 }
 
 fn unexpected(problem: &'static str) -> FetchError {
-    FetchError::Response { service: SERVICE, problem }
+    FetchError::Response { service: DISPLAY_NAME, problem }
 }

@@ -110,8 +110,12 @@ impl PrometheusQuery {
         let is_tenants_server = matches!(self.server, Server::Url(_));
         match &context.clients.namespace_label {
             Some(label) if self.is_from_tenant && !is_tenants_server => {
-                promql::restrict(&self.query, label, context.namespace)
-                    .map_err(FetchError::NotRestricted)
+                promql::restrict(&self.query, label, context.namespace).map_err(|error| {
+                    match promql::parse_without_regexes(&self.query) {
+                        Ok(_) => FetchError::NotRestricted(error),
+                        Err(error) => FetchError::QuerySyntax(error),
+                    }
+                })
             }
             _ => Ok(self.query.clone()),
         }

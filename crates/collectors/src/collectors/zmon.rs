@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// The name in errors.
-const SERVICE: &str = "ZMON";
+const DISPLAY_NAME: &str = "ZMON";
 /// The name in `Settings::services` and in permissions.
-const OPERATOR_SERVER: &str = "zmon";
+const SERVICE_KEY: &str = "zmon";
 const DEFAULT_DURATION_NANOS: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
 /// The maximum number of aggregators. It limits the length of the query.
@@ -100,18 +100,20 @@ impl Collector for ZmonCheck {
     }
 
     fn servers(&self) -> Vec<Server> {
-        vec![Server::Operator(OPERATOR_SERVER.to_owned())]
+        vec![Server::Operator(SERVICE_KEY.to_owned())]
     }
 
     /// Reads the last value of the check. Without data, there is no sample, and no error.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let service = clients.service(OPERATOR_SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let service =
+            clients.service(SERVICE_KEY).ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
         let query = build_query(self)?.to_string();
         let uri = url::with_path(&service.url, "/api/v1/datapoints/query", &[]);
-        let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
+        let uri = uri.ok_or(FetchError::NotConfigured(DISPLAY_NAME))?;
         let attribution = format!("hpa/{}", self.check_id);
-        let attribution = HeaderValue::try_from(attribution).map_err(|_| unexpected())?;
+        let attribution = HeaderValue::try_from(attribution)
+            .map_err(|_| FetchError::setting("check-id", &self.check_id.to_string()))?;
         let request = context
             .request(uri, Destination::Operator)
             .post("application/json", query)
@@ -123,16 +125,17 @@ impl Collector for ZmonCheck {
             .await?
             .ok()
             .map_err(|source| http_error(&request.uri, source))?;
-        let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
+        let response: Response =
+            serde_json::from_slice(&reply.body).map_err(|_| undecodable_body())?;
         let results = response.queries.into_iter().next().map(|query| query.results);
         let series = results.into_iter().flatten().next();
         let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
             return Ok(Values::default());
         };
         #[expect(clippy::cast_possible_truncation, reason = "the limits of i64 are no valid times")]
-        let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
+        let at = Timestamp::from_millisecond(time as i64).map_err(|_| undecodable_body())?;
         // The server may ignore the duration of the query, and return an older value. An aggregate
-        // has the time of its first point.
+        // has the time of its first point, so a current one may be as old as the duration.
         let age = context.now.duration_since(at);
         let max_age = SignedDuration::from_nanos(round_duration(self.duration).nanos) + MAX_SKEW;
         if clients.compat == Compat::Off && age > max_age {
@@ -140,15 +143,15 @@ impl Collector for ZmonCheck {
         }
         if clients.compat == Compat::Off && age < -MAX_AHEAD {
             let problem = "the time of the last value is more than a minute ahead";
-            return Err(FetchError::Response { service: SERVICE, problem });
+            return Err(FetchError::Response { service: DISPLAY_NAME, problem });
         }
         let value = MilliValue::from_milli(to_milli(value, clients.compat)?);
         Ok(Values::single(value, at))
     }
 }
 
-fn unexpected() -> FetchError {
-    FetchError::Response { service: SERVICE, problem: "the body can't be decoded" }
+fn undecodable_body() -> FetchError {
+    FetchError::Response { service: DISPLAY_NAME, problem: "the body can't be decoded" }
 }
 
 /// The query of a check, in the JSON of `KairosDB`.

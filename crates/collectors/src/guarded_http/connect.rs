@@ -10,6 +10,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hpa_go_compat::proxy::Proxy;
+use hpa_metrics::{TlsSettingNames, connection_cause};
 use http::{HeaderValue, Uri};
 use hyper_util::{
     client::legacy::connect::proxy::{SocksV5, Tunnel},
@@ -40,6 +41,10 @@ use crate::{
 /// The maximum number of concurrent resolutions of servers' names. Each blocks a thread, possibly
 /// for seconds. Names of proxies don't count.
 pub(super) const MAX_RESOLUTIONS: usize = 16;
+
+/// The names of the settings for TLS, for messages.
+const TLS_SETTINGS: TlsSettingNames<'_> =
+    TlsSettingNames { ca: "--collector-ca-file", client_certificate: "" };
 
 /// Returns the value of an environment variable.
 pub(crate) type EnvironmentLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -215,7 +220,9 @@ impl Connector {
         let config = self.tls.config().map_err(HttpError::CaCertificates)?;
         let name = ServerName::try_from(url::host(uri).to_owned())
             .map_err(|_| HttpError::Url("has a host that no certificate can have"))?;
-        let stream = TlsConnector::from(config).connect(name, io).await.map_err(HttpError::Tls)?;
+        let stream = TlsConnector::from(config).connect(name, io).await;
+        let stream =
+            stream.map_err(|error| HttpError::Tls(connection_cause(&error, TLS_SETTINGS)))?;
         Ok(Box::new(stream))
     }
 }

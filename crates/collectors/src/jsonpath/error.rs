@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hpa_calc::report::error_texts;
+
 /// A failed extraction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
@@ -9,20 +11,20 @@ pub enum ExtractError {
     #[error("invalid path at byte {position}: {problem}")]
     Path { position: usize, problem: &'static str },
     /// The document is not JSON, or exceeds a limit.
-    #[error("invalid document at byte {position}: {problem}")]
+    #[error("{}{position}: {problem}", error_texts::INVALID_DOCUMENT)]
     Document { position: usize, problem: &'static str },
     /// The path or expression can't be evaluated for the document.
-    #[error("evaluation failed: {0}")]
+    #[error("{start}{0}", start = error_texts::EVALUATION_FAILED)]
     Evaluation(String),
-    #[error("the path selects nothing")]
+    #[error("{}", error_texts::PATH_SELECTS_NOTHING)]
     Empty,
     /// Several values, or an array, but no aggregator.
-    #[error("several values, but no aggregator")]
+    #[error("{}", error_texts::NO_AGGREGATOR)]
     NoAggregator,
-    #[error("one of several values is not a number")]
+    #[error("{}", error_texts::ONE_IS_NOT_NUMERIC)]
     NotNumeric,
     /// The only value has another type.
-    #[error("the value is {0}, not a number")]
+    #[error("the value is {0}{end}", end = error_texts::OF_ANOTHER_TYPE)]
     Type(JsonType),
     /// The value is a number that a 64-bit float can't represent.
     #[error("the number is too large")]

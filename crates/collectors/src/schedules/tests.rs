@@ -280,7 +280,7 @@ fn null_is_an_empty_list() {
 
 /// The controller evaluates a schedule whenever its value changes.
 #[test]
-fn schedule_with_most_entries_is_evaluated_in_bounded_time() {
+fn schedule_with_maximum_entries_is_evaluated_in_bounded_time() {
     let all = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let entry = |at: i32| {
         let mut entry = repeating(&format!("{:02}:{:02}", at / 60 % 24, at % 60), "", &all, "UTC");

@@ -237,8 +237,11 @@ async fn namespace_label_restricts_a_tenants_query() {
     let expected = [r#"sum(queue{namespace="shop"})"#, r#"jobs{namespace="shop"}"#];
     assert_eq!(queries(&server), expected);
     let other = external("prometheus", &[("query", "info(queue)")]);
-    let error = error(fetch(settings(), Objects::default(), &other).await);
-    assert!(error.starts_with("the query can't be restricted to the namespace"), "{error}");
+    let refusal = error(fetch(settings(), Objects::default(), &other).await);
+    assert!(refusal.starts_with("the query can't be restricted to the namespace"), "{refusal}");
+    let incomplete = external("prometheus", &[("query", "sum(queue")]);
+    let mistake = error(fetch(settings(), Objects::default(), &incomplete).await);
+    assert!(mistake.starts_with("the query has a syntax error at byte 9: "), "{mistake}");
 }
 
 #[test]

@@ -112,8 +112,10 @@ impl WatchAge {
     }
 
     /// Marks the cache as outdated: the API server was rewound before it received a request that
-    /// was sent at `sent`. If a list started later or is not complete yet, it has the new state,
-    /// and the cache is not outdated. Returns whether a relist is required.
+    /// was sent at `sent`. A list that started after `sent` has the new state, so the cache is not
+    /// outdated. A list that is not complete yet isn't repeated, because each response would start
+    /// it anew. If it has the old state, a later response outdates the cache. Returns whether a
+    /// relist is required.
     fn set_rewound(&self, sent: Instant) -> bool {
         let list = *self.list.lock();
         if list.is_some_and(|list| !list.is_complete || list.started >= sent) {

@@ -18,7 +18,8 @@ const MAX_MEASUREMENTS: usize = 9;
 pub(super) struct Startups {
     measured: VecDeque<SignedDuration>,
     in_progress: Option<ScaleUp>,
-    /// The median of the newest pods, for the time before the first scale-up is measured.
+    /// The median of the pods that became ready last, for the time before the first scale-up is
+    /// measured.
     pod_median: Option<SignedDuration>,
 }
 
@@ -34,7 +35,7 @@ struct ScaleUp {
 pub(super) struct ReadyPods {
     /// The times when the pods became ready, ascending.
     since: Vec<Timestamp>,
-    /// The time from start to readiness of the newest pods.
+    /// The time from start to readiness of the pods that became ready last.
     startups: Vec<SignedDuration>,
 }
 
@@ -44,8 +45,9 @@ impl ReadyPods {
         let ready = ready.filter_map(|pod| Some((pod.ready?.last_transition_time, pod.start_time)));
         let mut ready: Vec<_> = ready.collect();
         ready.sort_unstable();
-        let newest = ready.iter().rev().take(MAX_MEASUREMENTS);
-        let startups = newest.filter_map(|(since, start)| Some(since.duration_since((*start)?)));
+        let ready_last = ready.iter().rev().take(MAX_MEASUREMENTS);
+        let startups =
+            ready_last.filter_map(|(since, start)| Some(since.duration_since((*start)?)));
         // The last transition of a pod that became ready again isn't the end of its start-up.
         let startups =
             startups.filter(|startup| (SignedDuration::ZERO..=MAX_STARTUP).contains(startup));
@@ -84,7 +86,7 @@ impl Startups {
         }
     }
 
-    /// The median of the last scale-ups; else of the newest pods; else a default.
+    /// The median of the last scale-ups; else of the pods that became ready last; else a default.
     pub(super) fn median(&self) -> SignedDuration {
         median(self.measured.iter().copied()).or(self.pod_median).unwrap_or(DEFAULT_STARTUP)
     }
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_pods_give_the_median_before_the_first_scale_up() {
+    fn pods_give_the_median_before_the_first_scale_up() {
         let pod = |name: &str, start: &str, ready: &str| -> Pod {
             serde_json::from_value(serde_json::json!({
                 "metadata": { "name": name },

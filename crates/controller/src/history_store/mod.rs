@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     cache::Autoscalers,
-    k8s::ApiError,
+    k8s::KubeError,
     key::HpaKey,
     reconcile::{ConcludedReconcile, Observer},
     settings::SettingSource,
@@ -39,7 +39,7 @@ use crate::{
 pub(crate) use health::HistoryHealth;
 use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_count, shard_name};
 use snapshot::HistorySnapshot;
-use write_schedule::{PendingSnapshot, WriteSchedule, min_write_interval};
+use write_schedule::{ShardEntry, WriteSchedule, min_write_interval};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_ATTEMPTS: usize = 3;
@@ -48,9 +48,9 @@ const READ_RETRY_DELAY: Duration = Duration::from_millis(300);
 #[derive(Debug, thiserror::Error)]
 enum HistoryStoreError {
     #[error("failed to read ConfigMap {name:?}")]
-    Read { name: String, source: ApiError },
+    Read { name: String, source: KubeError },
     #[error("failed to write ConfigMap {name:?}")]
-    Write { name: String, source: ApiError },
+    Write { name: String, source: KubeError },
     #[error("failed to encode shard {shard}")]
     Encode { shard: usize, source: serde_json::Error },
     #[error("there is no shard {0}")]
@@ -108,7 +108,7 @@ impl Observer for HistoryStore {
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
         let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);
-        let snapshot = PendingSnapshot { uid: hpa.metadata.uid.clone(), history };
+        let snapshot = ShardEntry { uid: hpa.metadata.uid.clone(), history };
         if self.schedule.lock().update(key, snapshot, Instant::now()) {
             self.changed.notify_one();
         }
@@ -195,8 +195,8 @@ impl HistoryStore {
             attempts -= 1;
             let source = match timeout(REQUEST_TIMEOUT, self.api.get_opt(&name)).await {
                 Ok(Ok(object)) => return Ok(object),
-                Ok(Err(error)) => ApiError::from(error),
-                Err(_) => ApiError::TimedOut,
+                Ok(Err(error)) => KubeError::from(error),
+                Err(_) => KubeError::TimedOut,
             };
             if attempts == 0 || !is_retriable(&source) {
                 return Err(HistoryStoreError::Read { name, source });
@@ -261,7 +261,7 @@ impl HistoryStore {
         let replicas = is_complete.then_some(status.desired_replicas);
         autoscaler.restore_history(history, replicas, now);
         let uid = object.metadata.uid.clone();
-        schedule.insert_stored(key.clone(), PendingSnapshot { uid, history: snapshot });
+        schedule.insert(key.clone(), ShardEntry { uid, history: snapshot });
         true
     }
 
@@ -339,12 +339,12 @@ impl HistoryStore {
                     self.schedule.lock().write_succeeded(shard, version, bytes, Instant::now());
                     return Ok(());
                 }
-                Ok(Err(error)) => ApiError::from(error),
-                Err(_) => ApiError::TimedOut,
+                Ok(Err(error)) => KubeError::from(error),
+                Err(_) => KubeError::TimedOut,
             };
             let is_conflict = matches!(
                 &source,
-                ApiError::Refused(status) if matches!(status.code, 404 | 409)
+                KubeError::Refused(status) if matches!(status.code, 404 | 409)
             );
             if !is_conflict || is_retry {
                 return Err(HistoryStoreError::Write { name, source });
@@ -398,6 +398,6 @@ impl HistoryStore {
 }
 
 /// Whether a repeated read may succeed. It can't after a client error other than too many requests.
-fn is_retriable(error: &ApiError) -> bool {
-    !matches!(error, ApiError::Refused(status) if status.code < 500 && status.code != 429)
+fn is_retriable(error: &KubeError) -> bool {
+    !matches!(error, KubeError::Refused(status) if status.code < 500 && status.code != 429)
 }

@@ -25,7 +25,7 @@ impl Informers {
                 Ok(None) => return,
                 Err(interrupted) => {
                     if interrupted.event_lost {
-                        // The event may be about any pod.
+                        // The event may be about any pod. The stream has scheduled a relist.
                         index.add_undecodable("", "");
                     }
                     continue;
@@ -37,7 +37,7 @@ impl Informers {
                     index.begin_list();
                 }
                 watcher::Event::InitApply(object) => {
-                    self.list_pod(object, index, &mut undecodable);
+                    self.add_listed_pod(object, index, &mut undecodable);
                 }
                 watcher::Event::InitDone => {
                     index.finish_list();
@@ -65,7 +65,7 @@ impl Informers {
     }
 
     /// Adds a pod to the list that the index receives.
-    fn list_pod(
+    fn add_listed_pod(
         &self,
         object: PartialObject<Pod>,
         index: &PodIndex,

@@ -6,7 +6,7 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, OwnerReference, Pod},
     defaults::apply_defaults,
     settings::AnnotationFilter,
-    validation::MAX_METRICS,
+    validation::{MAX_METRICS, drop_refused_parts, measure_spec},
 };
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::Timestamp;
@@ -183,6 +183,11 @@ fn plain_hpa(body: &[u8]) -> DocumentResult<HorizontalPodAutoscaler> {
     });
     let mut hpa: HorizontalPodAutoscaler = decode_whole(&metadata, spec, status)?;
     apply_defaults(&mut hpa.spec);
+    measure_spec(&mut hpa.spec);
+    if hpa.spec.excessive_bytes.is_some() {
+        hpa.status.current_metrics.clear();
+    }
+    drop_refused_parts(&mut hpa.spec);
     hpa.spec.metrics.truncate(MAX_METRICS + 1);
     Ok(hpa)
 }
@@ -289,6 +294,10 @@ pub(crate) const HPAS: [&str; 2] = [
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::{
+        selector::{MAX_LABEL_BYTES, MAX_LABELS},
+        validation::MAX_SPEC_BYTES,
+    };
     use hpa_testbed::decoder_tests::compare;
 
     use super::*;
@@ -301,6 +310,60 @@ mod tests {
     #[test]
     fn autoscalers_are_decoded_as_with_plain_decoding() {
         compare(&HPAS, check_hpa);
+    }
+
+    #[test]
+    fn refused_parts_are_dropped_as_with_plain_decoding() {
+        for (label_len, is_refused) in [(MAX_SPEC_BYTES / 2, false), (MAX_SPEC_BYTES, true)] {
+            let selector = json!({ "matchLabels": { "queue": "x".repeat(label_len) } });
+            let source = json!({ "metric": { "name": "m", "selector": selector } });
+            let hpa = json!({
+                "metadata": { "name": "web", "namespace": "shop" },
+                "spec": {
+                    "maxReplicas": 3,
+                    "metrics": [{ "type": "External", "external": source }],
+                    "behavior": {},
+                },
+                "status": { "currentReplicas": 2, "currentMetrics": [{ "type": "External" }] },
+            });
+            let text = hpa.to_string();
+            assert!(check_hpa(text.as_bytes()));
+            let object: PartialObject<HorizontalPodAutoscaler> =
+                serde_json::from_str(&text).expect("an object");
+            let HorizontalPodAutoscaler { spec, status, .. } =
+                object.decode().expect("a valid object");
+            assert_eq!(spec.excessive_bytes.is_some(), is_refused);
+            assert_eq!(
+                (spec.metrics.is_empty(), spec.behavior.is_none()),
+                (is_refused, is_refused)
+            );
+            assert_eq!(status.current_metrics.is_empty(), is_refused);
+            assert_eq!((spec.max_replicas, status.current_replicas), (3, 2));
+        }
+    }
+
+    #[test]
+    fn labels_beyond_the_limits_are_dropped_as_with_plain_decoding() {
+        let text = |bytes: usize| BTreeMap::from([("a".to_owned(), "x".repeat(bytes - 1))]);
+        let count = |labels: usize| -> BTreeMap<_, _> {
+            (0..labels).map(|at| (format!("l{at}"), String::new())).collect()
+        };
+        for (labels, exceed_limits) in [
+            (count(MAX_LABELS), false),
+            (count(MAX_LABELS + 1), true),
+            (text(MAX_LABEL_BYTES), false),
+            (text(MAX_LABEL_BYTES + 1), true),
+        ] {
+            let pod = json!({
+                "metadata": { "name": "web-0", "namespace": "shop", "labels": labels },
+            });
+            let pod = pod.to_string();
+            assert!(check_pod(pod.as_bytes()));
+            let object: PartialObject<Pod> = serde_json::from_str(&pod).expect("an object");
+            let pod = object.decode().expect("a pod");
+            assert_eq!(pod.exceeds_label_limits, exceed_limits);
+            assert_eq!(pod.labels.is_empty(), exceed_limits);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod connection_log;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod differential;
 mod hpa_response;
+mod limited_labels;
 mod page_size;
 mod partial_object;
 mod query;
@@ -28,8 +29,8 @@ pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};
 pub use rate_limit::RateLimit;
-pub use request::RequestError;
-pub(crate) use request::{ApiError, ApiRequest, path_segment};
+pub use request::ApiRequestError;
+pub(crate) use request::{ApiRequest, KubeError, path_segment};
 pub use request_observer::RequestObserver;
 pub use status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, StatusWriter, is_in_future};
 pub use timeout::{DEADLINE_EXCEEDED, DeadlineExceeded};

@@ -12,7 +12,7 @@ use hpa_calc::{
     },
     defaults::apply_defaults,
     settings::AnnotationFilter,
-    validation::MAX_METRICS,
+    validation::{MAX_METRICS, drop_refused_parts, measure_spec},
 };
 use hpa_metrics::decode_json;
 use jiff::Timestamp;
@@ -24,7 +24,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write};
+use super::{
+    limited_labels::LimitedLabels,
+    status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write},
+};
 
 /// The reason why an object can't be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +52,7 @@ pub(crate) struct PartialMeta {
     #[serde(deserialize_with = "null_as_empty")]
     resource_version: String,
     generation: Option<i64>,
-    labels: Option<BTreeMap<String, String>>,
+    labels: LimitedLabels,
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(deserialize_with = "known_annotations")]
     annotations: BTreeMap<String, String>,
@@ -82,15 +85,15 @@ impl PartialMeta {
     }
 }
 
+/// A text that is copied only if it has escape sequences.
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
 /// The annotations of this controller. Others are skipped without a copy.
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
     struct AnnotationsVisitor;
-
-    /// A text that is copied only if it has escape sequences.
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
     impl<'de> Visitor<'de> for AnnotationsVisitor {
         type Value = BTreeMap<String, String>;
@@ -164,6 +167,10 @@ pub(super) fn autoscaler(
         annotations: meta.annotations,
         ..ObjectMeta::default()
     };
+    if spec.excessive_bytes.is_some() {
+        // Values of an earlier spec, which may repeat much of it. No status write changes them.
+        status.current_metrics = Vec::new();
+    }
     // The object stays in the cache, and decoding leaves spare capacity.
     status.current_metrics.shrink_to_fit();
     status.conditions.shrink_to_fit();
@@ -175,7 +182,10 @@ pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec,
     // The API server defaults specs of the core API. The custom API's schema can't express all
     // defaults.
     apply_defaults(&mut spec);
-    // The engine rejects a spec with more metrics, so the rest would only take memory.
+    // The engine rejects a spec that is larger or has more metrics, so the rest would only take
+    // memory.
+    measure_spec(&mut spec);
+    drop_refused_parts(&mut spec);
     spec.metrics.truncate(MAX_METRICS + 1);
     spec.metrics.shrink_to_fit();
     Ok(spec)
@@ -191,9 +201,11 @@ impl CachedKind for Pod {
         let spec = decode_member::<Option<PodSpec>>("spec", spec)?.unwrap_or_default();
         let status = decode_member::<Option<PodStatus>>("status", status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
-        let labels = meta.labels.unwrap_or_default();
+        let exceeds_label_limits = meta.labels.exceed_limits();
+        let labels = meta.labels.into_labels();
         let pod = Self::new(meta.name.into(), labels, terminating, &spec, &status);
-        Ok(pod.owned_by(&meta.owner_references.unwrap_or_default()))
+        let pod = pod.owned_by(&meta.owner_references.unwrap_or_default());
+        Ok(Self { exceeds_label_limits, ..pod })
     }
 }
 

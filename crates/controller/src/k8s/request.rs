@@ -10,10 +10,11 @@ use serde::de::DeserializeOwned;
 
 use super::timeout::DEADLINE_EXCEEDED;
 
-/// An error of a request for a path. Prints as client-go does, because the text is shown in
-/// conditions and events. For that reason, the cause is part of the text and not a source.
+/// The error of an `ApiRequest`. It prints as in client-go, with the path for the URL, because the
+/// text is shown in conditions and events. For that reason, the cause is part of the text and not a
+/// source.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum RequestError {
+pub enum ApiRequestError {
     /// The API server refused the request. If its response has no Status object, this one is made
     /// from the HTTP status.
     #[error("{}", .0.message)]
@@ -27,11 +28,12 @@ pub enum RequestError {
         path: String,
         cause: String,
     },
+    /// The response is no JSON of the expected type. The text is not client-go's.
     #[error("unable to decode the response: {0}")]
     Decode(Arc<serde_json::Error>),
 }
 
-impl RequestError {
+impl ApiRequestError {
     /// The Status, if the API server refused the request.
     pub fn status(&self) -> Option<&Status> {
         match self {
@@ -77,16 +79,19 @@ impl ApiRequest<'_> {
     ///
     /// The limits of a client of [`Clients`](super::Clients) may hold the request back. Only
     /// afterwards do the client's own timeout and the reported duration start.
-    pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
+    pub(crate) async fn send<T: DeserializeOwned>(
+        self,
+        body: Vec<u8>,
+    ) -> Result<T, ApiRequestError> {
         let with_wait = self.timeout.saturating_mul(2);
         match tokio::time::timeout(with_wait, self.response_body(body)).await {
             Ok(body) => serde_json::from_slice(&body?)
-                .map_err(|error| RequestError::Decode(Arc::new(error))),
+                .map_err(|error| ApiRequestError::Decode(Arc::new(error))),
             Err(_) => Err(self.transport_error(DEADLINE_EXCEEDED)),
         }
     }
 
-    async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
+    async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, ApiRequestError> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
@@ -116,12 +121,12 @@ impl ApiRequest<'_> {
         let status =
             serde_json::from_slice(&body).ok().filter(|status: &Status| status.is_failure());
         let status = status.unwrap_or_else(|| self.generic_status(code, is_text.then_some(&body)));
-        Err(RequestError::Status(status.boxed()))
+        Err(ApiRequestError::Status(status.boxed()))
     }
 
-    fn transport_error(&self, cause: impl fmt::Display) -> RequestError {
+    fn transport_error(&self, cause: impl fmt::Display) -> ApiRequestError {
         let verb = if self.method == Method::PUT { "Put" } else { "Get" };
-        RequestError::Transport { verb, path: self.path.clone(), cause: cause.to_string() }
+        ApiRequestError::Transport { verb, path: self.path.clone(), cause: cause.to_string() }
     }
 
     /// The Status that client-go makes from a response without a Status object.
@@ -170,10 +175,10 @@ pub(crate) fn path_segment(name: &str) -> String {
     segment
 }
 
-/// An error of a request through kube. The text is shown in conditions, events and logs, so it
-/// includes the causes.
+/// A [`kube::Error`], or a timeout that the caller set. The text is shown in conditions, events and
+/// logs, so it includes the causes.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub(crate) enum KubeError {
     /// The API server responded with an error. Prints its message.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
@@ -183,7 +188,7 @@ pub(crate) enum ApiError {
     TimedOut,
 }
 
-impl From<kube::Error> for ApiError {
+impl From<kube::Error> for KubeError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
@@ -192,7 +197,7 @@ impl From<kube::Error> for ApiError {
     }
 }
 
-impl ApiError {
+impl KubeError {
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(status) if status.is_not_found())
     }

@@ -47,8 +47,8 @@ pub(super) struct RequestTimeout<S> {
 /// conditions and events.
 pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
-/// The error of a request that exceeded its timeout, among the sources of a client's error. See
-/// [`DEADLINE_EXCEEDED`] for its text.
+/// The error of a request that exceeded its timeout, with the text [`DEADLINE_EXCEEDED`]. kube's
+/// client wraps it; use [`Self::find`].
 #[derive(Debug, thiserror::Error)]
 #[error("{}", DEADLINE_EXCEEDED)]
 pub struct DeadlineExceeded {
@@ -68,7 +68,7 @@ impl DeadlineExceeded {
             if let Some(found) = error.downcast_ref() {
                 return Some(found);
             }
-            // The source of an I/O error is that of the error inside it.
+            // `io::Error::source` skips the inner error and returns the inner error's source.
             let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
             next = match inner {
                 Some(inner) => Some(inner as &(dyn Error + 'static)),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::reconciler::Reconciler;
 use crate::{
-    k8s::{ApiError, MAX_PAGE_SIZE, PartialObject},
+    k8s::{KubeError, MAX_PAGE_SIZE, PartialObject},
     key::HpaKey,
     scale_target::{GroupKind, Mapping, ScaleObject, ScaleUnavailable, read_scale},
 };
@@ -93,11 +93,13 @@ impl Reconciler {
     }
 
     /// Lists the pods that a selector matches from the API server, without undecodable ones.
+    /// Pods with more labels than selectors match here are included, because the API server has
+    /// matched them.
     pub(super) async fn list_pods(
         &self,
         namespace: &str,
         selector: &str,
-    ) -> Result<Vec<Arc<Pod>>, ApiError> {
+    ) -> Result<Vec<Arc<Pod>>, KubeError> {
         let api: Api<PartialObject<Pod>> = Api::namespaced(self.client.clone(), namespace);
         let mut params = ListParams::default().labels(selector).limit(MAX_PAGE_SIZE);
         let mut pods = Vec::new();

@@ -10,7 +10,7 @@ use super::{
     status_patch::as_stored,
     write_status::{HpaRequestError, StatusWriteError},
 };
-use crate::{cache::desired_state_eq, k8s::ApiError, scale_target::ScaleError};
+use crate::{cache::desired_state_eq, k8s::KubeError, scale_target::ScaleError};
 
 /// If the pod watch was last confirmed this long ago, the pods are listed before a scale-down.
 pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ pub(super) enum ScaleWrite {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleNotWritten {
     #[error("failed to list the pods of the target: {0}")]
-    ListPods(ApiError),
+    ListPods(KubeError),
     #[error("failed to verify the autoscaler before the write: {0}")]
     VerifyHpa(HpaRequestError),
     #[error("failed to store the condition ScaledToZero before the write: {0}")]

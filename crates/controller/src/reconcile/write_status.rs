@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, FailureChange},
-    k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
+    k8s::{DecodeError, HpaResponse, KubeError, StoredHpa},
     key::{AutoscalerApi, HpaKey},
 };
 
@@ -38,7 +38,7 @@ const MAX_STATUS_WRITES: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HpaRequestError {
     #[error(transparent)]
-    Request(#[from] ApiError),
+    Request(#[from] KubeError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
 }
@@ -49,13 +49,13 @@ impl HpaRequestError {
     }
 
     fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request(ApiError::Refused(status)) if status.is_conflict())
+        matches!(self, Self::Request(KubeError::Refused(status)) if status.is_conflict())
     }
 
     /// Whether the API server refused a patch because the autoscaler doesn't exist, or was
     /// re-created: the patch has the old UID, and a UID can't be changed.
     fn is_gone(&self) -> bool {
-        let Self::Request(ApiError::Refused(status)) = self else { return false };
+        let Self::Request(KubeError::Refused(status)) = self else { return false };
         status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
     }
 }
@@ -207,13 +207,13 @@ impl Reconciler {
         key: &HpaKey,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<StoredHpa, HpaRequestError> {
-        let request = request.map_err(|error| ApiError::from(kube::Error::BuildRequest(error)))?;
+        let request = request.map_err(|error| KubeError::from(kube::Error::BuildRequest(error)))?;
         let cached = self.autoscalers.get(key);
         let known = cached.as_ref().map(|cached| cached.object());
         let sent = Instant::now();
-        let text = self.client.request_text(request).await.map_err(ApiError::from)?;
+        let text = self.client.request_text(request).await.map_err(KubeError::from)?;
         let response: HpaResponse<'_> = serde_json::from_str(&text)
-            .map_err(|error| ApiError::from(kube::Error::SerdeError(error)))?;
+            .map_err(|error| KubeError::from(kube::Error::SerdeError(error)))?;
         let spec_hash = response.spec_hash();
         let cached_spec = cached.and_then(|cached| cached.spec_with_hash(spec_hash));
         let object = response.decode(cached_spec)?;

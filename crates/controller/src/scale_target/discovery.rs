@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use hpa_metrics::null_as_default;
 use http::Method;
 use kube::Client;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::mapping::{Mapping, api_root};
-use crate::k8s::{ApiRequest, RequestError, path_segment};
+use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
 
 /// The resources of one API group.
 #[derive(Debug, Default)]
@@ -15,7 +16,7 @@ pub(super) struct GroupResources {
     /// All resources of all versions, those of the preferred version first.
     mappings: Vec<Mapping>,
     /// The last error of a version whose resources could not be read.
-    version_error: Option<RequestError>,
+    version_error: Option<ApiRequestError>,
 }
 
 impl GroupResources {
@@ -31,15 +32,18 @@ impl GroupResources {
     }
 
     /// The last error of a version whose resources could not be read.
-    pub(super) fn version_error(&self) -> Option<&RequestError> {
+    pub(super) fn version_error(&self) -> Option<&ApiRequestError> {
         self.version_error.as_ref()
     }
 }
 
+// In these types, `null` is the same as an absent field, as in client-go. Servers in Go send it for
+// an empty list.
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ApiGroup {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     versions: Vec<GroupVersion>,
     #[serde(default)]
     preferred_version: Option<GroupVersion>,
@@ -47,28 +51,29 @@ struct ApiGroup {
 
 #[derive(Deserialize)]
 struct GroupVersion {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     version: String,
 }
 
 #[derive(Deserialize)]
 struct CoreVersions {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     versions: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct ApiResourceList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     resources: Vec<ApiResource>,
 }
 
 #[derive(Deserialize)]
 struct ApiResource {
+    #[serde(default, deserialize_with = "null_as_default")]
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     namespaced: bool,
 }
 
@@ -78,7 +83,7 @@ pub(super) async fn discover(
     client: &Client,
     timeout: Duration,
     group: &str,
-) -> Result<GroupResources, RequestError> {
+) -> Result<GroupResources, ApiRequestError> {
     let versions = match read_versions(client, timeout, group).await {
         Ok(versions) => versions,
         Err(error) if error.is_not_found() => return Ok(GroupResources::default()),
@@ -104,7 +109,7 @@ async fn read_versions(
     client: &Client,
     timeout: Duration,
     group: &str,
-) -> Result<Vec<String>, RequestError> {
+) -> Result<Vec<String>, ApiRequestError> {
     if group.is_empty() {
         return Ok(get::<CoreVersions>(client, timeout, "/api".to_owned()).await?.versions);
     }
@@ -118,7 +123,9 @@ async fn read_versions(
 
 fn mappings(group: &str, version: &str, list: ApiResourceList) -> impl Iterator<Item = Mapping> {
     // A name with a slash is a subresource.
-    let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    let is_resource =
+        |resource: &ApiResource| !resource.name.is_empty() && !resource.name.contains('/');
+    let resources = list.resources.into_iter().filter(is_resource);
     resources.map(move |resource| Mapping {
         group: group.into(),
         version: version.into(),
@@ -132,7 +139,7 @@ async fn get<T: DeserializeOwned>(
     client: &Client,
     timeout: Duration,
     path: String,
-) -> Result<T, RequestError> {
+) -> Result<T, ApiRequestError> {
     let request = ApiRequest {
         client,
         timeout,

@@ -17,7 +17,7 @@ use super::{
     discovery::{self, GroupResources},
     mapping::{GroupKind, MapperError, Mapping},
 };
-use crate::k8s::RequestError;
+use crate::k8s::ApiRequestError;
 
 /// The number of cached groups at which unserved and old groups are dropped. Users choose the
 /// groups in their `scaleTargetRef`s, so there can be any number of groups.
@@ -53,7 +53,7 @@ pub struct RestMapper {
     groups: Mutex<HashMap<Box<str>, CachedGroup>>,
 }
 
-type DiscoveryResult = Result<Arc<GroupResources>, RequestError>;
+type DiscoveryResult = Result<Arc<GroupResources>, ApiRequestError>;
 type Discovery = BoxFuture<'static, DiscoveryResult>;
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct CachedGroup {
 
 struct LastDiscovery {
     at: Instant,
-    error: Option<RequestError>,
+    error: Option<ApiRequestError>,
 }
 
 enum Lookup {
@@ -193,7 +193,7 @@ fn find_mappings(
 fn find_after_failure(
     resources: Option<&GroupResources>,
     kind: &GroupKind,
-    error: RequestError,
+    error: ApiRequestError,
 ) -> Result<Vec<Mapping>, MapperError> {
     let mappings =
         resources.map(|resources| resources.mappings_for(&kind.kind)).unwrap_or_default();

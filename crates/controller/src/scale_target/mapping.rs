@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::k8s::{RequestError, path_segment};
+use crate::k8s::{ApiRequestError, path_segment};
 
 /// An error when mapping a kind to a resource. Prints as client-go does.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum MapperError {
     NoMatch { kind: String, group: String },
     /// Discovery failed, and no earlier result has the kind.
     #[error(transparent)]
-    Discovery(RequestError),
+    Discovery(ApiRequestError),
 }
 
 /// A kind and its API group, without a version. Prints as `Kind.group`.

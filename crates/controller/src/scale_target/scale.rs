@@ -15,7 +15,7 @@ use super::{
     mapper::RestMapper,
     mapping::{GroupKind, MapperError, Mapping},
 };
-use crate::k8s::{ApiRequest, RequestError, path_segment};
+use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
 
 /// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
 /// message.
@@ -38,7 +38,7 @@ pub enum ScaleError {
     #[error("invalid resource name {0:?}")]
     InvalidName(String),
     #[error(transparent)]
-    Request(RequestError),
+    Request(ApiRequestError),
 }
 
 impl ScaleError {
@@ -46,18 +46,18 @@ impl ScaleError {
     /// write may have been applied.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Request(RequestError::Status(status)) => status.code < 500,
+            Self::Request(ApiRequestError::Status(status)) => status.code < 500,
             Self::Request(_) => false,
             _ => true,
         }
     }
 }
 
-impl From<RequestError> for ScaleError {
-    fn from(error: RequestError) -> Self {
+impl From<ApiRequestError> for ScaleError {
+    fn from(error: ApiRequestError) -> Self {
         match error {
-            RequestError::Status(status) if status.is_conflict() => Self::Conflict(status),
-            RequestError::Status(status) if status.is_not_found() => {
+            ApiRequestError::Status(status) if status.is_conflict() => Self::Conflict(status),
+            ApiRequestError::Status(status) if status.is_not_found() => {
                 // The details name an object only if the object, and not its type, is missing.
                 let names_object =
                     status.details.as_ref().is_some_and(|details| !details.name.is_empty());

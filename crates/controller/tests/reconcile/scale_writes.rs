@@ -1,4 +1,6 @@
 //! Writes of the scale, and their conflicts.
+//!
+//! `scale_writes`: replicas, and the target's resource version.
 
 use serde_json::json;
 

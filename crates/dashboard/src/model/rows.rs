@@ -10,6 +10,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     report::{Surroundings, TargetKey},
     settings::SettingPolicy,
+    validation::{drop_refused_parts, measure_spec},
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -97,6 +98,8 @@ impl Rows {
             }
         };
         apply_defaults(&mut hpa.spec);
+        measure_spec(&mut hpa.spec);
+        drop_refused_parts(&mut hpa.spec);
         let previous = self.entries.remove(&id);
         let is_unchanged = |entry: &&Entry| {
             entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name

@@ -13,16 +13,16 @@ fn trace(days: i64, load: impl Fn(i64) -> Option<f64>) -> Trace {
 
 /// A load of 20 pods, and of 60 pods for ten hours a day from minute `open` on. Rise and fall take
 /// `rise` minutes.
-fn hours(minute: i64, open: i64, rise: i64) -> f64 {
+fn load_with_opening_hours(minute: i64, open: i64, rise: i64) -> f64 {
     let minute = (minute - open).rem_euclid(DAY);
     let share = minute.clamp(0, rise).min((600 - minute).clamp(0, rise));
     20.0 + 40.0 * share as f64 / rise as f64
 }
 
-/// [`hours`] from 08:00 to 18:00, with a rise of ten minutes.
+/// [`load_with_opening_hours`] from 08:00 to 18:00, with a rise of ten minutes.
 #[expect(clippy::unnecessary_wraps, reason = "other loads have gaps")]
 fn office(minute: i64) -> Option<f64> {
-    Some(hours(minute, 480, 10))
+    Some(load_with_opening_hours(minute, 480, 10))
 }
 
 fn settings() -> Settings {
@@ -45,7 +45,7 @@ fn steep_mornings_open_the_gate() {
 fn short_rises_open_the_gate_at_any_time_of_day() {
     for (rise, ratio) in [(5, 0.5), (10, 0.1), (20, 0.1)] {
         for open in (480..510).step_by(3) {
-            let load = |minute| Some(hours(minute, open, rise));
+            let load = |minute| Some(load_with_opening_hours(minute, open, rise));
             let decision = decide(&trace(28, load), &settings());
             let name = format!("{rise} minutes from minute {open} on: {decision:?}");
             assert_eq!(decision.reason, Reason::Forecasting, "{name}");
@@ -92,14 +92,16 @@ fn constant_or_never_overloading_load_keeps_the_gate_closed() {
     assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
 }
 
-/// The first week is not measured, because forecasts learn from it.
+/// At most the last two weeks are measured, and never the first week, from which forecasts learn.
 #[test]
 fn text_has_the_number_of_measured_days() {
     let text = |days, load: fn(i64) -> Option<f64>| decide(&trace(days, load), &settings()).text();
     assert!(text(10, office).starts_with("with forecasts, the past 3 days would have had "));
     assert!(text(28, office).starts_with("with forecasts, the past two weeks would have had "));
-    let flat_day: fn(i64) -> Option<f64> = |minute| Some(hours(minute, 480, 300));
-    assert!(text(10, flat_day).ends_with(" in the past 3 days"), "{}", text(10, flat_day));
+    let gentle_slopes: fn(i64) -> Option<f64> =
+        |minute| Some(load_with_opening_hours(minute, 480, 300));
+    let text = text(10, gentle_slopes);
+    assert!(text.ends_with(" in the past 3 days"), "{text}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl KubeClients {
         let qps = cluster.client_qps.filter(|qps| *qps >= 0.0);
         let qps = qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
         let rate = qps.map(|qps| RateLimit { qps, burst });
-        let request_timeout = to_std(arguments.authorization.request_timeout);
+        let request_timeout = to_std(cluster.request_timeout);
         let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
         let default = &cluster.lister_kubeconfig;
         let client = async |path: &Option<std::path::PathBuf>, limits: ClientLimits| {

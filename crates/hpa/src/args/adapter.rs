@@ -108,6 +108,10 @@ pub(crate) struct AdapterClusterArguments {
     #[arg(long, env = HPA_ADAPTER_PREFIX, value_name = "COUNT", default_value_t = 10,
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) client_burst: u32,
+    /// Timeout of requests to the API server
+    #[arg(long, env = HPA_ADAPTER_PREFIX, value_name = "DURATION", default_value = "10s",
+        value_parser = positive_duration)]
+    pub(crate) request_timeout: SignedDuration,
 }
 
 /// Address, TLS and limits of the server.
@@ -207,6 +211,7 @@ pub(crate) struct AuthenticationArguments {
 /// Authorization of requests.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Authorization (as in prometheus-adapter)")]
+#[expect(clippy::struct_field_names, reason = "the names of prometheus-adapter's flags")]
 pub(crate) struct AuthorizationArguments {
     /// Kubeconfig file for SubjectAccessReviews [default: as --lister-kubeconfig]
     #[arg(long, env = HPA_ADAPTER_PREFIX, value_name = "FILE")]
@@ -223,8 +228,4 @@ pub(crate) struct AuthorizationArguments {
     #[arg(long, env = HPA_ADAPTER_PREFIX, value_name = "PATH", value_delimiter = ',',
         default_value = "/healthz,/readyz,/livez")]
     pub(crate) authorization_always_allow_paths: Vec<String>,
-    /// Timeout of requests to the API server
-    #[arg(long, env = HPA_ADAPTER_PREFIX, value_name = "DURATION", default_value = "10s",
-        value_parser = positive_duration)]
-    pub(crate) request_timeout: SignedDuration,
 }

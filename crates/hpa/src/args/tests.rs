@@ -75,7 +75,7 @@ fn file_after_a_boolean_flag_is_not_its_value() {
 }
 
 #[test]
-fn files_of_lint_may_have_the_flag_of_kubectl() {
+fn lint_accepts_files_with_and_without_filename_flag() {
     let parse = |flags: &[&str]| {
         let arguments = [["hpa", "lint"].as_slice(), flags].concat();
         Arguments::try_parse_from(arguments).map(|arguments| match arguments.command {
@@ -86,7 +86,8 @@ fn files_of_lint_may_have_the_flag_of_kubectl() {
     for flags in [
         ["-f", "a.yaml", "-f", "b.yaml"].as_slice(),
         &["--filename=a.yaml", "--filename", "b.yaml"],
-        // A shell expands `-f *.yaml` to this. The arguments come first.
+        // A shell expands `-f *.yaml` to one `-f` and positional files. `paths` returns positional
+        // files first.
         &["-f", "b.yaml", "a.yaml"],
         &["a.yaml", "b.yaml"],
     ] {
@@ -120,7 +121,7 @@ fn leader_election_defaults_match_kube_controller_manager() {
 }
 
 #[test]
-fn rules_explain_accepts_the_flag_of_other_commands_for_the_rules_file() {
+fn rules_explain_accepts_metrics_config_flag() {
     let words = ["hpa", "rules", "explain", "external", "jobs", "--metrics-config", "a.yaml"];
     let Command::Rules(RulesArguments { command: RulesCommand::Explain(arguments) }) =
         Arguments::parse_from(words).command

@@ -181,6 +181,7 @@ mod tests {
             holder,
             searched_namespaces: &[],
             others: &[],
+            local: &[],
             writers: &NO_WRITERS,
             built_in,
             now,
@@ -197,6 +198,7 @@ mod tests {
         let holder = LeaseHolder {
             lease: LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() },
             identity: "hpa-1_x".to_owned(),
+            acquired: None,
             renewed: age.map(|age| now - SignedDuration::from_secs(age)),
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
@@ -268,6 +270,7 @@ mod tests {
             holder: Ok(LeaseHolder {
                 lease: LeaseName::built_in(),
                 identity: "cp-1_x".to_owned(),
+                acquired: None,
                 renewed: Some(seconds_ago(1)),
                 has_unreadable_time: false,
                 duration: SignedDuration::from_secs(15),
@@ -298,6 +301,7 @@ mod tests {
         let held = Ok(LeaseHolder {
             lease: new.clone(),
             identity: "hpa-1_x".to_owned(),
+            acquired: None,
             renewed: Some(now),
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
@@ -332,6 +336,7 @@ mod tests {
         let dead = Ok(LeaseHolder {
             lease: LeaseName::built_in(),
             identity: "cp-1_x".to_owned(),
+            acquired: None,
             renewed: Some(now - SignedDuration::from_secs(45)),
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),

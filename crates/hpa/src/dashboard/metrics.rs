@@ -60,9 +60,11 @@ async fn relist_periodically(rules: Arc<PrometheusSource>, relisted: watch::Send
 #[async_trait]
 impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
-        let mut relisted = self.relisted.clone();
-        // After the timeout, the readings report that the metrics are not discovered yet.
-        _ = timeout(FIRST_SERIES_TIMEOUT, relisted.wait_for(Option::is_some)).await;
+        if self.reader.needs_rules(inputs) {
+            let mut relisted = self.relisted.clone();
+            // After the timeout, the readings report that the metrics are not discovered yet.
+            _ = timeout(FIRST_SERIES_TIMEOUT, relisted.wait_for(Option::is_some)).await;
+        }
         let readings = self.reader.read(inputs).await;
         let outcome = self.relisted.borrow().clone();
         (readings, outcome.and_then(Result::err).into_iter().collect())

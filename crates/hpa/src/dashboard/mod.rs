@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &DashboardArguments) -> anyhow::Result<ExitCode> {
 async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let clients = kubectl::clients(&arguments.cluster).await?;
+    kubectl::require_namespace(&clients.api, arguments.cluster.namespace.as_deref()).await?;
     let autoscaling = &arguments.autoscaling;
     let options = Options {
         port: arguments.port,

@@ -21,7 +21,7 @@ use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
     debug_client::{DebugClient, LeaseName, Unavailable},
-    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters},
+    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, StatusOwner},
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -56,15 +56,15 @@ impl ControllerPast {
         }
     }
 
-    /// Finds the lease of hpa-rs. Prefers the one that the field manager names.
+    /// Finds the lease of hpa-rs, or that of the controller of `one`.
     async fn find_lease(
         &self,
-        manager: Option<&str>,
+        one: Option<StatusOwner<'_>>,
         writers: &[AutoscalerStatusWriter],
     ) -> ControllerLease {
         let statuses: Vec<(&str, &str)> =
             writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
-        ControllerLease::find(&self.client, &self.location, manager, statuses).await
+        ControllerLease::find(&self.client, &self.location, one, statuses).await
     }
 
     /// Reads the state of kube-controller-manager, with the time of its last write.
@@ -152,7 +152,8 @@ impl ControllerPast {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
         let named = manager.and_then(LeaseName::of_manager);
-        let api = self.leader_api(LeaseName::choose(&self.location, named.as_slice())).await?;
+        let api = self.leader_api(LeaseName::choose(&self.location, named.as_ref())).await;
+        let api = api.map_err(|error| error.for_writer(manager))?;
         let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
@@ -191,7 +192,8 @@ impl RecordSource for ControllerPast {
             return None;
         }
         // Another hpa-rs may have replaced the manager's controller. Other statuses name its lease.
-        let lease = self.find_lease(Some(manager), writers).await;
+        let one = StatusOwner { namespace: &autoscaler.namespace, manager: Some(manager) };
+        let lease = self.find_lease(Some(one), writers).await;
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);
@@ -221,7 +223,10 @@ impl RecordSource for ControllerPast {
             None => Ok(Vec::new()),
         };
         let items = items.unwrap_or_default();
-        let overdue = items.iter().filter_map(|item| inactivity::overdue(item, limit)).collect();
+        // The holder may be a tenant's invention, which must not answer for other namespaces.
+        let is_local = lease.local.contains(&lease.name);
+        let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
+        let overdue = items.filter_map(|item| inactivity::overdue(item, limit)).collect();
         let acting = acting_controllers(&leases, writers, is_answering);
         ControllerActivity { inactivity, overdue, acting }
     }
@@ -241,10 +246,17 @@ fn acting_controllers(
     is_answering: bool,
 ) -> BTreeMap<String, ActingController> {
     let api = AutoscalerApi::Core;
-    let of_core = writers.iter().filter(|writer| writer.api == api);
-    let managers: BTreeSet<&str> = of_core.map(|writer| writer.manager.as_str()).collect();
-    let acting = |manager| leases.acting_controller(api, Some(manager), is_answering);
-    managers.into_iter().map(|manager| (manager.to_owned(), acting(manager))).collect()
+    let mut namespaces = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for writer in writers.iter().filter(|writer| writer.api == api) {
+        namespaces.entry(&writer.manager).or_default().insert(&writer.namespace);
+    }
+    let acting = |(manager, namespaces): (&str, BTreeSet<&str>)| {
+        // A lease for one namespace says nothing about autoscalers of several.
+        let namespace = namespaces.first().copied().filter(|_| namespaces.len() == 1);
+        let acting = leases.acting_controller(api, namespace, Some(manager), is_answering);
+        (manager.to_owned(), acting)
+    };
+    namespaces.into_iter().map(acting).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
     /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
+    /// The time at which the holder acquired the lease. `None` if the lease has no such time, or
+    /// one that a `Timestamp` can't represent.
+    pub(crate) acquired: Option<Timestamp>,
     /// `None` if the lease has no renew time, or one that a `Timestamp` can't represent.
     pub(crate) renewed: Option<Timestamp>,
     /// Whether the lease has a renew time that a `Timestamp` can't represent.
@@ -55,6 +58,7 @@ impl LeaseHolder {
         Ok(Self {
             lease: lease.clone(),
             identity,
+            acquired: spec.acquire_time.as_ref().and_then(LeaseTime::timestamp),
             renewed,
             has_unreadable_time: spec.renew_time.is_some() && renewed.is_none(),
             duration: SignedDuration::from_secs(seconds.into()),

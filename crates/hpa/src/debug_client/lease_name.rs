@@ -19,6 +19,14 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 /// The namespace of the lease in the documentation. The default of `hpa run` is another one.
 const DOCUMENTED_NAMESPACE: &str = "autoscaling";
 
+/// A lease that the field managers of statuses name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedLease {
+    pub(crate) name: LeaseName,
+    /// The namespaces of the autoscalers whose statuses name it.
+    pub(crate) namespaces: BTreeSet<String>,
+}
+
 /// Namespace and name of the lease of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeaseName {
@@ -47,6 +55,11 @@ impl LeaseName {
         [default.in_documented_namespace(), default]
     }
 
+    /// Whether it is one of [`Self::usual`].
+    pub(crate) fn is_usual(&self) -> bool {
+        Self::usual().contains(self)
+    }
+
     /// The lease that a field manager names.
     pub(crate) fn of_manager(manager: &str) -> Option<Self> {
         let (namespace, name) = FieldManager::parse_lease(manager)?;
@@ -55,29 +68,49 @@ impl LeaseName {
 
     /// The leases that the field managers of statuses name, each once. Each item is the namespace of
     /// an autoscaler and the field manager of its status. Leases that are named in most namespaces
-    /// come first, so that a tenant who forges field managers doesn't outweigh other namespaces.
+    /// come first, so that a tenant who forges field managers doesn't outweigh other namespaces. Of
+    /// equals, a usual one comes first, then the one that more namespaces other than its own name.
     pub(crate) fn of_statuses<'a>(
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Vec<Self> {
-        let mut named = BTreeMap::<Self, (usize, BTreeSet<&str>)>::new();
+    ) -> Vec<NamedLease> {
+        let mut named = BTreeMap::<Self, (usize, BTreeSet<String>)>::new();
         for (index, (namespace, manager)) in statuses.into_iter().enumerate() {
             if let Some(lease) = Self::of_manager(manager) {
                 let (_, namespaces) = named.entry(lease).or_insert((index, BTreeSet::new()));
-                namespaces.insert(namespace);
+                namespaces.insert(namespace.to_owned());
             }
         }
-        let mut named: Vec<_> = named.into_iter().collect();
-        named.sort_by_key(|(_, (index, namespaces))| (Reverse(namespaces.len()), *index));
-        named.into_iter().map(|(lease, _)| lease).collect()
+        let named = named.into_iter();
+        let mut named: Vec<(usize, NamedLease)> = named
+            .map(|(name, (index, namespaces))| (index, NamedLease { name, namespaces }))
+            .collect();
+        named.sort_by_key(|(index, lease)| {
+            let (count, is_usual) = (lease.namespaces.len(), lease.name.is_usual());
+            (Reverse(count), Reverse(is_usual), Reverse(lease.other_namespace_count()), *index)
+        });
+        named.into_iter().map(|(_, lease)| lease).collect()
     }
 
-    /// Chooses name and namespace: each from the flags, else from the first of `named`, else the
-    /// default.
-    pub(crate) fn choose(arguments: &ControllerArguments, named: &[Self]) -> Self {
-        let first = named.first().cloned().unwrap_or_else(Self::default_of_hpa_rs);
+    /// Chooses name and namespace: each from the flags, else from `named`, else the default.
+    pub(crate) fn choose(arguments: &ControllerArguments, named: Option<&Self>) -> Self {
+        let first = named.cloned().unwrap_or_else(Self::default_of_hpa_rs);
         Self {
             namespace: arguments.controller_namespace.clone().unwrap_or(first.namespace),
             name: arguments.controller_lease.clone().unwrap_or(first.name),
         }
+    }
+}
+
+impl NamedLease {
+    /// Whether only autoscalers of the lease's own namespace name it, and it is no usual one. A
+    /// tenant can create such a lease and name it in own statuses, so it says nothing about
+    /// autoscalers of other namespaces.
+    pub(crate) fn is_local(&self) -> bool {
+        !self.name.is_usual() && self.other_namespace_count() == 0
+    }
+
+    /// The number of namespaces other than that of the lease whose autoscalers name it.
+    fn other_namespace_count(&self) -> usize {
+        self.namespaces.iter().filter(|namespace| **namespace != self.name.namespace).count()
     }
 }

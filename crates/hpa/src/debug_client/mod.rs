@@ -4,6 +4,7 @@
 
 mod lease;
 mod lease_name;
+mod list;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -11,21 +12,22 @@ mod unavailable;
 
 use hpa_controller::{
     AutoscalerApi,
-    debug::{AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus},
+    debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus},
 };
 use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Bytes;
 use jiff::Timestamp;
 use kube::{Client, Config, client::Body};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::token::DebugToken;
 pub(crate) use self::{
     lease::{LeaderPod, LeaseHolder},
-    lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName},
+    lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
     unavailable::Unavailable,
 };
+use self::{list::ListedPages, token::DebugToken};
 use crate::{
     args::ControllerArguments,
     debug_api::{MARKER_HEADER, TOKEN_HEADER},
@@ -93,15 +95,19 @@ impl DebugClient {
         status.ok_or_else(|| Unavailable::not_the_api(&self.source))
     }
 
-    /// All autoscalers, without their past.
+    /// All autoscalers, without their past. Fails if the pages don't end, because a tenant may
+    /// serve them.
     pub(crate) async fn autoscalers(&self) -> Result<Vec<AutoscalerItem>, Unavailable> {
-        let mut all = Vec::new();
+        let mut pages = ListedPages::default();
         let mut path = "/debug/v1/autoscalers".to_owned();
         loop {
-            let page: Option<AutoscalerList> = self.get(&path).await?;
-            let page = page.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
-            all.extend(page.items);
-            let Some(next) = page.next else { return Ok(all) };
+            let body = self.read(&path, pages.remaining_bytes()).await?;
+            let body = body.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
+            let page = decode(&body)?;
+            let next = pages.add(page, body.len());
+            let next = next
+                .map_err(|problem| Unavailable::Unreachable(format!("{}: {problem}", self.source)));
+            let Some(next) = next? else { return Ok(pages.items) };
             path = format!("/debug/v1/autoscalers?continue={}", escape(&next));
         }
     }
@@ -127,6 +133,12 @@ impl DebugClient {
 
     /// Reads a document. `None` if the API has none at this path.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unavailable> {
+        self.read(path, MAX_BYTES).await?.map(|body| decode(&body)).transpose()
+    }
+
+    /// Reads the text of a document of at most `limit` bytes. `None` if the API has none at this
+    /// path.
+    async fn read(&self, path: &str, limit: usize) -> Result<Option<Bytes>, Unavailable> {
         let mut request = Request::get(format!("{}{path}", self.prefix));
         if let Some(token) = &self.token {
             request = request.header(TOKEN_HEADER, format!("Bearer {}", token.current().await?));
@@ -137,12 +149,18 @@ impl DebugClient {
         let response = response.map_err(|error| Unavailable::no_response(&self.source, &error))?;
         let (status, is_debug_api) =
             (response.status(), response.headers().contains_key(MARKER_HEADER));
-        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
-        let body = body.map_err(|error| Unavailable::Unreachable(error.to_string()))?.to_bytes();
+        let body = Limited::new(response.into_body(), limit).collect().await;
+        let body = body.map_err(|error| {
+            let text = if error.is::<LengthLimitError>() {
+                format!("{}: the response is too long", self.source)
+            } else {
+                error.to_string()
+            };
+            Unavailable::Unreachable(text)
+        });
+        let body = body?.to_bytes();
         match (status, is_debug_api) {
-            (StatusCode::OK, true) => serde_json::from_slice(&body)
-                .map(Some)
-                .map_err(|error| Unavailable::Undecodable(error.to_string())),
+            (StatusCode::OK, true) => Ok(Some(body)),
             (StatusCode::NOT_FOUND, true) => Ok(None),
             (_, true) => Err(Unavailable::Refused(message(&body, "/error"))),
             (StatusCode::FORBIDDEN, false) => Err(Unavailable::Forbidden {
@@ -159,6 +177,10 @@ impl DebugClient {
             }
         }
     }
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unavailable> {
+    serde_json::from_slice(body).map_err(|error| Unavailable::Undecodable(error.to_string()))
 }
 
 /// The message of an error response: the JSON string at `pointer`, or else the start of the body.

@@ -29,7 +29,8 @@ fn lease_comes_from_flags_or_most_statuses(
 ) {
     let namespaces = ["shop", "blog", "mail"];
     let named = LeaseName::of_statuses(namespaces.into_iter().zip(managers.iter().copied()));
-    let LeaseName { namespace, name } = LeaseName::choose(&arguments(namespace, lease), &named);
+    let first = named.first().map(|lease| &lease.name);
+    let LeaseName { namespace, name } = LeaseName::choose(&arguments(namespace, lease), first);
     assert_eq!(format!("{namespace}/{name}"), expected);
 }
 
@@ -39,8 +40,38 @@ fn namespaces_count_and_not_statuses() {
     let forged = [("tenant", "hpa-controller:tenant/fake"); 3];
     let real = ["shop", "blog"].map(|namespace| (namespace, "hpa-controller:scaling/hpa"));
     let named = LeaseName::of_statuses(forged.into_iter().chain(real));
-    let named: Vec<_> = named.iter().map(|lease| lease.name.as_str()).collect();
+    let named: Vec<_> = named.iter().map(|lease| lease.name.name.as_str()).collect();
     assert_eq!(named, ["hpa", "fake"]);
+}
+
+/// A tie of counts must not let a tenant's own lease come first.
+#[rstest]
+#[case::usual("hpa-controller:autoscaling/hpa-controller", "autoscaling/hpa-controller")]
+#[case::of_another_namespace("hpa-controller:scaling/hpa", "scaling/hpa")]
+fn lease_of_a_tenant_loses_a_tie(#[case] manager: &str, #[case] expected: &str) {
+    let statuses = [("eve", "hpa-controller:eve/evil"), ("shop", manager)];
+    let named = LeaseName::of_statuses(statuses);
+    let LeaseName { namespace, name } = &named[0].name;
+    assert_eq!(format!("{namespace}/{name}"), expected);
+    assert_eq!([named[0].is_local(), named[1].is_local()], [false, true]);
+}
+
+#[test]
+fn lost_lease_is_no_reason_for_an_instance_without_leader_election() {
+    let lease = LeaseName { namespace: "kube-system".into(), name: "hpa-controller".into() };
+    let lost = [
+        Unavailable::NoPod { pod: "kube-system/vm".into() },
+        Unavailable::NotHeld { lease: lease.clone(), released: None },
+        Unavailable::NoLease(lease),
+    ];
+    for error in lost {
+        let of_writer = |manager| error.clone().for_writer(manager);
+        assert_eq!(of_writer(Some("hpa-controller")), Unavailable::NoElection);
+        assert_eq!(of_writer(Some("hpa-controller:kube-system/hpa-controller")), error);
+        assert_eq!(of_writer(None), error);
+    }
+    let off = Unavailable::Off { pod: "scaling/hpa-1".into() };
+    assert_eq!(off.clone().for_writer(Some("hpa-controller")), off);
 }
 
 #[test]
@@ -103,4 +134,34 @@ async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
         holder.describe_expiry(Timestamp::UNIX_EPOCH),
         "the time of the last renewal of the lease kube-system/hpa-controller can't be read"
     );
+}
+
+/// A server whose pages all have the same autoscaler and name another page.
+#[tokio::test]
+async fn list_of_a_hostile_debug_api_ends() {
+    let request_count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let requests = request_count.clone();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let index = requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let list = serde_json::json!({
+            "now": "2026-01-31T12:00:00Z", "continue": format!("token-{index}"),
+            "items": [{
+                "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
+            }],
+        });
+        let body = Body::from(list.to_string().into_bytes());
+        let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
+        async move { Ok::<_, std::convert::Infallible>(response.expect("a response")) }
+    });
+    let client = DebugClient {
+        client: Client::new(service, "default"),
+        prefix: String::new(),
+        token: None,
+        source: "pod eve/fake-0".to_owned(),
+    };
+    let error = client.autoscalers().await.expect_err("the list has no end").to_string();
+    let expected = "the debug API can't be reached: pod eve/fake-0: the list of autoscalers has no \
+                    end: a page has no new autoscaler";
+    assert_eq!(error, expected);
+    assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 2);
 }

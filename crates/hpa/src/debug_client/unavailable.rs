@@ -1,5 +1,6 @@
 //! Reasons why the debug API can't be read.
 
+use hpa_controller::k8s::FieldManager;
 use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 use jiff::Timestamp;
 
@@ -57,6 +58,11 @@ pub(crate) enum Unavailable {
     Undecodable(String),
     #[error("the status was stored by {0}, which has no debug API")]
     OtherController(String),
+    #[error(
+        "the status was stored by an hpa-rs without leader election, so no lease names its pod. If \
+         it runs with --debug-port, --controller-url reads its debug API"
+    )]
+    NoElection,
     #[error("{0} has not started to work as the leader yet")]
     NotWorking(String),
     #[error("the files have no document of the debug API (kind AutoscalerDetail) about it")]
@@ -66,6 +72,17 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
+    /// The reason for an autoscaler whose status `manager` stored last. An instance without leader
+    /// election has no lease, so a lease without a leader is not the reason.
+    pub(crate) fn for_writer(self, manager: Option<&str>) -> Self {
+        let has_no_leader =
+            matches!(self, Self::NoLease(_) | Self::NotHeld { .. } | Self::NoPod { .. });
+        let has_no_lease = |manager: &str| {
+            FieldManager::is_hpa_rs(manager) && FieldManager::parse_lease(manager).is_none()
+        };
+        if has_no_leader && manager.is_some_and(has_no_lease) { Self::NoElection } else { self }
+    }
+
     pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unreachable(describe(error))
     }

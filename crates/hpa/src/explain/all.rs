@@ -3,6 +3,7 @@
 use hpa_calc::{
     Settings,
     explain::counted,
+    go_text::truncate,
     report::{ShortReport, State},
 };
 use jiff::Timestamp;
@@ -16,6 +17,10 @@ use crate::{
     listed_autoscalers::{list_all_autoscalers, read_scales},
     terminal::{self, escape_line, shorten_names},
 };
+
+/// The maximum number of characters of a sentence in text, as in the controller's log. The names of
+/// metrics may be longer.
+const MAX_SENTENCE_CHARS: usize = 2000;
 
 /// An autoscaler with a problem.
 #[derive(Serialize)]
@@ -83,7 +88,8 @@ fn format_problems(problems: &[Problem], count: usize) -> String {
 fn format_with_status(problems: &[&Problem], count: usize) -> String {
     let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
     let line = |Problem { autoscaler, sentence, .. }: &&Problem| {
-        format!("{autoscaler:width$}  {}\n", escape_line(sentence))
+        let sentence = truncate(escape_line(sentence), MAX_SENTENCE_CHARS);
+        format!("{autoscaler:width$}  {sentence}\n")
     };
     let lines: String = problems.iter().map(line).collect();
     let autoscalers = counted(count, "autoscaler");
@@ -135,6 +141,10 @@ mod tests {
         let text = format_problems(&problems, 7);
         let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers have a problem, by";
         assert!(text.starts_with(start), "{text}");
+        let long = [problem("shop/web", &"q".repeat(60_000))];
+        let text = format_problems(&long, 7);
+        let line = text.lines().next().unwrap_or_default();
+        assert_eq!(line, format!("shop/web  {}…", "q".repeat(MAX_SENTENCE_CHARS)));
         assert_eq!(
             format_problems(&[], 7),
             "None of 7 autoscalers has a problem, by the stored statuses and settings.\n"

@@ -228,6 +228,25 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
              in the {subject}."
         ));
     }
+    if failure.contains(error_texts::QUERY_SYNTAX) {
+        return Some(format!(
+            "Correct the syntax of the query of {name}, as the message says, in the {subject}. It \
+             is not sent to the server."
+        ));
+    }
+    if error_texts::is_unsent_query(failure) {
+        return Some(format!(
+            "The query of {name} is not sent to the server, because it can't be restricted to the \
+             namespace (--collector-namespace-label), as the message says: change it in the \
+             {subject}."
+        ));
+    }
+    if error_texts::has_no_number(failure) {
+        return Some(format!(
+            "The server answers, but its response has no number for {name}, as the message says: \
+             correct the path to the value in the {subject}."
+        ));
+    }
     let default = match *collector {
         "prometheus" => ", or add `or vector(0)` if nothing means 0",
         _ => "",
@@ -388,6 +407,25 @@ mod tests {
             "The query of jobs has no result now: check its names and labels, or add `or \
              vector(0)` if nothing means 0. It is in the annotations metric-config."
         )
+    )]
+    #[case::syntax(
+        "unable to fetch metrics: the query has a syntax error at byte 9: the query ends",
+        Some("Correct the syntax of the query of jobs, as the message says, in the annotations ")
+    )]
+    #[case::not_restricted(
+        "unable to fetch metrics: the query can't be restricted to the namespace: info",
+        Some("The query of jobs is not sent to the server, because it can't be restricted to ")
+    )]
+    #[case::wrong_path(
+        "unable to fetch metrics: none of 2 pods has a value; web-1: the path selects nothing",
+        Some(
+            "The server answers, but its response has no number for jobs, as the message says: \
+             correct the path to the value in the annotations "
+        )
+    )]
+    #[case::text_in_the_response(
+        "unable to fetch metrics: the value is a string, not a number",
+        Some("The server answers, but its response has no number for jobs")
     )]
     #[case::no_connection(
         "the query to prometheus failed: the request to Prometheus at p failed: Connection refused",

@@ -63,8 +63,9 @@ pub(super) async fn describe_all(
         let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
             continue;
         };
-        one.acting = leases.acting_controller(one.api, Some(manager), is_working);
-        if let Some(idle) = leases.idle(one.api, &one.hpa.metadata.namespace, manager) {
+        let namespace = one.hpa.metadata.namespace.as_str();
+        one.acting = leases.acting_controller(one.api, Some(namespace), Some(manager), is_working);
+        if let Some(idle) = leases.idle(one.api, namespace, manager) {
             by_reason.entry(idle).or_default().push(one.name.clone());
         }
     }
@@ -125,7 +126,7 @@ async fn is_working(client: &Client, location: &ControllerArguments) -> bool {
     if location.controller_url.is_none() {
         return false;
     }
-    let lease = LeaseName::choose(location, &[]);
+    let lease = LeaseName::choose(location, None);
     let Ok(api) = DebugClient::find(client, location, &lease).await else { return false };
     api.status().await.is_ok_and(|status| status.is_working)
 }

@@ -1,10 +1,11 @@
 //! Advice about metrics that can't be read from a metrics API, from the metrics that the API lists
-//! and from its Service.
+//! and from its `APIService`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
+    go_text::truncate,
     report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process},
     shell::quote,
     suggestions::is_similar,
@@ -13,7 +14,7 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    kubectl::{escape, get},
+    kubectl::{escape, get, unavailability},
     manifests::string_at,
     terminal::shorten_names,
 };
@@ -21,12 +22,14 @@ use crate::{
 const RESOURCE_GROUP: &str = "metrics.k8s.io";
 /// The only name in the discovery of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
+/// The maximum length of the reason why an API is not available, in characters.
+const MAX_REASON_LEN: usize = 500;
 
 /// A registered metrics API.
 struct Api {
     group: &'static str,
     /// The metrics in its discovery: RESOURCE/METRIC, or the name of an external metric. `None` if
-    /// it doesn't list them, or doesn't answer.
+    /// it doesn't list them, doesn't answer, or is `metrics.k8s.io`.
     listed_names: Option<BTreeSet<String>>,
     /// Its `APIService`, or null.
     service: Value,
@@ -58,11 +61,12 @@ pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<
         let group = match query.api() {
             MetricsApi::Custom => "custom.metrics.k8s.io",
             MetricsApi::External => "external.metrics.k8s.io",
-            MetricsApi::Resource => {
-                let text = resource_advice(client, inputs, query.metric_name(), index, error).await;
+            MetricsApi::Resource if error.is_empty_response() => {
+                let text = resource_advice(client, inputs, query.metric_name(), index).await;
                 advice.extend(text.map(|text| (index, text)));
                 continue;
             }
+            MetricsApi::Resource => RESOURCE_GROUP,
         };
         if !apis.contains_key(group) {
             apis.insert(group, Api::read(client, group).await);
@@ -80,11 +84,7 @@ async fn resource_advice(
     inputs: &Inputs,
     name: &str,
     index: usize,
-    error: &ReadError,
 ) -> Option<String> {
-    if !error.is_empty_response() {
-        return None;
-    }
     let group: Value = get(client, &format!("/apis/{RESOURCE_GROUP}")).await.ok()?;
     let version = string_at(&group, "/preferredVersion/version");
     let namespace = escape(&inputs.hpa.metadata.namespace);
@@ -120,9 +120,20 @@ impl Api {
         let version = string_at(&discovery, "/preferredVersion/version");
         let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{version}.{group}");
         let service = get(client, &path).await.unwrap_or_default();
+        let api = Self { group, listed_names: None, service };
+        // A request to an API that the API server can't reach may take until its timeout.
+        if group == RESOURCE_GROUP || api.unavailability().is_some() {
+            return Some(api);
+        }
         let resources = get(client, &format!("/apis/{group}/{version}")).await;
         let listed_names = resources.ok().as_ref().and_then(listed_metrics);
-        Some(Self { group, listed_names, service })
+        Some(Self { listed_names, ..api })
+    }
+
+    /// The reason why the API server can't reach the API. `None` if it can, or if the `APIService`
+    /// could not be read.
+    fn unavailability(&self) -> Option<&str> {
+        if self.service.is_null() { None } else { unavailability(&self.service) }
     }
 
     fn advise(&self, query: &MetricQuery, index: usize, error: &ReadError) -> Option<String> {
@@ -133,6 +144,17 @@ impl Api {
             ReadError::Fetch { message, .. } => Some(message),
             _ => None,
         };
+        if let (Some(_), Some(reason)) = (message, self.unavailability()) {
+            let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_LEN);
+            return Some(format!(
+                "{group} is not available, by its APIService: {reason}. If its server runs, see \
+                 the log: {}",
+                self.log_command()
+            ));
+        }
+        if *group == RESOURCE_GROUP {
+            return None;
+        }
         match listed_names {
             Some(names) if !names.is_empty() && !has_metric(names, name) => {
                 let names: BTreeSet<_> =
@@ -172,25 +194,26 @@ impl Api {
 
     /// Commands that find the cause of an API's failure.
     fn next_steps(&self) -> String {
-        let (namespace, name) = (
-            string_at(&self.service, "/spec/service/namespace"),
-            string_at(&self.service, "/spec/service/name"),
-        );
-        let log = match name {
+        let log = match string_at(&self.service, "/spec/service/name") {
             "" => format!(
                 "Read the log of its adapter (kubectl get apiservices | grep {} names the Service)",
                 self.group
             ),
-            _ => format!(
-                "Read the log of its adapter: kubectl logs -n {} {}",
-                quote(namespace),
-                quote(&format!("service/{name}"))
-            ),
+            _ => format!("Read the log of its adapter: {}", self.log_command()),
         };
         format!(
             "{log}. If the adapter reads Prometheus, check the server and the rules: hpa rules \
              check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
         )
+    }
+
+    /// The command that prints the log of the Service in the `APIService`.
+    fn log_command(&self) -> String {
+        let (namespace, name) = (
+            string_at(&self.service, "/spec/service/namespace"),
+            string_at(&self.service, "/spec/service/name"),
+        );
+        format!("kubectl logs -n {} {}", quote(namespace), quote(&format!("service/{name}")))
     }
 }
 
@@ -234,9 +257,16 @@ mod tests {
 
     const MISSING: &str = "the server could not find the metric http_request for pods";
 
+    fn api_service(condition: Value) -> Value {
+        json!({
+            "spec": { "service": { "namespace": "m", "name": "adapter" } },
+            "status": { "conditions": [condition] },
+        })
+    }
+
     fn api(names: &[&str]) -> Api {
         let resources: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
-        let service = json!({ "spec": { "service": { "namespace": "m", "name": "adapter" } } });
+        let service = api_service(json!({ "type": "Available", "status": "True" }));
         let listed_names = listed_metrics(&json!({ "resources": resources }));
         Api { group: "custom.metrics.k8s.io", listed_names, service }
     }
@@ -274,6 +304,38 @@ mod tests {
         let error = ReadError::fetch(MetricsApi::Custom, message);
         let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
         assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
+    }
+
+    #[rstest]
+    #[case::external("external.metrics.k8s.io")]
+    #[case::resource(RESOURCE_GROUP)]
+    fn unreachable_api_has_the_reason_of_its_api_service(#[case] group: &'static str) {
+        let reason = "Get \"https://10.0.0.7:443\": x509: certificate has expired";
+        let condition = json!({ "type": "Available", "status": "False", "message": reason });
+        let api = Api { group, listed_names: None, service: api_service(condition) };
+        let message = "the server is currently unable to handle the request";
+        let advise = |message: &str| {
+            let error = ReadError::fetch(MetricsApi::External, message);
+            api.advise(&pods_query("q"), 0, &error)
+        };
+        assert_eq!(
+            advise(message).expect("advice"),
+            format!(
+                "{group} is not available, by its APIService: {reason}. If its server runs, see \
+                 the log: kubectl logs -n m service/adapter"
+            )
+        );
+        assert_eq!(advise("q.external.metrics.k8s.io is forbidden: User \"ann\""), None);
+    }
+
+    #[test]
+    fn reachable_resource_api_and_unreadable_api_service_have_no_reason() {
+        let error = ReadError::fetch(MetricsApi::Resource, "timeout");
+        let service = api_service(json!({ "type": "Available", "status": "True" }));
+        let api = Api { group: RESOURCE_GROUP, listed_names: None, service };
+        assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
+        let api = Api { service: Value::Null, ..api };
+        assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
     }
 
     #[rstest]

@@ -7,9 +7,15 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::terminal::escape_line;
 
-/// Formats past decisions, with one line for each run of decisions with the same outcome.
-pub(super) fn format_past(detail: &AutoscalerDetail, since: Timestamp) -> String {
-    let mut text = "Earlier decisions (times are UTC)\n".to_owned();
+/// Formats past decisions, with one line for each run of decisions with the same outcome. `source`
+/// is the pod or the URL that has them.
+pub(super) fn format_past(
+    detail: &AutoscalerDetail,
+    source: Option<&str>,
+    since: Timestamp,
+) -> String {
+    let source = source.map(|source| format!(", from {}", escape_line(source)));
+    let mut text = format!("Earlier decisions (times are UTC){}\n", source.unwrap_or_default());
     let recent: Vec<&RunDocument> = detail.runs.iter().filter(|run| run.until >= since).collect();
     // Writing to a string doesn't fail.
     let _ = match recent.first() {
@@ -89,7 +95,7 @@ mod tests {
     }
 
     fn since(time: &str) -> String {
-        format_past(&detail(), format!("2026-01-31T{time}Z").parse().expect("a time"))
+        format_past(&detail(), None, format!("2026-01-31T{time}Z").parse().expect("a time"))
     }
 
     #[test]
@@ -103,6 +109,13 @@ mod tests {
              \x20 2026-01-31 12:10:15  scales from 4 to 6: cpu is at 90%, target 60%\n\
              \x20 2026-01-31 12:10:30  can't decide: the scale can't be read\n"
         );
+    }
+
+    #[test]
+    fn source_of_the_decisions_is_named() {
+        let text = format_past(&detail(), Some("pod eve/fake-0"), Timestamp::UNIX_EPOCH);
+        let first = "Earlier decisions (times are UTC), from pod eve/fake-0\n";
+        assert!(text.starts_with(first), "{text}");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) struct Subject {
     pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
+    /// The pod or the URL of that API. `None` for a record from a file.
+    pub(super) past_source: Option<String>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
@@ -149,7 +151,7 @@ impl Subject {
             }
             (Ok(past), Some(since)) => {
                 let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
-                past::format_past(past, since) + "\n"
+                past::format_past(past, self.past_source.as_deref(), since) + "\n"
             }
             (Ok(_), None) => String::new(),
         }

@@ -24,6 +24,8 @@ pub(super) fn read(path: &Path, zone: &TimeZone) -> anyhow::Result<Vec<(Timestam
 fn parse(text: &str, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut samples: Vec<(Timestamp, f64)> = Vec::new();
+    // Also the time of a line without a value.
+    let mut previous: Option<Timestamp> = None;
     let lines = text.lines().enumerate();
     let mut lines =
         lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')).peekable();
@@ -41,12 +43,12 @@ fn parse(text: &str, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
             let problem = "expected a time and a load, such as 2026-11-23T08:00:00Z,120";
             return Err(error(line.len(), problem.to_owned()));
         };
-        let last = samples.last().map(|(last, _)| *last);
-        let at = parse_time(time.trim().trim_matches('"'), zone, last)
+        let at = parse_time(time.trim().trim_matches('"'), zone, previous)
             .ok_or_else(|| error(0, format!("{time:?} is no time such as 2026-11-23T08:00:00Z")))?;
-        if last.is_some_and(|last| at <= last) {
+        if previous.is_some_and(|previous| at <= previous) {
             return Err(error(0, format!("{time:?} is not after the time before it")));
         }
+        previous = Some(at);
         let start = time.len() + 1;
         let cell = value.split([',', ';', '\t']).next().unwrap_or(value);
         let cell = cell.trim().trim_matches('"');
@@ -67,8 +69,8 @@ fn parse(text: &str, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
 }
 
 /// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one
-/// if the first one is not after `last`, the time of the previous line.
-fn parse_time(text: &str, zone: &TimeZone, last: Option<Timestamp>) -> Option<Timestamp> {
+/// if the first one is not after `previous`, the time of the previous line.
+fn parse_time(text: &str, zone: &TimeZone, previous: Option<Timestamp>) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
     }
@@ -79,7 +81,7 @@ fn parse_time(text: &str, zone: &TimeZone, last: Option<Timestamp>) -> Option<Ti
     }
     let local = zone.to_ambiguous_timestamp(text.parse::<DateTime>().ok()?);
     let at = local.compatible().ok()?;
-    if last.is_some_and(|last| at <= last) { local.later().ok() } else { Some(at) }
+    if previous.is_some_and(|previous| at <= previous) { local.later().ok() } else { Some(at) }
 }
 
 #[cfg(test)]
@@ -120,6 +122,15 @@ mod tests {
         assert_eq!(steps, [1800; 4]);
     }
 
+    #[test]
+    fn repeated_hour_is_read_twice_without_values_in_the_first_one() {
+        let text = "2026-10-25 01:30,1\n2026-10-25 02:00,\n2026-10-25 02:30,\n\
+                    2026-10-25 02:00,3\n";
+        let samples = parse(text, &berlin()).unwrap();
+        let times: Vec<String> = samples.iter().map(|(at, _)| at.to_string()).collect();
+        assert_eq!(times, ["2026-10-24T23:30:00Z", "2026-10-25T01:00:00Z"]);
+    }
+
     #[rstest]
     #[case::no_value(
         "time,load\n2026-01-05T00:00:00Z",
@@ -137,6 +148,7 @@ mod tests {
     #[case::negative("1,1\n2,-1", "2:3: \"-1\" is no load: expected a number from 0 on")]
     #[case::infinite("1,inf\n2,1", "1:3: \"inf\" is no load: expected a number from 0 on")]
     #[case::order("5,1\n5,2", "2:1: \"5\" is not after the time before it")]
+    #[case::order_without_value("5,1\n7,\n6,2", "3:1: \"6\" is not after the time before it")]
     #[case::empty("", "1:1: the file has fewer than two samples")]
     fn error_names_line_and_column(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(parse(text, &berlin()).unwrap_err().to_string(), expected);

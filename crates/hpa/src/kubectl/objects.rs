@@ -1,5 +1,6 @@
 //! Lists and gets objects that tenants store. `fieldsV1` in `managedFields` is left out: a tenant
-//! can nest it so deeply that the response can't be decoded.
+//! can nest it so deeply that the response can't be decoded. Also reads the state of an
+//! `APIService`.
 
 use hpa_metrics::StoredObject;
 use kube::{Client, ResourceExt};
@@ -7,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{escape, get};
-use crate::terminal::warn;
+use crate::{manifests::string_at, terminal::warn};
 
 /// The number of objects in a page of a list, as in kubectl.
 const PAGE_SIZE: usize = 500;
@@ -116,6 +117,18 @@ pub(crate) fn summarize_undecodable(errors: &[String]) -> Option<String> {
     })
 }
 
+/// The reason why the API server can't reach the API of an `APIService`, by its condition
+/// `Available`. `None` if it can.
+pub(crate) fn unavailability(api_service: &Value) -> Option<&str> {
+    let conditions = api_service.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    match conditions.find(|one| string_at(one, "/type") == "Available") {
+        Some(available) if string_at(available, "/status") == "True" => None,
+        Some(available) => Some(string_at(available, "/message")),
+        None => Some("the API server has not checked it yet"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -126,7 +139,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manifests::string_at;
 
     /// A value that is nested more deeply than `serde_json` decodes.
     fn deep() -> Value {

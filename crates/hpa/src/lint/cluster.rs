@@ -15,6 +15,7 @@ use super::{
 use crate::{
     args::LintArguments,
     kubectl,
+    listed_autoscalers::{ListScope, forbidden_in_own_namespace},
     manifests::{Manifest, string_at},
     terminal::warn,
 };
@@ -32,15 +33,18 @@ struct ListedKind {
     consequence: &'static str,
 }
 
-/// The API of the only kind that must be listed.
+/// The API of the kind that must be listed.
 const AUTOSCALERS: &str = "apis/autoscaling/v2";
 const WORKLOADS_CONSEQUENCE: &str = "missing-target, missing-container, missing-request and \
                                      overlapping-selectors report nothing about them";
 
-/// The kinds that are listed. All but the first may be unserved or forbidden.
+/// The autoscalers of the core API.
+const CORE_AUTOSCALERS: ListedKind =
+    ListedKind::new(AUTOSCALERS, hpa_crd::PLURAL, hpa_crd::KIND, "");
+
+/// The other kinds that are listed. They may be unserved or forbidden.
 #[rustfmt::skip]
-const LISTED_KINDS: [ListedKind; 10] = [
-    ListedKind::new(AUTOSCALERS, hpa_crd::PLURAL, hpa_crd::KIND, ""),
+const OTHER_KINDS: [ListedKind; 9] = [
     ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
     ListedKind::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS_CONSEQUENCE),
@@ -71,6 +75,11 @@ impl ListedKind {
         group(self.api_version())
     }
 
+    /// The group and the kind.
+    fn identity(&self) -> (String, String) {
+        (self.group().to_owned(), self.kind.to_owned())
+    }
+
     /// The group and version, as in manifests.
     fn api_version(&self) -> &'static str {
         self.api.trim_start_matches("apis/").trim_start_matches("api/")
@@ -95,37 +104,42 @@ impl ListedKind {
     }
 }
 
-/// Lists the objects of [`LISTED_KINDS`] in one or all namespaces, and the metrics that the metrics
-/// APIs and the rules of `--metrics-config` serve. A kind that can't be listed is only a warning,
-/// except for the autoscalers of the core API.
+/// Lists the objects of [`CORE_AUTOSCALERS`] and [`OTHER_KINDS`] in one or all namespaces, and the
+/// metrics that the metrics APIs and the rules of `--metrics-config` serve. If the user may not list
+/// the autoscalers of all namespaces, lists the objects of the kubeconfig context's namespace. A
+/// kind that can't be listed is only a warning, except for the autoscalers of the core API.
 pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
-    let namespace = arguments.cluster.namespace.as_deref().filter(|_| !arguments.all_namespaces);
+    let namespace = arguments.cluster.namespace.clone().filter(|_| !arguments.all_namespaces);
     let groups: Value =
         kubectl::get(&client, "/apis").await.context("unable to list the API groups")?;
     let groups = groups.get("groups").and_then(Value::as_array).cloned().unwrap_or_default();
     // If a group isn't served and the user may not list it, the API server answers 403, not 404.
     let is_served = |kind: &&ListedKind| {
         let has_name = |group: &Value| string_at(group, "/name") == kind.group();
-        kind.api == AUTOSCALERS || kind.group().is_empty() || groups.iter().any(has_name)
+        kind.group().is_empty() || groups.iter().any(has_name)
     };
-    let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
-    for kind in LISTED_KINDS.iter().filter(is_served) {
+    let (autoscalers, scope) =
+        list_autoscalers(&client, namespace).await.context("unable to list the autoscalers")?;
+    let Some(mut objects) = autoscalers else { bail!("{AUTOSCALERS} is not served") };
+    if let Some(sentence) = scope.describe_fallback() {
+        warn(sentence);
+    }
+    let namespace = scope.namespace.as_deref();
+    let mut listed = BTreeSet::from([CORE_AUTOSCALERS.identity()]);
+    for kind in OTHER_KINDS.iter().filter(is_served) {
         match list_objects(&client, kind, namespace).await {
             Ok(Some(manifests)) => {
                 objects.extend(manifests);
-                listed.insert((kind.group().to_owned(), kind.kind.to_owned()));
-            }
-            Ok(None) if kind.api == AUTOSCALERS => bail!("{AUTOSCALERS} is not served"),
-            Err(error) if kind.api == AUTOSCALERS => {
-                return Err(error).context("unable to list the autoscalers");
+                listed.insert(kind.identity());
             }
             Err(error) if is_needed(kind, &objects) => kind.warn_unlisted(&error),
             Ok(None) | Err(_) => {}
         }
     }
-    if objects.is_empty() {
+    // Objects without a namespace, such as definitions, say nothing about the namespace.
+    if !objects.iter().any(is_autoscaler) {
         kubectl::require_namespace(&client, namespace).await?;
     }
     let mut served = read_apis(&client, &groups).await;
@@ -153,6 +167,28 @@ fn may_have_own_pods(job: &Value) -> bool {
             && string_at(condition, "/status") == "True"
     });
     !is_finished && job.pointer("/metadata/ownerReferences").is_none()
+}
+
+/// Lists the autoscalers of the core API in one or all namespaces. If the user may not list those of
+/// all namespaces, lists those of the kubeconfig context's namespace.
+async fn list_autoscalers(
+    client: &Client,
+    namespace: Option<String>,
+) -> anyhow::Result<(Option<Vec<Manifest>>, ListScope)> {
+    let forbidden = match list_objects(client, &CORE_AUTOSCALERS, namespace.as_deref()).await {
+        Err(error) if namespace.is_none() && kubectl::is_forbidden(&error) => error,
+        listed => return Ok((listed?, ListScope { namespace, is_fallback: false })),
+    };
+    let own = client.default_namespace();
+    match list_objects(client, &CORE_AUTOSCALERS, Some(own)).await {
+        Err(error) if kubectl::is_forbidden(&error) => {
+            Err(forbidden_in_own_namespace(&forbidden, own))
+        }
+        listed => {
+            let scope = ListScope { namespace: Some(own.to_owned()), is_fallback: true };
+            Ok((listed?, scope))
+        }
+    }
 }
 
 /// Lists all objects of a kind, except for Jobs without pods of their own. `None` if the API server
@@ -210,6 +246,11 @@ async fn list_metrics(client: &Client, version: &str) -> Option<BTreeSet<String>
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use hpa_controller::k8s::{ClientLimits, Clients};
+    use http::{Request, Response};
+    use kube::client::Body;
     use rstest::rstest;
     use serde_json::json;
 
@@ -235,9 +276,45 @@ mod tests {
         assert_eq!(may_have_own_pods(&job), is_read);
     }
 
+    /// A client of an API server that forbids all lists but that of one namespace's autoscalers.
+    fn client(permitted: &'static str) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let path =
+                format!("/apis/autoscaling/v2/namespaces/{permitted}/horizontalpodautoscalers");
+            let (status, body) = if request.uri().path() == path {
+                (200_u16, json!({ "metadata": {}, "items": [{ "metadata": { "name": "web" } }] }))
+            } else {
+                (403, json!({ "message": "not permitted" }))
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body);
+            Ok::<_, Infallible>(response.expect("a response"))
+        });
+        Clients::from_service(service, &ClientLimits::default()).api
+    }
+
+    #[tokio::test]
+    async fn own_namespace_is_listed_if_listing_all_is_forbidden() {
+        let own = Some("default".to_owned());
+        let listed = list_autoscalers(&client("default"), None).await;
+        let (objects, scope) = listed.expect("a list");
+        assert_eq!(objects.as_ref().map(Vec::len), Some(1));
+        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: true });
+        let (_, scope) = list_autoscalers(&client("default"), own.clone()).await.expect("a list");
+        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: false });
+
+        let message = async |namespace| {
+            let listed = list_autoscalers(&client("other"), namespace).await;
+            format!("{:#}", listed.expect_err("forbidden"))
+        };
+        assert_eq!(message(own).await, "not permitted");
+        let neither = "You may not list those of the namespace default either; -n selects another";
+        assert_eq!(message(None).await, format!("not permitted. {neither} one"));
+    }
+
     #[test]
     fn jobs_and_cron_jobs_are_listed_in_their_namespaces() {
-        let paths: Vec<String> = LISTED_KINDS.iter().map(|kind| kind.path(Some("shop"))).collect();
+        let paths: Vec<String> = OTHER_KINDS.iter().map(|kind| kind.path(Some("shop"))).collect();
         for resource in ["jobs", "cronjobs"] {
             let path = format!("/apis/batch/v1/namespaces/shop/{resource}");
             assert!(paths.contains(&path), "{paths:?}");

@@ -1,5 +1,6 @@
 //! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
 
+use hpa_controller::k8s::is_in_future;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -55,14 +56,23 @@ impl KubeControllerManager {
         Self { last_write: own.filter_map(|(_, at)| at).max(), ..self }
     }
 
-    /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status of
-    /// the lease holder shows that it is on. `None` if it is unknown.
+    /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that
+    /// the lease holder stored shows that it is on. `None` if it is unknown.
     pub(crate) fn has_hpa_controller(&self, now: Timestamp) -> Option<bool> {
         match &self.flags {
             Some(flags) => Some(flags.has_hpa_controller),
-            None => (is_held(&self.holder, now) && is_recent_write(self.last_write, now))
+            None => (is_recent_write(self.last_write, now) && self.holder_wrote_last(now))
                 .then_some(true),
         }
+    }
+
+    /// Whether the lease is held, and its holder stored the last status. A status that is not
+    /// later than the acquisition of the lease may be that of an earlier holder, which may have
+    /// run with other flags. The clocks of the holder and of the API server may differ.
+    fn holder_wrote_last(&self, now: Timestamp) -> bool {
+        let acquired = self.holder.as_ref().ok().and_then(|holder| holder.acquired);
+        let is_later = |(write, acquired)| is_in_future(write, acquired);
+        is_held(&self.holder, now) && self.last_write.zip(acquired).is_none_or(is_later)
     }
 
     /// A clause about the HPA controller, with the evidence.

@@ -21,7 +21,7 @@ pub(crate) use self::built_in::ManagerFlags;
 use self::search::{is_held, is_lost};
 pub(crate) use self::{
     built_in::KubeControllerManager,
-    search::{ControllerLease, ReadLease},
+    search::{ControllerLease, ReadLease, StatusOwner},
     writers::{NamespaceWriters, status_writers},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
@@ -43,6 +43,8 @@ pub(crate) struct Leases<'a> {
     pub(crate) searched_namespaces: &'a [String],
     /// See [`ControllerLease::others`].
     pub(crate) others: &'a [ReadLease],
+    /// See [`ControllerLease::local`].
+    pub(crate) local: &'a [LeaseName],
     pub(crate) writers: &'a NamespaceWriters,
     pub(crate) built_in: &'a KubeControllerManager,
     pub(crate) now: Timestamp,
@@ -99,13 +101,13 @@ impl Leases<'_> {
     /// stored a status.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
-            return self.idle_after_built_in();
+            return self.idle_after_built_in(namespace);
         }
         let (name, holder) = self.lease_of(manager)?;
         if !is_lost(holder, self.now) || self.is_handled_by_hpa_rs(api, namespace) {
             return None;
         }
-        let successor = self.describe_successor(name);
+        let successor = self.describe_successor(namespace, name);
         let Some(cause) = lost_lease(holder, self.now) else {
             let cause = self.cause_without_lease(api, name)?;
             return Some(Idle { is_certain: false, cause, search: None, successor });
@@ -118,7 +120,7 @@ impl Leases<'_> {
         match built_in_handles_it {
             Some(true) => None,
             Some(false) => {
-                let is_certain = self.has_readable_times() && successor.is_none();
+                let is_certain = self.has_readable_times(namespace) && successor.is_none();
                 Some(Idle { is_certain, cause, search: None, successor })
             }
             None => {
@@ -133,13 +135,15 @@ impl Leases<'_> {
     }
 
     /// The finding about an autoscaler whose status kube-controller-manager stored last.
-    fn idle_after_built_in(&self) -> Option<Idle> {
-        if self.hpa_rs_leases().any(|(_, holder)| !is_lost(holder, self.now)) {
+    fn idle_after_built_in(&self, namespace: &str) -> Option<Idle> {
+        let mut leases = self.leases_for(Some(namespace));
+        if leases.any(|(_, holder)| !is_lost(holder, self.now)) {
             return None;
         }
         let (cause, search) = (self.built_in_idle()?, self.describe_search());
-        let successor = self.describe_successor(self.name);
-        let is_certain = search.is_none() && self.has_readable_times() && successor.is_none();
+        let successor = self.describe_successor(namespace, self.name);
+        let is_certain =
+            search.is_none() && self.has_readable_times(namespace) && successor.is_none();
         Some(Idle { is_certain, cause, search, successor })
     }
 
@@ -168,11 +172,11 @@ impl Leases<'_> {
         self.writers.any_in(api, namespace, holds_lease)
     }
 
-    /// A clause about the instances that may act without the lease `name`: those of other leases
-    /// that may be held, and those without leader election. `None` if there are none.
-    fn describe_successor(&self, name: &LeaseName) -> Option<String> {
+    /// A clause about the instances that may act in a namespace without the lease `name`: those of
+    /// other leases that may be held, and those without leader election. `None` if there are none.
+    fn describe_successor(&self, namespace: &str, name: &LeaseName) -> Option<String> {
         let mut names = Vec::new();
-        for (other, holder) in self.hpa_rs_leases() {
+        for (other, holder) in self.leases_for(Some(namespace)) {
             if other != name && !is_lost(holder, self.now) {
                 names.push(format!("{}/{}", other.namespace, other.name));
             }
@@ -181,7 +185,7 @@ impl Leases<'_> {
         if !names.is_empty() {
             instances.push(format!("with the lease {}", names.join(" or ")));
         }
-        if self.writers.has(FieldManager::default().as_str()) {
+        if self.has_writer_without_lease() {
             instances.push("without leader election".to_owned());
         }
         let instances = instances.join(" or ");
@@ -189,30 +193,41 @@ impl Leases<'_> {
             .then(|| format!("whether an instance {instances} acts instead is unknown"))
     }
 
-    /// The controller that acts on an autoscaler whose status `manager` stored last.
-    /// `hpa_rs_answers` is whether a debug API shows that an hpa-rs works. It may have no lease.
+    /// Whether an hpa-rs without leader election stored the status of an autoscaler last.
+    pub(crate) fn has_writer_without_lease(&self) -> bool {
+        self.writers.has(FieldManager::default().as_str())
+    }
+
+    /// The controller that acts on an autoscaler whose status `manager` stored last. The namespace
+    /// is `None` for autoscalers of several. `hpa_rs_answers` is whether a debug API shows that an
+    /// hpa-rs works. It may have no lease.
     pub(crate) fn acting_controller(
         &self,
         api: AutoscalerApi,
+        namespace: Option<&str>,
         manager: Option<&str>,
         hpa_rs_answers: bool,
     ) -> ActingController {
         match (api, manager) {
             (AutoscalerApi::Core, Some(KUBE_CONTROLLER_MANAGER)) => {
-                self.successor_of_built_in(hpa_rs_answers)
+                self.successor_of_built_in(namespace, hpa_rs_answers)
             }
             (AutoscalerApi::Core, Some(manager)) if !hpa_rs_answers && self.has_lost(manager) => {
-                self.successor_of_hpa_rs()
+                self.successor_of_hpa_rs(namespace)
             }
             _ => ActingController::HpaRs,
         }
     }
 
     /// The controller that acts on an autoscaler whose status kube-controller-manager stored last.
-    fn successor_of_built_in(&self, hpa_rs_answers: bool) -> ActingController {
-        let is_held = self.hpa_rs_leases().any(|(_, holder)| is_held(holder, self.now));
+    fn successor_of_built_in(
+        &self,
+        namespace: Option<&str>,
+        hpa_rs_answers: bool,
+    ) -> ActingController {
+        let is_held = self.leases_for(namespace).any(|(_, holder)| is_held(holder, self.now));
         let hpa_rs_runs = hpa_rs_answers || is_held;
-        let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run();
+        let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(namespace);
         let is_built_in_writer = true;
         match self.built_in_idle() {
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
@@ -225,11 +240,11 @@ impl Leases<'_> {
 
     /// The controller that acts on an autoscaler whose status was stored by an hpa-rs that no
     /// longer holds its lease. If there is none, hpa-rs acts as soon as it runs again.
-    fn successor_of_hpa_rs(&self) -> ActingController {
+    fn successor_of_hpa_rs(&self, namespace: Option<&str>) -> ActingController {
         let is_built_in_writer = false;
         match self.built_in_handles_autoscalers() {
             Some(false) => ActingController::HpaRs,
-            Some(true) if !self.may_hpa_rs_run() => {
+            Some(true) if !self.may_hpa_rs_run(namespace) => {
                 ActingController::KubeControllerManager { is_built_in_writer }
             }
             Some(true) | None => ActingController::Unknown { is_built_in_writer },
@@ -312,9 +327,10 @@ impl Leases<'_> {
     }
 
     /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with
-    /// a lease runs.
+    /// the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
-        self.built_in_handles_autoscalers() == Some(true) && !self.may_hpa_rs_run()
+        let checked_namespace = Some(self.name.namespace.as_str());
+        self.built_in_handles_autoscalers() == Some(true) && !self.may_hpa_rs_run(checked_namespace)
     }
 
     /// The leases of hpa-rs, the checked one first.
@@ -323,6 +339,23 @@ impl Leases<'_> {
     ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
         let others = self.others.iter().map(|lease| (&lease.name, &lease.holder));
         iter::once((self.name, self.holder)).chain(others)
+    }
+
+    /// The leases whose instances may act on autoscalers of a namespace, or of several if it is
+    /// `None`. A tenant can create a lease in an own namespace, and name it in own statuses.
+    fn leases_for(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
+        self.hpa_rs_leases().filter(move |(name, _)| {
+            !self.local.contains(name) || namespace == Some(name.namespace.as_str())
+        })
+    }
+
+    /// Whether the lease that a field manager names says nothing about autoscalers of other
+    /// namespaces, see [`ControllerLease::local`].
+    pub(crate) fn is_local(&self, manager: &str) -> bool {
+        self.lease_of(manager).is_some_and(|(name, _)| self.local.contains(name))
     }
 
     /// The lease that a field manager of hpa-rs names. `None` if it was not read.
@@ -335,19 +368,19 @@ impl Leases<'_> {
             .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
-    /// Whether a lease of hpa-rs may be held: one that can't be read, or whose time can't be read,
-    /// may be.
-    fn may_hpa_rs_run(&self) -> bool {
-        self.hpa_rs_leases().any(|(_, holder)| {
+    /// Whether a lease whose instance acts in the namespace may be held: one that can't be read, or
+    /// whose time can't be read, may be.
+    fn may_hpa_rs_run(&self, namespace: Option<&str>) -> bool {
+        self.leases_for(namespace).any(|(_, holder)| {
             let has_unreadable_time =
                 holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
             has_unreadable_time || !is_lost(holder, self.now)
         })
     }
 
-    /// Whether the renewal times of all leases can be read.
-    fn has_readable_times(&self) -> bool {
-        let holders = self.hpa_rs_leases().map(|(_, holder)| holder);
+    /// Whether the renewal times of all leases of a namespace's controllers can be read.
+    fn has_readable_times(&self, namespace: &str) -> bool {
+        let holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
         let mut holders = holders.chain([&self.built_in.holder]).flatten();
         !holders.any(|holder| holder.has_unreadable_time)
     }

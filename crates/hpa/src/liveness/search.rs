@@ -9,7 +9,7 @@ use kube::Client;
 use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
-    debug_client::{LeaseHolder, LeaseName, Unavailable},
+    debug_client::{LeaseHolder, LeaseName, NamedLease, Unavailable},
     listed_autoscalers::list_readable_autoscalers,
 };
 
@@ -33,21 +33,35 @@ pub(crate) struct ControllerLease {
     /// The other leases that statuses name: those of earlier or further instances. At most
     /// `MAX_LEASES`, plus held ones of the usual name.
     pub(crate) others: Vec<ReadLease>,
+    /// The named leases that say nothing about autoscalers of other namespaces than their own, see
+    /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
+    pub(crate) local: Vec<LeaseName>,
+}
+
+/// The autoscaler whose controller is searched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusOwner<'a> {
+    pub(crate) namespace: &'a str,
+    /// The field manager that stored the status last.
+    pub(crate) manager: Option<&'a str>,
 }
 
 impl ControllerLease {
     /// Reads the leases that the flags or the field managers of statuses name. The lease is that of
-    /// the flags, else the one that `manager` names, else the one that `others` name in most
-    /// namespaces, else one in the usual namespaces. Each of `others` is a namespace and the field
-    /// manager of a status in it. A status that doesn't change keeps its writer, so if no instance
-    /// holds that lease, one that is held precedes it.
+    /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else one
+    /// in the usual namespaces. Each of `statuses` is a namespace and the field manager of a status
+    /// in it.
+    ///
+    /// A status that doesn't change keeps its writer. So if no instance holds that lease, one that
+    /// is held precedes it if it is a usual one, or if statuses of the same namespaces name it.
+    /// Others never answer: a tenant may have created them.
     pub(crate) async fn find<'a>(
         client: &Client,
         flags: &ControllerArguments,
-        manager: Option<&'a str>,
-        others: impl IntoIterator<Item = (&'a str, &'a str)>,
+        one: Option<StatusOwner<'_>>,
+        statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        Self::find_named(client, flags, named_leases(manager, others)).await
+        Self::find_named(client, flags, one, &LeaseName::of_statuses(statuses)).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -55,44 +69,69 @@ impl ControllerLease {
     pub(crate) async fn find_in_cluster<'a>(
         client: &Client,
         flags: &ControllerArguments,
-        manager: Option<&'a str>,
-        others: impl IntoIterator<Item = (&'a str, &'a str)>,
+        one: Option<StatusOwner<'_>>,
+        statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        let found = Self::find(client, flags, manager, others).await;
+        let found = Self::find(client, flags, one, statuses).await;
         if flags.controller_namespace.is_some() || found.may_be_held(Timestamp::now()) {
             return found;
         }
         let autoscalers = list_readable_autoscalers(client, None).await;
-        let named = named_leases(manager, status_writers(&autoscalers));
+        let named = LeaseName::of_statuses(status_writers(&autoscalers));
         if found.has_read(&named) {
             return found;
         }
-        Self::find_named(client, flags, named).await
+        Self::find_named(client, flags, one, &named).await
     }
 
     /// Reads the leases that statuses name, in the order of precedence.
     async fn find_named(
         client: &Client,
         flags: &ControllerArguments,
-        statuses: Vec<LeaseName>,
+        one: Option<StatusOwner<'_>>,
+        named: &[NamedLease],
     ) -> Self {
-        let first = LeaseName::choose(flags, &statuses);
-        if flags.controller_namespace.is_none() && statuses.is_empty() {
-            return Self::search(client, first).await;
-        }
+        let first_named = first_named(one, named);
+        let first = LeaseName::choose(flags, first_named.as_ref());
+        let found = if flags.controller_namespace.is_none() && first_named.is_none() {
+            let found = Self::search(client, first).await;
+            let lease_names = in_order(None, named).into_iter().filter(|name| *name != found.name);
+            let others = ReadLease::read_all(client, &lease_names.collect::<Vec<_>>()).await;
+            Self { others, ..found }
+        } else {
+            Self::read(client, flags, &first, one, named).await
+        };
+        let is_trusted =
+            |name: &LeaseName| flags.controller_namespace.is_some() && *name == found.name;
+        let local = named.iter().filter(|lease| lease.is_local() && !is_trusted(&lease.name));
+        let local = local.map(|lease| lease.name.clone()).collect();
+        Self { local, ..found }
+    }
+
+    /// Reads `first` and the other named leases, and chooses one.
+    async fn read(
+        client: &Client,
+        flags: &ControllerArguments,
+        first: &LeaseName,
+        one: Option<StatusOwner<'_>>,
+        named: &[NamedLease],
+    ) -> Self {
         let is_fixed = flags.controller_namespace.is_some() || flags.controller_lease.is_some();
-        let names = in_order(Some(first), statuses);
-        let mut leases = ReadLease::read_all(client, &names).await;
+        let lease_names = in_order(Some(first), named);
+        let mut leases = ReadLease::read_all(client, &lease_names).await;
         let now = Timestamp::now();
-        if !is_fixed && leases.iter().all(|lease| lease.state(now) < LeaseState::Unknown) {
+        let may_answer = |name: &LeaseName| !is_fixed && may_answer_for(name, first, one, named);
+        let is_lost =
+            |lease: &ReadLease| !may_answer(&lease.name) || lease.state(now) < LeaseState::Unknown;
+        if !is_fixed && leases.iter().all(is_lost) {
             let usual = LeaseName::usual().into_iter();
-            let unread: Vec<_> = usual.filter(|name| !names.contains(name)).collect();
+            let unread: Vec<_> = usual.filter(|name| !lease_names.contains(name)).collect();
             let read = ReadLease::read_all(client, &unread).await.into_iter();
             leases.extend(read.filter(|lease| lease.state(now) == LeaseState::Held));
         }
-        let chosen = if is_fixed { 0 } else { preferred(&leases, now) };
+        let chosen = preferred(&leases, may_answer, now);
         let ReadLease { name, holder } = leases.remove(chosen);
-        Self { name, holder, searched_namespaces: Vec::new(), others: leases }
+        Self { name, holder, searched_namespaces: Vec::new(), others: leases, local: Vec::new() }
     }
 
     /// Looks for the lease in the usual namespaces, and prefers one that is held.
@@ -104,7 +143,7 @@ impl ControllerLease {
         let now = Timestamp::now();
         let is_other = other.state(now) > first.state(now);
         let ReadLease { name, holder } = if is_other { other } else { first };
-        Self { name, holder, searched_namespaces, others: Vec::new() }
+        Self { name, holder, searched_namespaces, others: Vec::new(), local: Vec::new() }
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
@@ -115,11 +154,11 @@ impl ControllerLease {
     }
 
     /// Whether these leases were read.
-    fn has_read(&self, names: &[LeaseName]) -> bool {
-        let is_read = |name: &LeaseName| {
+    fn has_read(&self, named: &[NamedLease]) -> bool {
+        let is_read = |NamedLease { name, .. }: &NamedLease| {
             *name == self.name || self.others.iter().any(|other| other.name == *name)
         };
-        names.iter().all(is_read)
+        named.iter().all(is_read)
     }
 
     /// The leases of both controllers at this time.
@@ -128,9 +167,9 @@ impl ControllerLease {
         built_in: &'a KubeControllerManager,
         writers: &'a NamespaceWriters,
     ) -> Leases<'a> {
-        let Self { name, holder, searched_namespaces, others } = self;
+        let Self { name, holder, searched_namespaces, others, local } = self;
         let now = Timestamp::now();
-        Leases { name, holder, searched_namespaces, others, writers, built_in, now }
+        Leases { name, holder, searched_namespaces, others, local, writers, built_in, now }
     }
 }
 
@@ -151,28 +190,57 @@ impl ReadLease {
     }
 }
 
-/// The leases that `manager` and then the other statuses name, at most [`MAX_LEASES`].
-fn named_leases<'a>(
-    manager: Option<&str>,
-    others: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Vec<LeaseName> {
-    in_order(manager.and_then(LeaseName::of_manager), LeaseName::of_statuses(others))
+/// The lease that the status of `one` names, or else the first one that statuses of its namespace
+/// name. For all autoscalers, the first one of `named`.
+fn first_named(one: Option<StatusOwner<'_>>, named: &[NamedLease]) -> Option<LeaseName> {
+    let Some(StatusOwner { namespace, manager }) = one else {
+        return named.first().map(|lease| lease.name.clone());
+    };
+    let is_of_namespace = |lease: &&NamedLease| lease.namespaces.contains(namespace);
+    let of_namespace = || named.iter().find(is_of_namespace).map(|lease| lease.name.clone());
+    manager.and_then(LeaseName::of_manager).or_else(of_namespace)
 }
 
-/// `first` and then the others, at most [`MAX_LEASES`].
-fn in_order(first: Option<LeaseName>, others: Vec<LeaseName>) -> Vec<LeaseName> {
-    let others: Vec<_> = others.into_iter().filter(|other| first.as_ref() != Some(other)).collect();
-    first.into_iter().chain(others).take(MAX_LEASES).collect()
+/// Whether the lease may answer instead of `first`. A lease that statuses of all affected namespaces
+/// name may: its instance handles them. They are the namespace of `one`, or else those in which
+/// statuses name `first`.
+fn may_answer_for(
+    name: &LeaseName,
+    first: &LeaseName,
+    one: Option<StatusOwner<'_>>,
+    named: &[NamedLease],
+) -> bool {
+    if name == first || name.is_usual() {
+        return true;
+    }
+    let namespaces_of = |wanted: &LeaseName| {
+        named.iter().find(|lease| lease.name == *wanted).map(|lease| &lease.namespaces)
+    };
+    namespaces_of(name).is_some_and(|namespaces| match one {
+        Some(one) => namespaces.contains(one.namespace),
+        None => namespaces_of(first).is_some_and(|affected| affected.is_subset(namespaces)),
+    })
 }
 
-/// The index of the lease to check: the first one, or if that is lost, one that may be held.
-fn preferred(leases: &[ReadLease], now: Timestamp) -> usize {
-    let states = leases.iter().map(|lease| lease.state(now));
-    let states: Vec<LeaseState> = states.collect();
-    if states.first().is_some_and(|first| *first >= LeaseState::Unknown) {
+/// The names of `first` and then of the others, at most [`MAX_LEASES`].
+fn in_order(first: Option<&LeaseName>, others: &[NamedLease]) -> Vec<LeaseName> {
+    let others = others.iter().map(|lease| &lease.name).filter(|name| first != Some(*name));
+    first.into_iter().chain(others).take(MAX_LEASES).cloned().collect()
+}
+
+/// The index of the lease to check: the first one, or if that is lost, one that may answer instead
+/// and may be held.
+fn preferred(
+    leases: &[ReadLease],
+    may_answer: impl Fn(&LeaseName) -> bool,
+    now: Timestamp,
+) -> usize {
+    let states = leases.iter().map(|lease| may_answer(&lease.name).then(|| lease.state(now)));
+    let states: Vec<Option<LeaseState>> = states.collect();
+    if states.first().copied().flatten() >= Some(LeaseState::Unknown) {
         return 0;
     }
-    let position = |wanted| states.iter().position(|state| *state == wanted);
+    let position = |wanted| states.iter().position(|state| *state == Some(wanted));
     position(LeaseState::Held).or_else(|| position(LeaseState::Unknown)).unwrap_or_default()
 }
 
@@ -212,7 +280,10 @@ impl LeaseState {
 
 #[cfg(test)]
 mod tests {
+    use hpa_testbed::{Config, Testbed};
+    use hpa_tests::harness::TestbedExt;
     use jiff::SignedDuration;
+    use rstest::rstest;
 
     use super::*;
 
@@ -224,6 +295,7 @@ mod tests {
             Ok(LeaseHolder {
                 lease: name(),
                 identity: "x_1".to_owned(),
+                acquired: None,
                 renewed: Timestamp::from_second(second).ok(),
                 has_unreadable_time: false,
                 duration: SignedDuration::from_secs(15),
@@ -239,12 +311,86 @@ mod tests {
 
         let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
             let leases = holders.map(|holder| ReadLease { name: name(), holder });
-            preferred(&leases, now)
+            preferred(&leases, |_| true, now)
         };
         let missing = || Err(Unavailable::NoLease(name()));
         assert_eq!(index([unread(), renewed(995), missing()]), 0, "most statuses name it");
         assert_eq!(index([renewed(900), unread(), renewed(995)]), 2);
         assert_eq!(index([missing(), renewed(900), unread()]), 2);
         assert_eq!(index([missing(), renewed(900), missing()]), 0);
+    }
+
+    /// `web` is in `bob`, whose status names `scaling/hpa`. The lease `eve/evil` is a tenant's.
+    #[rstest]
+    #[case::own_of_a_tenant("eve/evil", &["eve"], false)]
+    #[case::of_two_other_namespaces("eve/evil", &["eve", "mallory"], false)]
+    #[case::same_namespace("scaling/two", &["bob"], true)]
+    #[case::usual("autoscaling/hpa-controller", &[], true)]
+    #[case::first("scaling/hpa", &["bob"], true)]
+    fn lease_of_a_tenant_never_answers_for_other_namespaces(
+        #[case] name: &str,
+        #[case] namespaces: &[&str],
+        #[case] expected: bool,
+    ) {
+        let named_by = |lease: &str, namespaces: &[&str]| NamedLease {
+            name: LeaseName::of_manager(&format!("hpa-controller:{lease}")).expect("a lease"),
+            namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
+        };
+        let (first, other) = (named_by("scaling/hpa", &["bob"]), named_by(name, namespaces));
+        let named = [first.clone(), other.clone()];
+        let bob = StatusOwner { namespace: "bob", manager: Some("hpa-controller:scaling/hpa") };
+        for one in [None, Some(bob)] {
+            assert_eq!(may_answer_for(&other.name, &first.name, one, &named), expected);
+        }
+        assert_eq!(first_named(Some(bob), &named), Some(first.name));
+        let replaced = StatusOwner { manager: Some("kube-controller-manager"), ..bob };
+        let unknown = first_named(Some(replaced), &[named_by("eve/evil", &["eve"])]);
+        assert_eq!(unknown, None, "only the usual leases may answer");
+    }
+
+    fn lease(namespace: &str, name: &str, holder: &str) -> serde_json::Value {
+        let now = Timestamp::now();
+        serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": {
+                "holderIdentity": holder, "leaseDurationSeconds": 3600,
+                "renewTime": format!("{now:.6}"),
+            },
+        })
+    }
+
+    fn namespace(name: &str) -> serde_json::Value {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+        })
+    }
+
+    #[tokio::test]
+    async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
+        let testbed = Testbed::new(Config::default());
+        testbed.apply_all([namespace("scaling"), namespace("eve")]);
+        testbed.apply_all([lease("scaling", "hpa", ""), lease("eve", "evil", "fake-0_1")]);
+        let flags = |namespace: Option<&str>| ControllerArguments {
+            controller_namespace: namespace.map(ToOwned::to_owned),
+            controller_lease: None,
+            controller_url: None,
+        };
+        let (real, evil) = ("hpa-controller:scaling/hpa", "hpa-controller:eve/evil");
+        let statuses = [("eve", evil), ("bob", real)];
+        let bob = StatusOwner { namespace: "bob", manager: Some(real) };
+        let client = testbed.client();
+        for one in [None, Some(bob)] {
+            let found = ControllerLease::find(&client, &flags(None), one, statuses).await;
+            assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
+            assert!(is_lost(&found.holder, Timestamp::now()));
+            assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
+        }
+        // Its own autoscalers may rely on it, as in a release for one namespace.
+        let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
+        let found = ControllerLease::find(&client, &flags(None), Some(eve), statuses).await;
+        assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
+        let found = ControllerLease::find(&client, &flags(None), None, [("eve", evil)]).await;
+        assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
     }
 }

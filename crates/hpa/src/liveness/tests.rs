@@ -9,6 +9,7 @@ use super::*;
 type Holder = Result<LeaseHolder, Unavailable>;
 
 const OWN: &str = "hpa-controller:a/hpa";
+const SHOP: Option<&str> = Some("shop");
 const CORE: AutoscalerApi = AutoscalerApi::Core;
 const UNREAD_FLAGS: &str = "no instance holds the lease a/hpa, and whether \
                             kube-controller-manager handles autoscalers is unknown: its flags \
@@ -36,6 +37,7 @@ fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
         lease: name(),
         identity: "x_1".to_owned(),
+        acquired: None,
         renewed: Timestamp::from_second(second).ok(),
         has_unreadable_time: false,
         duration: SignedDuration::from_secs(15),
@@ -84,6 +86,7 @@ fn leases<'a>(
         holder,
         searched_namespaces: &[],
         others: &[],
+        local: &[],
         writers: &NO_WRITERS,
         built_in,
         now: Timestamp::from_second(1000).expect("a time"),
@@ -195,7 +198,7 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
     let name = name();
     let leases = leases(&name, &holder, &built_in);
     let manager = Some(KUBE_CONTROLLER_MANAGER);
-    assert_eq!(leases.acting_controller(CORE, manager, hpa_rs_answers), expected);
+    assert_eq!(leases.acting_controller(CORE, SHOP, manager, hpa_rs_answers), expected);
 }
 
 #[rstest]
@@ -220,7 +223,7 @@ fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
     let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
     let name = name();
     let leases = leases(&name, &holder, &built_in);
-    let acting = |api, manager, answers| leases.acting_controller(api, manager, answers);
+    let acting = |api, manager, answers| leases.acting_controller(api, SHOP, manager, answers);
     assert_eq!(acting(CORE, Some(OWN), false), expected);
     for others in [
         acting(CORE, Some(OWN), true),
@@ -244,7 +247,7 @@ fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
     let (name, holder) = (name(), released());
     let leases = leases(&name, &holder, &built_in);
-    assert_eq!(leases.acting_controller(CORE, Some(OWN), false), expected);
+    assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
 }
 
 #[rstest]
@@ -275,6 +278,24 @@ fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
     let name = name();
     let idle = leases(&name, &released(), &built_in).idle(CORE, "shop", OWN);
     assert_eq!(idle.is_none(), handles, "{idle:?}");
+}
+
+/// It may have been restarted without its HPA controller.
+#[rstest]
+#[case::before(965, None)]
+#[case::within_the_difference_of_clocks(955, None)]
+#[case::after(880, Some(true))]
+fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
+    #[case] acquired: i64,
+    #[case] expected: Option<bool>,
+) {
+    let holder = LeaseHolder { acquired: Timestamp::from_second(acquired).ok(), ..held() };
+    let last_write = Timestamp::from_second(960).ok();
+    let built_in = KubeControllerManager { holder: Ok(holder), flags: None, last_write };
+    let now = Timestamp::from_second(1000).expect("a time");
+    assert_eq!(built_in.has_hpa_controller(now), expected);
+    let clause = built_in.describe_hpa_controller(now);
+    assert_eq!(clause.contains("may be on"), expected.is_none(), "{clause}");
 }
 
 #[test]
@@ -406,7 +427,7 @@ fn another_hpa_rs_may_act_beside_the_built_in_controller(
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
     let (name, holder, others) = (name(), released(), other(other_holder));
     let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
-    assert_eq!(leases.acting_controller(CORE, Some(OWN), false), expected);
+    assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
     assert_eq!(leases.is_built_in_alone(), expected == RETURNED);
 }
 
@@ -427,4 +448,44 @@ fn instances_of_different_namespaces_share_none(
     let stopped = other(released());
     let leases = Leases { others: &stopped, ..leases };
     assert!(!leases.shares_namespace(OWN));
+}
+
+/// A tenant holds the lease `b/hpa`, and only statuses of `b` name it.
+#[test]
+fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let (name, holder, local) = (name(), released(), [other_name()]);
+    let others = other(Ok(held()));
+    let leases = Leases { others: &others, local: &local, ..leases(&name, &holder, &built_in) };
+    let certain = Some(Idle {
+        is_certain: true,
+        cause: "no instance holds the lease a/hpa".to_owned(),
+        search: None,
+        successor: None,
+    });
+    assert_eq!(leases.idle(CORE, "shop", OWN), certain);
+    assert!(leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).is_some());
+    assert_eq!(leases.idle(CORE, "b", KUBE_CONTROLLER_MANAGER), None);
+    assert_eq!(leases.idle(CORE, "b", OTHER), None, "it is the lease of its own autoscalers");
+    let acting =
+        |namespace| leases.acting_controller(CORE, namespace, Some(KUBE_CONTROLLER_MANAGER), false);
+    assert_eq!(acting(SHOP), UNKNOWN);
+    assert_eq!(acting(Some("b")), ActingController::HpaRs);
+    assert!(leases.is_local(OTHER) && !leases.is_local(OWN));
+
+    let others = other(Ok(unreadable()));
+    assert_eq!(Leases { others: &others, ..leases }.idle(CORE, "shop", OWN), certain);
+}
+
+/// A tenant can't hide that kube-controller-manager has replaced hpa-rs.
+#[test]
+fn built_in_controller_is_alone_beside_the_lease_of_a_tenant() {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
+    let (name, holder, others) = (name(), released(), other(Ok(held())));
+    let local = [other_name()];
+    let leases = Leases { others: &others, local: &local, ..leases(&name, &holder, &built_in) };
+    assert!(leases.is_built_in_alone());
+    assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), RETURNED);
 }

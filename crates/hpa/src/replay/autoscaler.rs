@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults, settings::Setting};
+use hpa_calc::{
+    HorizontalPodAutoscaler, defaults::apply_defaults, settings::Setting, validation::measure_spec,
+};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -53,6 +55,7 @@ impl Autoscaler {
         fields_to_annotations(&mut object);
         let mut hpa = decode(&object)?;
         apply_defaults(&mut hpa.spec);
+        measure_spec(&mut hpa.spec);
         Ok(Self { hpa, object, client })
     }
 

@@ -183,7 +183,7 @@ async fn connect_rules(
     let Some(mut source) = source else { return Ok(None) };
     // The newest samples may be as old as the start of the replayed time.
     source.extend_max_age(to_std(Timestamp::now().duration_since(start)));
-    rules_source::relist(&source).await?;
+    rules_source::relist(&source, || rules_source::warn_of_delay(&source)).await?;
     Ok(Some(Arc::new(source)))
 }
 

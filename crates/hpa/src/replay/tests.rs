@@ -97,7 +97,7 @@ fn replay(metrics: &Value, values: Vec<Series>) -> (RebuiltScenario, Run, Agreem
 #[rstest]
 #[case::huge(1e15, "1000000000000000")]
 #[case::negative(-3.0, "-3")]
-fn replicas_that_no_simulation_has_are_refused(#[case] value: f64, #[case] text: &str) {
+fn replicas_outside_0_to_10000_are_refused(#[case] value: f64, #[case] text: &str) {
     let query = Query::new("replicas", "max(replicas)".to_owned(), "");
     assert!(check_replicas(&window(), &replicas(), &query).is_ok());
     let mut recorded = replicas();
@@ -111,7 +111,7 @@ fn replicas_that_no_simulation_has_are_refused(#[case] value: f64, #[case] text:
 }
 
 #[rstest]
-#[case::pods(pods("requests", "10"), series(load))]
+#[case::pods(pods("rps", "10"), series(load))]
 #[case::external_average(
     external("waiting", json!({ "type": "AverageValue", "averageValue": "10" })),
     series(load)
@@ -137,9 +137,9 @@ fn load_comes_from_the_metric_that_asks_for_most_replicas() {
         let replicas = if second < 1800.0 { 6.0 } else { 12.0 };
         0.02 * replicas + 0.008 * load(second)
     });
-    let metrics = json!([cpu(40), pods("requests", "10")]);
+    let metrics = json!([cpu(40), pods("rps", "10")]);
     let (rebuilt, _, agreement) = replay(&metrics, vec![cpu_value, series(load)]);
-    assert_eq!(rebuilt.load_metric, "requests");
+    assert_eq!(rebuilt.load_metric, "rps");
     assert_eq!(agreement.trust, Trust::Good);
     let all = rebuilt.assumptions.join("\n");
     assert!(all.contains("cpu of a pod is a linear function of its load"), "{all}");
@@ -153,19 +153,19 @@ fn steps_without_values_do_not_choose_the_main_metric() {
         series.0[..150].fill(None);
         series
     };
-    let metrics = json!([cpu(40), pods("requests", "10")]);
+    let metrics = json!([cpu(40), pods("rps", "10")]);
     let values = vec![with_gap(series(|_| 0.1)), with_gap(series(load))];
-    assert_eq!(replay(&metrics, values).0.load_metric, "requests");
+    assert_eq!(replay(&metrics, values).0.load_metric, "rps");
 }
 
 #[test]
 fn gaps_and_unknown_capacity_are_assumptions() {
     let mut value = series(load);
     value.0[20..40].fill(None);
-    let (rebuilt, ..) = replay(&json!([pods("requests", "10")]), vec![value]);
+    let (rebuilt, ..) = replay(&json!([pods("rps", "10")]), vec![value]);
     let all = rebuilt.assumptions.join("\n");
     assert!(all.contains("Gaps (the longest: 5m)"), "{all}");
-    assert!(all.contains("twice the target: 20 of requests."), "{all}");
+    assert!(all.contains("twice the target: 20 of rps."), "{all}");
 }
 
 #[rstest]
@@ -175,7 +175,7 @@ fn gaps_and_unknown_capacity_are_assumptions() {
         "name": "memory", "target": { "type": "AverageValue", "averageValue": "64Mi" } } }),
     "MiB"
 )]
-#[case::pods(pods("requests", "10"), "requests")]
+#[case::pods(pods("rps", "10"), "rps")]
 #[case::external_average(
     external("waiting", json!({ "type": "AverageValue", "averageValue": "10" })),
     "waiting"
@@ -195,7 +195,7 @@ fn load_unit_is_that_of_the_metric(#[case] metric: Value, #[case] unit: &str) {
 
 #[test]
 fn page_has_the_recorded_replicas_and_the_match() {
-    let metrics = json!([pods("requests", "10")]);
+    let metrics = json!([pods("rps", "10")]);
     let (rebuilt, run, agreement) = replay(&metrics, vec![series(load)]);
     let mut scenario = rebuilt.scenario;
     scenario["autoscaler"] = autoscaler(&metrics);
@@ -205,7 +205,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
     let replay = Replay {
         name: "Replay of shop/web",
         window: window(),
-        load_metric: "requests",
+        load_metric: "rps",
         recorded: &recorded,
         agreement: &agreement,
         assumptions,
@@ -225,7 +225,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
 
 #[test]
 fn unrecorded_start_and_end_are_removed() {
-    let hpa = serde_json::from_value(autoscaler(&json!([pods("requests", "10")]))).unwrap();
+    let hpa = serde_json::from_value(autoscaler(&json!([pods("rps", "10")]))).unwrap();
     let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
     let (mut value, mut replicas) = (series(load), replicas());
     value.0[..40].fill(None);
@@ -340,7 +340,7 @@ fn names_cannot_change_a_query() {
 
 /// The notes about an hour with [`replicas`], optionally with scheduled bounds.
 fn notes_with(bounds: Option<&str>) -> Vec<String> {
-    let mut manifest = autoscaler(&json!([pods("requests", "10")]));
+    let mut manifest = autoscaler(&json!([pods("rps", "10")]));
     manifest["spec"]["maxReplicas"] = json!(10);
     if let Some(bounds) = bounds {
         manifest["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/bounds": bounds });

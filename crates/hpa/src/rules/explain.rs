@@ -161,6 +161,8 @@ struct KnownSeries<'s> {
     server: String,
     series_query: String,
     series: String,
+    /// The singular name of the object's resource.
+    singular: String,
     /// The label with the object's name.
     label: String,
     /// The label with the namespace, if the request has one and the query selects it.
@@ -175,7 +177,8 @@ fn known_series<'s>(
     let source = servers.source;
     let resources = source.resources();
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
-    let resource = &resolved.ok()?.group_resource;
+    let resolved = resolved.ok()?;
+    let resource = &resolved.group_resource;
     let (index, rule, metric) =
         source.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
             let mut metrics = rule.metrics.iter();
@@ -197,6 +200,7 @@ fn known_series<'s>(
         server: rule.definition.server,
         series_query: rule.definition.series_query,
         series: metric.series,
+        singular: resolved.singular.clone(),
         label: source.object_label(index, resource)?,
         namespace_label,
     })
@@ -238,6 +242,10 @@ impl KnownSeries<'_> {
             namespaces.retain(|namespace| !namespace.is_empty());
             if !namespaces.is_empty() {
                 let namespaces = list_first(&namespaces, MAX_NAMESPACES, ", ");
+                let unlabeled = self.explain_unlabeled_series(namespace, namespace_label).await?;
+                if let Some(unlabeled) = unlabeled {
+                    return Ok(format!("{unlabeled}; the series in {namespaces} have `{label}`"));
+                }
                 return Ok(format!("{none}: {series} is in {namespaces}"));
             }
             if has_unlabeled {
@@ -253,6 +261,24 @@ impl KnownSeries<'_> {
             }
             None => "no object has series of the metric".to_owned(),
         })
+    }
+
+    /// Says that the series of the namespace lack the label with the object's name. `None` if there
+    /// are no such series.
+    async fn explain_unlabeled_series(
+        &self,
+        namespace: &str,
+        namespace_label: &str,
+    ) -> Result<Option<String>, QueryProblem> {
+        let Self { series_query, series, singular, label, .. } = self;
+        let of_namespace = (namespace_label, namespace);
+        let selector = sample::selector_without(label, series_query, series, of_namespace);
+        let labels = self.server().newest_labels(&selector).await?;
+        Ok(labels.map(|labels| {
+            let labels: Vec<String> = labels.into_keys().collect();
+            let missing = sample::missing_label(series, label, singular, &labels);
+            format!("in the namespace {namespace}, {missing}")
+        }))
     }
 }
 

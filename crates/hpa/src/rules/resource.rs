@@ -22,8 +22,10 @@ use super::{
     servers::RuleServers,
 };
 
-/// The maximum number of the cluster's objects of a kind that are compared with the results.
-const MAX_OBJECTS: u32 = 500;
+/// The number of objects in a page of a list. The client may reduce it.
+const PAGE_SIZE: u32 = 500;
+/// At most this many pages of the cluster's objects of a kind are compared with the results.
+const MAX_PAGES: usize = 200;
 /// The maximum number of printed results.
 const MAX_RESULTS: usize = 10;
 
@@ -35,24 +37,27 @@ const USAGES: [(UsageResource, &str); 2] =
 #[derive(Default)]
 pub(super) struct ClusterObjects {
     /// `None` without a cluster, and if they can't be listed.
-    nodes: Option<Vec<String>>,
+    nodes: Option<ObjectNames>,
     /// `None` without a cluster, and if they can't be listed.
-    pods: Option<Vec<String>>,
-    /// The reasons why objects can't be listed.
+    pods: Option<ObjectNames>,
+    /// The kinds of objects that can't be listed, with the reasons.
     pub(super) failures: Vec<String>,
+}
+
+/// The names of the cluster's objects of a kind.
+struct ObjectNames {
+    names: Vec<String>,
+    /// Whether these are the names of all objects, and not only of the first pages.
+    is_complete: bool,
 }
 
 impl ClusterObjects {
     pub(super) async fn list(client: &kube::Client) -> Self {
-        let parameters = ListParams::default().limit(MAX_OBJECTS);
         let list = async |resource: ApiResource| {
-            let objects = list_metadata(client, &resource, None, &parameters).await;
-            match objects {
-                Ok(objects) => Ok(objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>()),
-                Err(error) => {
-                    Err(format!("unable to list {}: {}", resource.plural, describe(&error)))
-                }
-            }
+            let names = list_names(client, &resource).await;
+            names.map_err(|error| {
+                format!("{} not compared: {}", resource.plural, list_failure(&error))
+            })
         };
         let nodes = list(ApiResource::erase::<Node>(&())).await;
         let pods = list(ApiResource::erase::<Pod>(&())).await;
@@ -62,11 +67,38 @@ impl ClusterObjects {
     }
 }
 
+/// Lists the names of all objects of a kind, or of those in the first pages.
+async fn list_names(client: &kube::Client, resource: &ApiResource) -> kube::Result<ObjectNames> {
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    let mut names = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let page = list_metadata(client, resource, None, &parameters).await?;
+        names.extend(page.items.iter().map(ResourceExt::name_any));
+        match page.metadata.continue_ {
+            Some(token) if !token.is_empty() => parameters = parameters.continue_token(&token),
+            _ => return Ok(ObjectNames { names, is_complete: true }),
+        }
+    }
+    Ok(ObjectNames { names, is_complete: false })
+}
+
+/// The error of a list, without the reason of the API server's status, which repeats its message in
+/// a word.
+fn list_failure(error: &kube::Error) -> String {
+    let text = describe(error);
+    let kube::Error::Api(status) = error else { return text };
+    let reason = format!(": {}", status.reason);
+    text.strip_suffix(reason.as_str()).unwrap_or(text.as_str()).to_owned()
+}
+
 /// The objects in the result of a query.
 struct ResultObjects {
     count: usize,
     /// The name of one object.
     example: String,
+    /// The number of the cluster's names that were read, if there are more and none of those is in
+    /// the result. An incomplete list can't prove a mismatch.
+    unmatched_count: Option<usize>,
 }
 
 /// A query of `resourceRules` for all objects, and the labels that its result must have.
@@ -111,6 +143,8 @@ pub(super) struct UsageFindings {
     pub(super) problems: Vec<String>,
     /// The reasons why the server didn't answer queries.
     pub(super) failures: Vec<String>,
+    /// The kinds of objects in results that could not be compared with all objects of the cluster.
+    pub(super) uncompared: Vec<String>,
 }
 
 /// Checks the queries of `resourceRules`.
@@ -137,12 +171,18 @@ pub(super) async fn check_queries(
             let field = &query.field;
             let results = server.result_labels(&query.query).await;
             let checked = results.and_then(|results| {
-                check_results(&results, &query, cluster_names.as_deref(), for_pods)
+                check_results(&results, &query, cluster_names.as_ref(), for_pods)
             });
             match checked {
-                Ok(ResultObjects { count, example }) => {
+                Ok(ResultObjects { count, example, unmatched_count }) => {
                     let kind = if for_pods { "pods" } else { "nodes" };
                     findings.lines.push(format!("{field}: {kind}: {count}, such as {example}"));
+                    findings.uncompared.extend(unmatched_count.map(|read_count| {
+                        format!(
+                            "{kind} not compared: the cluster has more than {read_count}, and none \
+                             of those is in the result of {field}"
+                        )
+                    }));
                 }
                 Err(QueryProblem::Mistake(text)) => {
                     findings.problems.push(format!("{field}: {text}"));
@@ -158,11 +198,11 @@ pub(super) async fn check_queries(
 }
 
 /// Checks the labels in the result of a query. At least one of the objects must be in
-/// `cluster_names`, if these are known.
+/// `cluster_names`, if all of these are known.
 fn check_results(
     results: &[Labels],
     query: &UsageQuery,
-    cluster_names: Option<&[String]>,
+    cluster_names: Option<&ObjectNames>,
     for_pods: bool,
 ) -> Result<ResultObjects, QueryProblem> {
     let UsageQuery { query, name_label, labels, .. } = query;
@@ -183,12 +223,13 @@ fn check_results(
     names.sort_unstable();
     names.dedup();
     let (kind, example) = (if for_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
-    let has_match = |cluster_names: &[String]| {
-        names.iter().any(|name| cluster_names.iter().any(|cluster_name| cluster_name == name))
+    let has_match = |known: &&ObjectNames| {
+        known.names.iter().any(|name| names.binary_search(&name.as_str()).is_ok())
     };
+    let unmatched = cluster_names.filter(|known| !has_match(known));
     match cluster_names {
-        Some(cluster_names) if !has_match(cluster_names) => {
-            let actual = cluster_names.first().map_or("", String::as_str);
+        Some(ObjectNames { names, is_complete: true }) if unmatched.is_some() => {
+            let actual = names.first().map_or("", String::as_str);
             return mistake(format!(
                 "`{name_label}` is {example}, but the {kind} of the cluster have names \
                  such as {actual}: map the label that has the names, or add one by relabeling"
@@ -202,7 +243,8 @@ fn check_results(
         }
         _ => {}
     }
-    Ok(ResultObjects { count: names.len(), example: (*example).to_owned() })
+    let unmatched_count = unmatched.map(|known| known.names.len());
+    Ok(ResultObjects { count: names.len(), example: (*example).to_owned(), unmatched_count })
 }
 
 /// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation and
@@ -267,4 +309,49 @@ pub(super) async fn explain_metric(
         let _ = writeln!(report, "  {labels:?}");
     }
     Ok((report, outcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn list_with_too_many_pages_is_incomplete() {
+        let mut page_count = 0;
+        let service = tower::service_fn(move |_: Request<Body>| {
+            page_count += 1;
+            let pod = json!({ "metadata": { "name": format!("web-{page_count}") } });
+            let list = json!({ "metadata": { "continue": "c" }, "items": [pod] }).to_string();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(list.into_bytes()))) }
+        });
+        let client = kube::Client::new(service, "default");
+        let listed = list_names(&client, &ApiResource::erase::<Pod>(&())).await.unwrap();
+        assert_eq!((listed.names.len(), listed.is_complete), (MAX_PAGES, false));
+    }
+
+    #[test]
+    fn only_a_complete_list_proves_a_mismatch() {
+        let query = UsageQuery {
+            field: "cpu.containerQuery".to_owned(),
+            query: "m".to_owned(),
+            name_label: "pod".to_owned(),
+            labels: vec!["pod".to_owned()],
+        };
+        let results: [Labels; 1] = [[("pod".to_owned(), "web-0".to_owned())].into()];
+        let check = |name: &str, is_complete| {
+            let listed = ObjectNames { names: vec![name.to_owned()], is_complete };
+            check_results(&results, &query, Some(&listed), true)
+                .map(|objects| objects.unmatched_count)
+        };
+        assert!(matches!(check("w1-0", true), Err(QueryProblem::Mistake(_))));
+        assert_eq!(check("w1-0", false), Ok(Some(1)));
+        assert_eq!(check("web-0", false), Ok(None));
+        assert_eq!(check("web-0", true), Ok(None));
+    }
 }

@@ -22,12 +22,37 @@ pub(super) type Labels = BTreeMap<String, String>;
 /// A selector for the series with a name that a rule reads: with the matchers of `seriesQuery`, and
 /// only series that have all `labels`.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
+    let added = labels.iter().map(|label| format!("{label}!=\"\""));
+    with_matchers(series_query, series, |_| true, added)
+}
+
+/// A selector for the series of a namespace that lack `label`, with the matchers of `seriesQuery`
+/// about other labels.
+pub(super) fn selector_without(
+    label: &str,
+    series_query: &str,
+    series: &str,
+    (namespace_label, namespace): (&str, &str),
+) -> String {
+    let added = [format!("{namespace_label}={namespace:?}"), format!("{label}=\"\"")];
+    with_matchers(series_query, series, |name| name != label, added)
+}
+
+/// A selector for the series with a name, with the matchers of `seriesQuery` about the kept labels,
+/// and those of `added`.
+fn with_matchers(
+    series_query: &str,
+    series: &str,
+    is_kept: impl Fn(&str) -> bool,
+    added: impl IntoIterator<Item = String>,
+) -> String {
     let mut matchers = vec![format!("__name__={series:?}")];
     if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
         let others = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
-        matchers.extend(others.map(|matcher| matcher.source.to_owned()));
+        let kept = others.filter(|matcher| is_kept(matcher.label));
+        matchers.extend(kept.map(|matcher| matcher.source.to_owned()));
     }
-    matchers.extend(labels.iter().map(|label| format!("{label}!=\"\"")));
+    matchers.extend(added);
     format!("{{{}}}", matchers.join(","))
 }
 

@@ -2,6 +2,7 @@
 //! servers that don't answer. Tests with a Prometheus are in `tests/in_process.rs`,
 //! `tests/proxy.rs` and the suite `tests/prometheus`.
 
+mod absence;
 mod unanswered;
 
 use std::path::Path;

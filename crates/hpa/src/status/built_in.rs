@@ -13,7 +13,7 @@ use crate::{
 
 /// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(cluster: &ClusterState) -> Check {
-    let KubeControllerManager { holder, flags, .. } = &cluster.built_in;
+    let KubeControllerManager { holder, .. } = &cluster.built_in;
     let has_hpa_controller = cluster.built_in.has_hpa_controller(cluster.now);
     let is_needed = cluster
         .autoscalers
@@ -44,11 +44,9 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
     match has_hpa_controller {
         None => Check::new(Level::Skipped, text),
         Some(true) if hpa_rs_handles_core_api(cluster) => {
-            let hint = "both overwrite each other's decisions: docs/migration.md switches it off";
-            let check = Check::new(Level::Warning, format!("{text} beside this one"));
-            let check = check.with_hint(hint).into_conflict();
-            // Without flags, the evidence is a status, which has its own check.
-            if flags.is_none() { check.into_repetition() } else { check }
+            let text = format!("{text} beside this one: both overwrite each other's decisions");
+            let check = Check::new(Level::Warning, text);
+            check.with_hint("docs/migration.md switches it off").into_conflict()
         }
         Some(_) => Check::new(Level::Ok, text),
     }

@@ -78,6 +78,11 @@ impl Check {
         Self { is_conflict: true, ..self }
     }
 
+    /// Whether the check is of a controller that acts on the same autoscalers as another one.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.is_conflict
+    }
+
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

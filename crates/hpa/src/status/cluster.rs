@@ -11,7 +11,7 @@ use crate::{
     debug_client::{
         DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, Unavailable,
     },
-    kubectl::{self, get},
+    kubectl::{self, get, unavailability},
     listed_autoscalers::{ListScope, ListedAutoscaler, list_all_autoscalers, read_scales},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
@@ -35,6 +35,8 @@ pub(super) struct ClusterState {
     pub(super) searched_namespaces: Vec<String>,
     /// See [`ControllerLease::others`].
     pub(super) other_leases: Vec<ReadLease>,
+    /// See [`ControllerLease::local`].
+    pub(super) local_leases: Vec<LeaseName>,
     pub(super) writers: NamespaceWriters,
     pub(super) leader: Result<LeaderPod, Unavailable>,
     /// The debug API's URL from a flag. If set, lease and pod are not checked.
@@ -57,8 +59,8 @@ pub(super) struct MetricsApiService {
 impl ClusterState {
     pub(super) fn leases(&self) -> Leases<'_> {
         let Self { lease: name, holder, searched_namespaces, writers, built_in, .. } = self;
-        let (others, now) = (&self.other_leases, self.now);
-        Leases { name, holder, searched_namespaces, others, writers, built_in, now }
+        let (others, local, now) = (&self.other_leases, &self.local_leases, self.now);
+        Leases { name, holder, searched_namespaces, others, local, writers, built_in, now }
     }
 
     /// Whether only the autoscalers of one namespace are checked. Then the user may be a tenant,
@@ -89,7 +91,9 @@ impl ClusterState {
         let mut autoscalers = std::mem::take(&mut self.autoscalers);
         for one in &mut autoscalers {
             let leases = self.leases();
-            one.acting = leases.acting_controller(one.api, one.manager.as_deref(), is_answering);
+            let namespace = Some(one.hpa.metadata.namespace.as_str());
+            let manager = one.manager.as_deref();
+            one.acting = leases.acting_controller(one.api, namespace, manager, is_answering);
         }
         self.autoscalers = autoscalers;
     }
@@ -116,8 +120,13 @@ impl ClusterState {
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
         let statuses = status_writers(&autoscalers);
-        let ControllerLease { name: lease, holder, searched_namespaces, others: other_leases } =
-            ControllerLease::find_in_cluster(&client, flags, None, statuses).await;
+        let ControllerLease {
+            name: lease,
+            holder,
+            searched_namespaces,
+            others: other_leases,
+            local: local_leases,
+        } = ControllerLease::find_in_cluster(&client, flags, None, statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = match &holder {
             Ok(holder) => holder.read_leader_pod(&client).await,
@@ -147,6 +156,7 @@ impl ClusterState {
             holder,
             searched_namespaces,
             other_leases,
+            local_leases,
             leader,
             url,
             status,
@@ -175,18 +185,10 @@ async fn list_metrics_apis(client: &Client) -> anyhow::Result<Option<Vec<Metrics
 
 impl MetricsApiService {
     pub(super) fn decode(object: &Value) -> Self {
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let available = conditions.find(|one| string_at(one, "/type") == "Available");
-        let unavailable = match available {
-            Some(condition) if string_at(condition, "/status") == "True" => None,
-            Some(condition) => Some(string_at(condition, "/message").to_owned()),
-            None => Some("the API server has not checked it yet".to_owned()),
-        };
         Self {
             group: string_at(object, "/spec/group").to_owned(),
             version: string_at(object, "/spec/version").to_owned(),
-            unavailable,
+            unavailable: unavailability(object).map(ToOwned::to_owned),
         }
     }
 }

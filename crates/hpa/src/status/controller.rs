@@ -14,7 +14,7 @@ use super::{
 use crate::{
     debug_client::{LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{Idle, no_lease_found},
+    liveness::{Idle, ReadLease, no_lease_found},
     terminal::shorten_names,
 };
 
@@ -50,6 +50,7 @@ pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
         if let Ok(holder) = &cluster.holder {
             checks.push(check_pod(cluster, holder));
         }
+        checks.extend(cluster.other_leases.iter().filter_map(|lease| check_lost(cluster, lease)));
     }
     match &cluster.status {
         Ok(status) => checks.push(check_version(status)),
@@ -153,13 +154,50 @@ fn check_lease(cluster: &ClusterState) -> Check {
             let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
             return Check::new(Level::Warning, text);
         }
-        let text = format!("{text}: it has expired after {limit}, so no instance reconciles");
-        return Check::new(Level::Error, text).with_hint(format!(
+        let (level, consequence) = if cluster.leases().has_writer_without_lease() {
+            let unknown = "and whether an instance without leader election reconciles is unknown";
+            (Level::Warning, unknown)
+        } else {
+            (Level::Error, "so no instance reconciles")
+        };
+        let text = format!("{text}: it has expired after {limit}, {consequence}");
+        return Check::new(level, text).with_hint(format!(
             "kubectl get pods -n {0}; kubectl logs -n {0} POD",
             quote(namespace)
         ));
     }
     Check::new(Level::Ok, text)
+}
+
+/// Reports a lost lease that is not the checked one. The checked one may be a tenant's, so it is no
+/// successor for autoscalers of other namespaces. A usual lease is, and one in the namespace of the
+/// lost one: those are the administrators'. `None` too if other checks report an error.
+fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
+    let LeaseName { namespace, name } = &lost.name;
+    if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
+        return None;
+    }
+    let leases = cluster.leases();
+    let manager = FieldManager::for_lease(namespace, name);
+    let reason = leases.describe_lost(manager.as_str())?;
+    let is_successor = |(other, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
+        let is_held = holder.as_ref().is_ok_and(|holder| !holder.is_expired(cluster.now));
+        is_held && (other.is_usual() || other.namespace == *namespace)
+    };
+    if leases.hpa_rs_leases().any(is_successor) {
+        return None;
+    }
+    let of_lease = cluster.autoscalers.iter().filter(|one| {
+        one.manager.as_deref() == Some(manager.as_str())
+            && one.hpa.metadata.namespace != *namespace
+            && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
+    });
+    let names: Vec<String> = of_lease.map(|one| one.name.clone()).collect();
+    (!names.is_empty()).then(|| {
+        let statuses = counted(names.len(), "autoscaler");
+        let text = format!("{reason}, which the status of {statuses} names");
+        Check::new(Level::Error, format!("{text}: {}", shorten_names(&names)))
+    })
 }
 
 /// Whether kube-controller-manager handles all autoscalers, because its HPA controller is on and no

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::FieldManager;
+use hpa_controller::k8s::{FieldManager, is_in_future};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
+    built_in,
     check::{Check, Level},
     cluster::ClusterState,
 };
 use crate::{
-    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
+    listed_autoscalers::ListedAutoscaler,
+    liveness::Leases,
     terminal::shorten_names,
 };
 
@@ -32,7 +35,11 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     // A lease that this user may not read may be held.
     let may_have_leader =
         cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
-    let active_count = others.iter().filter(|writer| !writer.has_stopped(cluster)).count();
+    let leases = cluster.leases();
+    // An instance for one namespace may act on no autoscaler of the checked controller.
+    let is_active =
+        |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !writer.has_stopped(cluster);
+    let active_count = others.iter().filter(is_active).count();
     let is_only_controller = active_count <= 1 && !may_have_leader;
     others.iter().map(|writer| check_writer(cluster, writer, is_only_controller)).collect()
 }
@@ -97,6 +104,17 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
             Check::new(Level::Ok, text)
         };
     }
+    if manager == KUBE_CONTROLLER_MANAGER && is_before_takeover(cluster, newest) {
+        let LeaseName { namespace, name } = &cluster.lease;
+        let text = format!(
+            "{text}, before hpa-rs acquired the lease {namespace}/{name}: a status that doesn't \
+             change keeps its writer"
+        );
+        return Check::new(Level::Ok, text);
+    }
+    if let Some(text) = describe_local_holder(&leases, manager) {
+        return Check::new(Level::Ok, text);
+    }
     match is_running {
         Some(false) if leases.no_longer_writes(manager, newest) => {
             let text = format!("{text}; it holds no lease, so it no longer writes");
@@ -134,9 +152,44 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
                 "if it handles the same autoscalers as the holder of the lease, both overwrite each \
                  other's decisions",
             );
-            if is_recent { check.into_conflict() } else { check }
+            // The check of kube-controller-manager reports the same conflict, with its lease.
+            let is_repeated =
+                manager == KUBE_CONTROLLER_MANAGER && built_in::check(cluster).is_conflict();
+            if is_repeated {
+                check.into_repetition()
+            } else if is_recent {
+                check.into_conflict()
+            } else {
+                check
+            }
         }
     }
+}
+
+/// Whether the last status of kube-controller-manager is older than the acquisition of the checked
+/// lease, which is held. Not if its HPA controller is on for certain. The clocks of the holder and
+/// of the API server may differ.
+fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool {
+    let holder = cluster.holder.as_ref().ok().filter(|holder| !holder.is_expired(cluster.now));
+    let acquired = holder.and_then(|holder| holder.acquired);
+    let is_earlier =
+        acquired.zip(newest).is_some_and(|(acquired, newest)| is_in_future(acquired, newest));
+    is_earlier && cluster.built_in.has_hpa_controller(cluster.now) != Some(true)
+}
+
+/// A finding about a held lease that only autoscalers of its own namespace name. Its holder may be
+/// an instance for that namespace, or a tenant's invention. `None` for other leases, and if another
+/// hpa-rs stored a status in the namespace.
+fn describe_local_holder(leases: &Leases<'_>, manager: &str) -> Option<String> {
+    let (LeaseName { namespace, name }, holder) = leases.lease_of(manager)?;
+    let holder = holder.as_ref().ok().filter(|holder| !holder.is_expired(leases.now))?;
+    let is_alone = leases.is_local(manager) && !leases.shares_namespace(manager);
+    is_alone.then(|| {
+        format!(
+            "autoscalers of {namespace} name the lease {namespace}/{name}, which {} holds",
+            holder.host_name()
+        )
+    })
 }
 
 /// Formats the age of a status, such as `2m ago`. The clock of its time may be ahead of this one.

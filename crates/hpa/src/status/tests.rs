@@ -97,6 +97,7 @@ fn healthy() -> ClusterState {
         holder: Ok(LeaseHolder {
             lease: lease.clone(),
             identity: "hpa-1_0b5c".into(),
+            acquired: None,
             renewed: "2026-01-31T11:59:58Z".parse().ok(),
             has_unreadable_time: false,
             duration: jiff::SignedDuration::from_secs(15),
@@ -111,6 +112,7 @@ fn healthy() -> ClusterState {
         lease,
         searched_namespaces: Vec::new(),
         other_leases: Vec::new(),
+        local_leases: Vec::new(),
         writers: NamespaceWriters::default(),
         url: None,
         status: Ok(controller_status()),
@@ -118,6 +120,7 @@ fn healthy() -> ClusterState {
             holder: Ok(LeaseHolder {
                 lease: LeaseName { namespace: "kube-system".into(), name: "k".into() },
                 identity: "cp-1_7d1f".into(),
+                acquired: None,
                 renewed: "2026-01-31T11:59:59Z".parse().ok(),
                 has_unreadable_time: false,
                 duration: jiff::SignedDuration::from_secs(15),

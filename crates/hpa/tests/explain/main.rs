@@ -108,6 +108,25 @@ async fn kubectl_plugin_completes_flags() {
     assert_eq!(directive, ":4\n");
 }
 
+#[tokio::test]
+async fn rules_that_have_no_metric_of_the_autoscaler_are_not_waited_for() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    let rules = cluster.served.dir.path().join("rules.yaml");
+    let text = "externalRules:\n- {seriesQuery: jobs, metricsQuery: sum(jobs)}\n";
+    std::fs::write(&rules, text).expect("a file");
+    // This server never answers.
+    let prometheus = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    prometheus.set_nonblocking(true).expect("a socket");
+    let address = prometheus.local_addr().expect("an address");
+    let arguments = [
+        format!("--metrics-config={}", rules.display()),
+        format!("--prometheus-url=http://{address}"),
+    ];
+    let output = cluster.explain(&["shop/web", &arguments[0], &arguments[1]]).await;
+    assert!(output.starts_with("shop/web stays at 4: cpu is at 60%"), "{output}");
+    assert!(prometheus.accept().is_err(), "the program must not connect");
+}
+
 /// Waits for the first line of the next report.
 async fn next_sentence(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let sentence = async {

@@ -11,7 +11,8 @@ use std::{
 pub use hpa_calc::event::EventType;
 use jiff::Timestamp;
 
-/// The longest message that `events.k8s.io` accepts, in bytes.
+/// The maximum length of a message in bytes. The core API, which receives the events, has no limit.
+/// Messages contain texts of users and other servers, so they get the limit of `events.k8s.io`.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// The object that an event is about.

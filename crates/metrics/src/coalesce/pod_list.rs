@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashMap};
-use hpa_calc::selector::Selector;
+use hpa_calc::selector::{Selector, exceed_label_limits};
 
 use crate::wire::{ItemLabels, PodMetrics};
 
@@ -71,7 +71,8 @@ impl PodList {
 }
 
 impl Groups {
-    /// Groups items by their labels, and moves the labels from the items to the groups.
+    /// Groups items by their labels, and moves the labels from the items to the groups. Items whose
+    /// labels exceed the limits are in no group, because no selector matches such pods.
     fn new(items: &mut [PodMetrics]) -> Self {
         let mut groups = Self::default();
         let mut by_labels: HashMap<ItemLabels, usize> = HashMap::new();
@@ -84,6 +85,9 @@ impl Groups {
                 .get(group_index)
                 .is_some_and(|group| group.labels.shares_memory_with(&labels));
             if !has_same_labels {
+                if exceed_label_limits(labels.pairs()) {
+                    continue;
+                }
                 group_index = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
             }
             match groups.all.get_mut(group_index) {
@@ -117,6 +121,7 @@ impl Groups {
 mod tests {
     use std::collections::BTreeMap;
 
+    use hpa_calc::selector::MAX_LABELS;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -160,6 +165,21 @@ mod tests {
         let groups = PodList::for_namespace(items).groups.unwrap();
         let group_items: Vec<_> = groups.all.iter().map(|group| group.items.as_slice()).collect();
         assert_eq!(group_items, [&[0, 1, 3][..], &[2]]);
+    }
+
+    #[test]
+    fn item_with_more_labels_than_selectors_match_is_not_selected() {
+        let labels = |count: usize| -> Vec<_> {
+            (0..count).map(|at| (format!("l{at}"), "a".to_owned())).collect()
+        };
+        let pods = [labels(MAX_LABELS + 1), labels(MAX_LABELS), labels(MAX_LABELS + 1)];
+        let list = PodList::for_namespace(items(pods.iter().map(Vec::as_slice)));
+        for selector in ["", "l0=a", "!other"] {
+            let selected = list.select(&Selector::parse(selector).unwrap());
+            let names: Vec<_> = selected.iter().map(|item| &*item.metadata.name).collect();
+            assert_eq!(names, ["1"], "{selector}");
+        }
+        assert_eq!(list.groups.unwrap().by_pair.len(), MAX_LABELS);
     }
 
     fn requirement() -> impl Strategy<Value = String> {

@@ -125,12 +125,12 @@ async fn different_requests_are_sent_separately() {
         metric_selector: all.clone(),
     };
     let external = MetricQuery::External { metric: "m".into(), metric_selector: all.clone() };
-    let [by_pod, by_series] = [&all, &pods].map(pod_values);
+    let [unfiltered, filtered] = [&all, &pods].map(pod_values);
     let [of_main, of_front] = [&main, &front].map(object_value);
     for _ in 0..2 {
         let (one, two, three, four, five, six) = tokio::join!(
-            client.read("ns", &pods, &by_pod),
-            client.read("ns", &pods, &by_series),
+            client.read("ns", &pods, &unfiltered),
+            client.read("ns", &pods, &filtered),
             client.read("ns", &pods, &of_main),
             client.read("ns", &pods, &of_front),
             client.read("ns", &pods, &external),
@@ -351,6 +351,7 @@ async fn failed_list_is_not_retried_by_selector() {
     assert_eq!(source.take_requests().len(), 3);
 }
 
+/// [`Selector::nothing`] is sent as the empty string, which selects everything.
 #[tokio::test(start_paused = true)]
 async fn selector_of_nothing_gets_all_pods() {
     let source = serving(3, true);
@@ -374,8 +375,8 @@ async fn unused_state_is_dropped() {
         let _ = resource(&client, &format!("ns{round}"), &all, ResourceName::Cpu, None).await;
         advance(PERIOD / 15).await;
     }
-    // One round takes 1 s. Selectors are in use for 30 s, and dropped at most 30 s later. Responses
-    // are fresh for 1 s.
+    // A round takes 1.2 s. A selector is dropped at the first decision after 30 s, a namespace by a
+    // sweep at most 30 s later. Responses are fresh for 1 s.
     let (namespaces, selectors) = client.sharing.len("ns");
     assert!(namespaces <= 100, "{namespaces} namespaces");
     assert!(selectors <= 30, "{selectors} selectors");

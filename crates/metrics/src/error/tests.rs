@@ -102,6 +102,10 @@ fn cause_of_a_connection_error_is_plain() {
     let required = "the server requires a client certificate";
     assert_eq!(cause(certificate, flag), format!("{required}: set it with --cert and --key"));
     assert_eq!(cause(certificate, none), required);
+    let refused = "the server refuses the client certificate, or requires one";
+    let bad = "received fatal alert: BadCertificate";
+    assert_eq!(cause(bad, flag), format!("{refused}: set it with --cert and --key"));
+    assert_eq!(cause(bad, none), refused);
     assert_eq!(cause(tls, flag), "the server doesn't speak TLS: use http://");
     let unknown = "invalid peer certificate: UnknownIssuer";
     let expected = "the certificate of the server was issued by an unknown CA";
@@ -109,6 +113,58 @@ fn cause_of_a_connection_error_is_plain() {
     assert_eq!(cause(unknown, none), expected);
     assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
     assert_eq!(cause("certificate expired", flag), "certificate expired");
+}
+
+/// The cause of a connection that fails because of the server's certificate. `problem` is the text
+/// of rustls.
+fn certificate_cause(problem: &str) -> String {
+    let error = std::io::Error::other(format!("invalid peer certificate: certificate {problem}"));
+    connection_cause(&error, TlsSettingNames::default())
+}
+
+#[test]
+fn cause_of_an_expired_certificate_does_not_contain_the_current_time() {
+    for now in [1_795_873_954, 1_795_873_969] {
+        let expired = certificate_cause(&format!(
+            "expired: verification time {now} (UNIX), but certificate is not valid after \
+             1738368000 ({} seconds ago)",
+            now - 1_738_368_000
+        ));
+        assert_eq!(expired, "the certificate of the server expired on 2025-02-01");
+        let early = certificate_cause(&format!(
+            "not valid yet: verification time {now} (UNIX), but certificate is not valid before \
+             1798761600 ({} seconds in future)",
+            1_798_761_600 - now
+        ));
+        let expected = "the certificate of the server is not valid before 2027-01-01T00:00:00Z";
+        assert_eq!(early, expected);
+    }
+    assert_eq!(certificate_cause("expired"), "the certificate of the server has expired");
+    assert_eq!(
+        certificate_cause("not valid yet"),
+        "the certificate of the server is not valid yet"
+    );
+}
+
+#[test]
+fn cause_of_a_certificate_for_other_names_lists_the_first_ones() {
+    let cause = |names: &str| {
+        certificate_cause(&format!("not valid for name \"prom.example\"; certificate {names}"))
+    };
+    let start = "the certificate of the server is";
+    assert_eq!(
+        cause("is only valid for DnsName(\"*.a.example\") or IpAddress(10.0.0.1)"),
+        format!("{start} valid for *.a.example, 10.0.0.1, not for prom.example")
+    );
+    let many = ["DnsName(\"a\")"; 7].join(", ");
+    assert_eq!(
+        cause(&format!("is only valid for {many}")),
+        format!("{start} valid for a, a, a, a, a and 2 more, not for prom.example")
+    );
+    assert_eq!(
+        cause("is not valid for any names (according to its subjectAltName extension)"),
+        format!("{start} not valid for prom.example: it has no names")
+    );
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use hpa_calc::selector::MAX_LABELS;
+
 use super::*;
 
 fn pod_json(namespace: &str, name: &str, app: &str, phase: &str) -> serde_json::Value {
@@ -83,6 +85,42 @@ fn undecodable_object_leaves_the_cache() {
     let undecodable = serde_json::from_value(undecodable).unwrap();
     cache.apply(watcher::Event::Apply(undecodable), &mut listed);
     assert_eq!(names(&cache, "", "").unwrap(), ["shop/web-1"]);
+}
+
+/// A pod with this many labels.
+fn pod_with_labels(name: &str, count: usize) -> StoredObject {
+    let labels: BTreeMap<_, _> = (0..count).map(|at| (format!("l{at}"), "a")).collect();
+    serde_json::from_value(serde_json::json!({
+        "metadata": { "namespace": "shop", "name": name, "labels": labels },
+        "status": { "phase": "Running" },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn pod_with_too_many_labels_is_kept_without_them_and_not_selected() {
+    let (cache, mut listed) = (ObjectCache::default(), ObjectsByNamespace::default());
+    for (name, count) in [("web-0", MAX_LABELS + 1), ("web-1", MAX_LABELS)] {
+        cache.apply(watcher::Event::InitApply(pod_with_labels(name, count)), &mut listed);
+    }
+    cache.apply(watcher::Event::InitDone, &mut listed);
+    for selector in ["", "l0=a", "!other"] {
+        assert_eq!(names(&cache, "shop", selector).unwrap(), ["shop/web-1"], "{selector}");
+        let selected = cache.select_pods("shop", &Selector::parse(selector).unwrap());
+        assert_eq!(selected.unwrap().len(), 1, "{selector}");
+    }
+    let pod = cache.get(&ObjectKey::new("shop", "web-0"), "pods").unwrap().unwrap();
+    assert!(pod.metadata.labels.is_empty());
+}
+
+#[test]
+fn node_with_many_labels_is_selected() {
+    let cache = ObjectCache { has_unlimited_labels: true, ..ObjectCache::default() };
+    let mut listed = ObjectsByNamespace::default();
+    let node = pod_with_labels("node", MAX_LABELS + 1);
+    cache.apply(watcher::Event::InitApply(node), &mut listed);
+    cache.apply(watcher::Event::InitDone, &mut listed);
+    assert_eq!(names(&cache, "shop", "l0=a").unwrap(), ["shop/node"]);
 }
 
 #[test]

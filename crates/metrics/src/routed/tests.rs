@@ -223,6 +223,8 @@ fn external_metric_without_a_value_is_an_error_of_the_first_source() {
         let error = require_value(Values::External(values)).unwrap_err();
         assert_eq!(crate::describe(&error), expected);
     }
+    let error = require_value(Values::External(ExternalValues::default())).unwrap_err();
+    assert_eq!(crate::describe(&error), "no value: the source returned none");
 }
 
 #[tokio::test]

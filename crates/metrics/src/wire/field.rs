@@ -9,12 +9,7 @@ use serde::{
     de::{self, MapAccess, SeqAccess},
 };
 
-/// Reads `null` as the default.
-pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
+pub(super) use crate::decode::null_as_default;
 
 /// Reads an object that may be `null`.
 pub(super) fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(

@@ -62,8 +62,8 @@ pub enum QueryFailure {
          series in seriesQuery"
     )]
     TooManySeries(u64),
-    /// The response is neither a success nor an error of Prometheus, which has the status 400, 422
-    /// or 503 and JSON or no content type.
+    /// Neither a success nor an error that Prometheus itself sends (400, 422 or 503, with JSON or
+    /// no content type).
     #[error("{}{server}: unknown response code {status}{hint}", error_texts::PROMETHEUS)]
     Status {
         /// Scheme, host and port of the server.
@@ -113,7 +113,7 @@ impl QueryFailure {
     /// credentials (401 or 403). The query itself may be correct. [`Self::Busy`] and
     /// [`Self::BusyReading`] don't count, because they are limits of this client.
     #[must_use]
-    pub fn is_unreachable(&self) -> bool {
+    pub fn is_access_failure(&self) -> bool {
         match self {
             Self::Connection(_)
             | Self::Request { .. }
@@ -154,7 +154,7 @@ impl QueryFailure {
         match self {
             // The hint of a redirection has its destination.
             Self::Status { status, .. } if !(300..400).contains(status) => self.to_string(),
-            _ if self.is_unreachable() => self.describe_with_server(url),
+            _ if self.is_access_failure() => self.describe_with_server(url),
             _ => format!("{}{url}: {}", error_texts::PROMETHEUS, self.reason()),
         }
     }
@@ -193,6 +193,9 @@ pub(crate) fn status_hint(
     match status.as_u16() {
         300..=399 => {
             location.map_or_else(String::new, |location| redirection_hint(location, server))
+        }
+        400 if server.starts_with("http://") => {
+            ": the server may require TLS; use https://".to_owned()
         }
         401 | 403 => ": check the credentials".to_owned(),
         404 => ": check the path of the URL".to_owned(),

@@ -12,7 +12,7 @@ use std::{
 use crate::rules::{Compat, results::QueryResult};
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics::SingleFlight;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, uri::Scheme};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -406,12 +406,16 @@ fn address(url: &Uri) -> String {
 }
 
 /// Accepts a success, and the errors 400, 422 and 503 of Prometheus: with JSON, or without a
-/// content type. An error with another content type comes from a proxy.
+/// content type. An error with another content type comes from a proxy. One in HTTP/1.0 without a
+/// content type comes from a server of Go that requires TLS.
 fn check_status(settings: &Settings, response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let content_type = text(header::CONTENT_TYPE);
-    let is_json = content_type.is_none_or(|text| text.starts_with("application/json"));
+    let is_json = match content_type {
+        Some(text) => text.starts_with("application/json"),
+        None => response.version() != Version::HTTP_10,
+    };
     let is_error_of_prometheus = [
         StatusCode::BAD_REQUEST,
         StatusCode::UNPROCESSABLE_ENTITY,

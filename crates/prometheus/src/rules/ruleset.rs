@@ -96,6 +96,12 @@ impl RuleSet {
     /// The rules with an invalid template, regular expression or name. Overrides are not checked,
     /// because the API server may get their resources later.
     pub fn syntax_errors(config: &Config) -> Vec<InvalidRule> {
+        Self::without_overrides(config).errors().cloned().collect()
+    }
+
+    /// Compiles the rules without their overrides, which needs no resources. The rules find no
+    /// objects, but know which metrics they [may have](Rule::may_have).
+    pub fn without_overrides(config: &Config) -> Self {
         let mut config = config.clone();
         let rules = config.rules.iter_mut().chain(&mut config.external_rules);
         let mappings = rules.map(|rule| &mut rule.resources);
@@ -106,7 +112,7 @@ impl RuleSet {
         for mapping in mappings.chain(usage) {
             mapping.overrides = Overrides::default();
         }
-        Self::compile(&config, &ApiResources::default()).errors().cloned().collect()
+        Self::compile(&config, &ApiResources::default())
     }
 
     /// The first invalid rule, in the order in which prometheus-adapter compiles them.

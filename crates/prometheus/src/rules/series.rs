@@ -41,7 +41,8 @@ pub struct RuleSeries {
     metric_entries: Vec<MetricEntry>,
     /// Distinct lists of resources.
     resource_lists: Vec<Vec<Arc<GroupResource>>>,
-    /// The metrics whose last series differs by resource, with the series of each resource.
+    /// The metrics whose last series differs by resource: by position in `metrics`, the resources
+    /// with the position of the series in `names`.
     series_by_resource: HashMap<u32, Vec<(Arc<GroupResource>, u32)>>,
 }
 
@@ -70,7 +71,8 @@ struct Combination {
 
 #[derive(Clone, Copy, Debug)]
 struct MetricEntry {
-    /// The position of the last series with the metric.
+    /// The position in `names` of the last name with the metric, in the order of Prometheus'
+    /// response.
     last: u32,
     /// The position in `resource_lists` of the resources for which that series is the last one.
     /// Ignored if the metric is in `series_by_resource`.
@@ -246,17 +248,17 @@ impl RuleSeries {
         })
     }
 
-    /// Records the last series of a metric and of its resources.
-    fn set_last(&mut self, position: u32, series: u32, resources: &[Arc<GroupResource>]) {
-        let Some(entry) = self.metric_entries.get_mut(position as usize) else {
+    /// Records the last name of a metric and of its resources. `metric` and `name` are positions.
+    fn set_last(&mut self, metric: u32, name: u32, resources: &[Arc<GroupResource>]) {
+        let Some(entry) = self.metric_entries.get_mut(metric as usize) else {
             return;
         };
         let old_list = self.resource_lists.get(entry.resource_list as usize);
         let old_list = old_list.map(Vec::as_slice).unwrap_or_default();
-        let series_by_resource = self.series_by_resource.remove(&position);
+        let series_by_resource = self.series_by_resource.remove(&metric);
         if series_by_resource.is_none() {
             let has_all = || resources.iter().all(|resource| old_list.contains(resource));
-            if entry.last == series && has_all() {
+            if entry.last == name && has_all() {
                 return;
             }
         }
@@ -266,13 +268,13 @@ impl RuleSeries {
             series_by_resource.unwrap_or_else(all_with_last);
         for resource in resources {
             match by_resource.iter_mut().find(|(candidate, _)| candidate == resource) {
-                Some((_, last)) => *last = series,
-                None => by_resource.push((resource.clone(), series)),
+                Some((_, last)) => *last = name,
+                None => by_resource.push((resource.clone(), name)),
             }
         }
-        entry.last = series;
-        if by_resource.iter().any(|(_, last)| *last != series) {
-            self.series_by_resource.insert(position, by_resource);
+        entry.last = name;
+        if by_resource.iter().any(|(_, last)| *last != name) {
+            self.series_by_resource.insert(metric, by_resource);
             return;
         }
         let list: Vec<_> = by_resource.into_iter().map(|(resource, _)| resource).collect();
@@ -311,16 +313,16 @@ impl RuleSeriesBuilder<'_> {
         self.series.series_count += 1;
         // There can't be 2^32 names or label sets, because the size of a response is limited.
         let Some(label_set) = self.label_set_position(labels) else { return };
-        let Some(position) = self.name_position(name) else { return };
-        if self.previous.replace((position, label_set)) == Some((position, label_set)) {
+        let Some(name_position) = self.name_position(name) else { return };
+        if self.previous.replace((name_position, label_set)) == Some((name_position, label_set)) {
             return;
         }
-        self.add_label_set(position, label_set);
-        let naming = self.series.name_entries.get(position as usize).map(|entry| entry.naming);
+        self.add_label_set(name_position, label_set);
+        let naming = self.series.name_entries.get(name_position as usize).map(|entry| entry.naming);
         let Some(NamingEntry::Metric(metric)) = naming else { return };
         let set = self.series.label_sets.get(label_set as usize);
         let resources = set.map(|set| set.resources.clone()).unwrap_or_default();
-        self.series.set_last(metric, position, &resources);
+        self.series.set_last(metric, name_position, &resources);
     }
 
     /// The number of different pairs of name and label set. It determines the need for memory.

@@ -58,6 +58,7 @@ pub(super) async fn discover(
         custom_registry: CustomRegistry::new(custom.discovered_rules()),
         external_registry: ExternalRegistry::new(external.discovered_rules()),
         compiled,
+        without_resources: None,
         resources,
         custom,
         external,

@@ -34,7 +34,7 @@ pub use state::RuleStatus;
 
 use self::{
     sharing::Sharing,
-    state::{DiscoveryState, Rules},
+    state::{DiscoveryState, NOT_DISCOVERED_YET, Rules},
 };
 use hpa_metrics::{
     ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper, SyncState,
@@ -161,7 +161,13 @@ impl PrometheusSource {
     async fn discover(&self) -> Result<(), RelistError> {
         let rules = self.rules.read().clone();
         let previous = self.state.read().clone();
-        let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
+        let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await;
+        if let Err(RelistError::Mapper(error)) = &state
+            && !previous.is_compiled()
+        {
+            *self.state.write() = Arc::new(DiscoveryState::without_resources(&rules, error));
+        }
+        let state = state?;
         let result = state.outcome();
         if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
             self.sharing.clear();
@@ -233,6 +239,21 @@ impl PrometheusSource {
         self.state().is_compiled()
     }
 
+    /// The servers whose series a discovery reads, each as scheme, host and port.
+    pub fn listed_servers(&self) -> Vec<String> {
+        let rules = self.rules.read().clone();
+        let mut origins = Vec::new();
+        for rule in rules.config.rules.iter().chain(&rules.config.external_rules) {
+            let client = rules.servers.get(&rule.server);
+            if let Some(origin) = client.map(|client| client.settings().origin())
+                && !origins.contains(&origin)
+            {
+                origins.push(origin);
+            }
+        }
+        origins
+    }
+
     /// The state of each rule: of `rules`, then of `externalRules`, then of `resourceRules`.
     pub fn rule_status(&self) -> Vec<RuleStatus> {
         self.state().rule_status()
@@ -270,7 +291,7 @@ impl PrometheusSource {
             problems.insert(0, "the rules file is invalid".to_owned());
         }
         if problems.is_empty() {
-            problems.push("no discovery has succeeded yet".to_owned());
+            problems.push(NOT_DISCOVERED_YET.to_owned());
         }
         problems
     }

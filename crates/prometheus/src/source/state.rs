@@ -9,6 +9,7 @@ use crate::rules::{
 };
 use hpa_metrics::{
     CustomQuery, ExternalQuery, Query,
+    mapper::MapperError,
     resource::{ApiResources, GroupResource},
 };
 use jiff::Timestamp;
@@ -17,6 +18,9 @@ use super::{RelistError, absence::list_rules, servers::Servers};
 
 /// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
+
+/// The problem before the first discovery.
+pub(super) const NOT_DISCOVERED_YET: &str = "no discovery has succeeded yet";
 
 /// The maximum number of mistakes in a rules file that are logged.
 const MAX_LOGGED_MISTAKES: usize = 20;
@@ -33,11 +37,21 @@ pub(super) struct Rules {
 pub(super) struct DiscoveryState {
     pub(super) rules: Arc<Rules>,
     pub(super) compiled: RuleSet,
+    /// Set while the rules can't be compiled.
+    pub(super) without_resources: Option<WithoutResources>,
     pub(super) resources: Arc<ApiResources>,
     pub(super) custom: RuleList,
     pub(super) custom_registry: CustomRegistry,
     pub(super) external: RuleList,
     pub(super) external_registry: ExternalRegistry,
+}
+
+/// What is known of the rules if the resources of the API server have never been read.
+pub(super) struct WithoutResources {
+    /// The error of the last attempt to read them.
+    error: String,
+    /// The rules without overrides.
+    rules: RuleSet,
 }
 
 /// The rules of `rules` or `externalRules` with their series.
@@ -103,12 +117,23 @@ impl DiscoveryState {
         Self {
             rules: Arc::new(Rules { config: rules.config.clone(), servers: rules.servers.clone() }),
             compiled: RuleSet::default(),
+            without_resources: None,
             resources: Arc::default(),
             custom: RuleList::default(),
             custom_registry: CustomRegistry::default(),
             external: RuleList::default(),
             external_registry: ExternalRegistry::default(),
         }
+    }
+
+    /// The state if the resources of the API server have never been read. `error` is that of the
+    /// last attempt.
+    pub(super) fn without_resources(rules: &Rules, error: &MapperError) -> Self {
+        let without_resources = WithoutResources {
+            error: hpa_metrics::describe(error),
+            rules: RuleSet::without_overrides(&rules.config),
+        };
+        Self { without_resources: Some(without_resources), ..Self::empty(rules) }
     }
 
     /// Whether the rules were compiled, which needs the resources of the API server. Their series
@@ -134,14 +159,22 @@ impl DiscoveryState {
 
     /// Whether a discovery may yet find a metric that no rule has. `false` once the series of any
     /// rule in its list were read, because a rule that always fails must not block the metrics of
-    /// others. Always `true` for usage.
+    /// others. Usage needs no series, only the compiled rules. Without the resources of the API
+    /// server, only metrics that a rule of the list may have can be found.
     pub(super) fn may_discover(&self, query: &Query) -> bool {
-        let Some((list, compiled, metric)) = self.rules_for(query) else { return true };
+        let Some((list, compiled, metric)) = self.rules_for(query) else {
+            return !self.is_compiled();
+        };
         // An invalid rule may be meant for any metric.
         let may_have =
             |rule: &CompiledRule| rule.as_ref().ok().is_none_or(|rule| rule.may_have(metric));
-        !self.is_compiled()
-            || list.discovered_rules().next().is_none() && compiled.iter().any(may_have)
+        if self.is_compiled() {
+            return list.discovered_rules().next().is_none() && compiled.iter().any(may_have);
+        }
+        let Some(WithoutResources { rules, .. }) = &self.without_resources else { return true };
+        let rules =
+            if matches!(query, Query::External(_)) { &rules.external } else { &rules.custom };
+        rules.iter().any(may_have)
     }
 
     /// The rules that can have the metric of a query, with their compiled form, and its name.
@@ -166,17 +199,22 @@ impl DiscoveryState {
         self.custom.entries.iter().chain(&self.external.entries)
     }
 
-    /// The rules of both lists that are invalid or whose series can't be read, with the error.
-    /// Rules with the same error are one item.
+    /// The rules of both lists that are invalid or whose series can't be read, with the error. The
+    /// failure of a server names it. Rules with the same error are one item.
     fn failures(&self) -> Vec<String> {
-        let statuses = self.entries().map(|entry| &entry.status);
-        let failed = statuses.filter_map(|status| Some((status.error.as_deref()?, status)));
-        join_rules(failed.map(|(error, status)| (error, Some(&*status.rule))))
+        join_rules(self.entries().filter_map(|entry| {
+            let error = match &entry.server_failure {
+                Some(failure) => &*failure.error,
+                None => entry.status.error.as_deref()?,
+            };
+            Some((error, Some(&*entry.status.rule)))
+        }))
     }
 
     /// The problems of the last discovery, for errors of queries: the failures of servers, and a
     /// short reason for each other rule that is invalid or whose read failed. Includes invalid
-    /// `resourceRules`. Each problem is listed once.
+    /// `resourceRules`, and the error of reading the resources of the API server. Each problem is
+    /// listed once.
     pub(super) fn discovery_problems(&self) -> Vec<String> {
         let failed = self.entries().filter_map(|entry| match &entry.server_failure {
             Some(failure) => Some((&*failure.reason, None)),
@@ -184,6 +222,9 @@ impl DiscoveryState {
         });
         let mut problems = join_rules(failed);
         problems.extend(self.resource_status().and_then(|status| status.describe_reason()));
+        if let Some(WithoutResources { error, .. }) = &self.without_resources {
+            problems.push(format!("{NOT_DISCOVERED_YET}: {error}"));
+        }
         problems
     }
 

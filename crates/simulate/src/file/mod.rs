@@ -10,7 +10,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
     explain::one_line,
-    validation::{ValidationOptions, validate},
+    validation::{ValidationOptions, measure_spec, validate},
 };
 use hpa_crd::{FieldError, UnknownField};
 use serde_json::{Map, Value};
@@ -335,6 +335,7 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
     let mut hpa: HorizontalPodAutoscaler = decoded
         .map_err(|error| field_error(format!("{AUTOSCALER}.{}", error.path()), error.inner()))?;
     apply_defaults(&mut hpa.spec);
+    measure_spec(&mut hpa.spec);
     if hpa.metadata.name.is_empty() {
         hpa.metadata.name.clone_from(&hpa.spec.scale_target_ref.name);
     }

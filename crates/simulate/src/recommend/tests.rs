@@ -98,7 +98,7 @@ fn number_of_runs_is_slightly_above_the_estimate() {
 }
 
 #[test]
-fn cheaper_settings_are_better_at_a_risk_that_rounds_to_the_accepted_one() {
+fn cheaper_settings_win_if_both_risks_round_to_the_maximum() {
     let score = |risk, pod_hours| Score { pod_hours, risk, ..Score::default() };
     let goal = Goal { current: Score::default(), default: score(0.01, 9.0), max_risk: 0.001 };
     let (below, above) = (score(0.000_97, 9.0), score(0.001_03, 5.0));

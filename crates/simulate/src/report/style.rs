@@ -37,8 +37,8 @@ body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;ma
 max-width:1100px;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.15rem;margin:2rem 0 .3rem}
 p{margin:.3rem 0;color:var(--soft)}
-h1,h2,p,details td{overflow-wrap:anywhere}
-.wide{overflow-x:auto}
+h1,h2,p,td{overflow-wrap:anywhere}
+.wide{overflow-x:auto}.wide td:first-child{min-width:12em}
 table{border-collapse:collapse;font-size:.85rem;margin:.6rem 0;width:100%}
 th,td{border-bottom:1px solid var(--line);padding:.3rem .6rem;text-align:left;vertical-align:top}
 th{background:var(--head);font-weight:600}

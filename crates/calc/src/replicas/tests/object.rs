@@ -28,7 +28,7 @@ fn target(replicas: i32) -> ValueTarget {
 #[case::unready_pods_do_not_count("rrnpf", 2000, 5, Ok((4, Rule::Proportional)))]
 #[case::none_ready("nn", 9000, 5, Ok((0, Rule::Proportional)))]
 #[case::no_pods_within_tolerance("", 1000, 5, Ok((5, Rule::WithinTolerance)))]
-#[case::no_pods("", 2000, 5, Err(CalculationError::NoReadyPods))]
+#[case::no_pods("", 2000, 5, Err(CalculationError::NoPodsForValue))]
 #[case::from_zero_without_pods("", 2000, 0, Ok((2, Rule::Proportional)))]
 #[case::from_zero_without_tolerance("rr", 1001, 0, Ok((2, Rule::Proportional)))]
 #[case::from_zero_smallest_usage("", 1, 0, Ok((1, Rule::Proportional)))]

@@ -14,6 +14,11 @@ use super::*;
     "the metrics of rules are not discovered yet: rules[0]: Prometheus reported execution",
     "The series of the rules (--metrics-config) could not be read here. The details: hpa rules"
 )]
+#[case::resources(
+    "the metrics of rules are not discovered yet: no discovery has succeeded yet: unable to read \
+     the resources of the API server: refused",
+    "Check it: kubectl get --raw /api, and kubectl get --raw /apis"
+)]
 #[case::collectors(
     "the metrics of collectors are not discovered yet: the autoscalers are not synced yet",
     "If a collector reads queue, it has to list the autoscalers and pods first."
@@ -63,6 +68,24 @@ fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] adv
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
     assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
+}
+
+/// The command must look for the same metric, and not take its name as options.
+#[test]
+fn metric_like_an_option_is_the_last_argument_of_the_command() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    let source = json!({
+        "metric": { "name": "-rf" }, "target": { "type": "Value", "value": "5" },
+    });
+    inputs.hpa.spec.metrics =
+        vec![serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()];
+    let error = "no rule of --metrics-config has -rf, and reading it from a metrics API failed: the \
+                 server could not find the requested resource (get -rf.external.metrics.k8s.io)";
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    let command = "hpa rules explain external --namespace shop --config FILE --prometheus-url URL \
+                   -- -rf says";
+    assert_contains(&inputs.report(), command);
 }
 
 #[rstest]

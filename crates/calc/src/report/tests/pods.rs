@@ -28,6 +28,78 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
 }
 
+/// Three replicas, whose first pod uses 700m. `change` applies to the others.
+fn inputs_with_changed_pods(change: impl Fn(&mut crate::Pod)) -> Inputs {
+    let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.hpa.spec.min_replicas = Some(1);
+    let pods = inputs.selected.pods.iter().take(3);
+    let mut pods: Vec<_> = pods.map(|pod| crate::Pod::clone(pod)).collect();
+    pods.iter_mut().skip(1).for_each(change);
+    inputs.selected = SelectedPods::new(pods);
+    inputs.readings = [(0, Ok(samples(&[("web-0", 700)])))].into_iter().collect();
+    inputs.scale = Ok(Scale { spec_replicas: 3, status_replicas: 3, selector: "app=web".into() });
+    inputs.history = Some(History::default());
+    inputs.hpa.spec.behavior = serde_json::from_value(json!({
+        "scaleDown": { "stabilizationWindowSeconds": 0 },
+    }))
+    .unwrap();
+    inputs
+}
+
+#[test]
+fn ignored_pods_explain_a_scale_down_above_the_target() {
+    let inputs = inputs_with_changed_pods(|pod| pod.terminating = true);
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "scales from 3 to 2: cpu is at 116% of requests, target 66%; 1 of 3 pods counts (2 being \
+         deleted)"
+    );
+    assert_contains(
+        &report,
+        "Only 1 of 3 pods counts (2 being deleted). Check the target's pods: kubectl get pods",
+    );
+}
+
+#[test]
+fn ignored_pods_explain_a_small_proposal_below_the_target() {
+    let mut inputs = inputs_with_changed_pods(|pod| pod.phase = "Failed".into());
+    inputs.readings = [(0, Ok(samples(&[("web-0", 100)])))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(
+        sentence.starts_with("scales from 3 to 1: cpu is at 16% of requests, target 66%"),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with("; 1 of 3 pods counts (2 Failed)"), "{sentence}");
+    // All replicas count beside the pods of an earlier rollout.
+    inputs.scale = Ok(Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() });
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("Failed"), "{sentence}");
+}
+
+#[test]
+fn pods_that_never_count_are_not_waited_for() {
+    let mut inputs = inputs_with_changed_pods(|pod| pod.terminating = true);
+    let pods: Vec<_> = inputs.selected.pods.iter().skip(1).cloned().collect();
+    inputs.selected = SelectedPods::new(pods);
+    inputs.readings = [(0, Ok(samples(&[("web-1", 900), ("web-2", 900)])))].into_iter().collect();
+    assert_contains(
+        &inputs.report(),
+        "No pod has a sample of cpu that counts: web-1, web-2 (2 being deleted). Wait until other \
+         pods have been measured. If there are none, the events of the ReplicaSet say why it \
+         creates no more: kubectl describe replicasets --selector 'app=web' --namespace shop",
+    );
+    // A pod that may count later is the one to check.
+    let mut pending = pod("web-3", "Pending", Some("600m"));
+    pending.start_time = None;
+    inputs.selected.pods.push(std::sync::Arc::new(pending));
+    assert_contains(
+        &inputs.report(),
+        "No pod has a sample of cpu that counts: web-3 (others don't count: 2 being deleted). \
+         Check why the pods are not ready",
+    );
+}
+
 #[test]
 fn other_autoscaler_of_the_same_pods_is_named_first() {
     let mut inputs = inputs(json!({}));

@@ -1,5 +1,5 @@
-//! The clauses of the first line after the decision: unready pods, an invalid spec, and settings
-//! that kube-controller-manager ignores.
+//! The clauses of the first line after the decision: unready pods, an invalid spec, settings that
+//! kube-controller-manager ignores, and pods that it counts.
 
 use rstest::rstest;
 use serde_json::json;
@@ -81,4 +81,59 @@ fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
     assert_eq!(sentence.matches(unknown).count(), 1, "{sentence}");
+}
+
+/// Four replicas at their target, one pod of which has succeeded.
+fn inputs_with_succeeded_pod() -> Inputs {
+    let mut inputs = inputs(json!({}));
+    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
+    pods.push(pod("job-0", "Succeeded", Some("600m")));
+    inputs.selected = SelectedPods::new(pods);
+    inputs
+}
+
+#[test]
+fn succeeded_pods_that_kube_controller_manager_counts_are_in_the_sentence() {
+    let mut inputs = inputs_with_succeeded_pod();
+    // hpa-rs ignores them.
+    let of_hpa_rs = inputs.report();
+    assert!(of_hpa_rs.sentence.starts_with("stays at 4: "), "{}", of_hpa_rs.sentence);
+    assert!(!of_hpa_rs.sentence.contains("Succeeded"), "{}", of_hpa_rs.sentence);
+    assert_eq!(of_hpa_rs.doubt, None);
+    let settings =
+        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    inputs.settings = settings.clone();
+    let report = inputs.report();
+    let known = "kube-controller-manager, which stored the status last, counts 1 Succeeded pod \
+                 (before 1.38)";
+    assert!(report.sentence.starts_with("would stay at 4: "), "{}", report.sentence);
+    assert!(report.sentence.ends_with(&format!("; {known}")), "{}", report.sentence);
+    assert_eq!(report.doubt.as_deref(), Some(known));
+    assert_eq!(report.state(State::Scaling), State::Scaling);
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
+    // While hpa-rs may act instead. The doubt of the caller comes last.
+    inputs.settings = settings.with_status_of_hpa_rs().with_unknown_controller();
+    let idle = "no instance holds the lease shop/hpa";
+    let sentence = inputs.report_with_doubt(Some(idle.to_owned())).sentence;
+    let unknown = "hpa-rs would ignore 1 Succeeded pod; kube-controller-manager, which may act \
+                   now, counts it (before 1.38)";
+    assert!(sentence.ends_with(&format!("; {unknown}; {idle}")), "{sentence}");
+}
+
+#[test]
+fn succeeded_pods_do_not_matter_to_an_external_metric() {
+    let mut inputs = inputs_with_succeeded_pod();
+    inputs.settings =
+        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    let target = json!({ "type": "AverageValue", "averageValue": "5" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let queue = json!({ "type": "External", "external": source });
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(queue).unwrap()];
+    let reading = Reading::External(vec![crate::MilliValue::from_units(20)].into());
+    inputs.readings = [(0, Ok(reading))].into_iter().collect();
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);
+    assert_eq!(report.doubt, None);
 }

@@ -105,6 +105,17 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
     let mut inputs = failing_inputs(NOT_FOUND, &not_found);
     inputs.hpa.metadata.annotations.insert(key.into(), "http://queues".into());
     assert_contains(&inputs.report(), "these annotations: the server answers that it doesn't have");
+    for (cause, check) in [
+        ("the path selects nothing", "check these annotations: the server answers, but its"),
+        ("the query has a syntax error at byte 9: end", "check the query in these annotations"),
+    ] {
+        let message = format!(
+            "unable to fetch metrics from external metrics API: unable to fetch metrics: {cause}"
+        );
+        let mut inputs = failing_inputs(NOT_FOUND, &message);
+        inputs.hpa.metadata.annotations.insert(key.into(), "http://queues".into());
+        assert_contains(&inputs.report(), check);
+    }
 }
 
 #[rstest]
@@ -272,7 +283,7 @@ fn metric_that_the_user_may_not_read_makes_the_report_doubtful() {
 }
 
 #[test]
-fn failure_before_the_first_status_is_one_here() {
+fn failure_without_conditions_is_local_unless_every_controller_has_it() {
     let mut inputs = failing_inputs(NOT_FOUND, NOT_FOUND);
     inputs.hpa.status.conditions.clear();
     let expected = format!("stays at 4: cpu cannot be read here: {NOT_FOUND}");
@@ -296,7 +307,7 @@ fn flags_that_were_given_are_not_advised() {
 }
 
 #[test]
-fn metric_that_can_be_read_here_is_decided_on() {
+fn metric_readable_here_is_decided_despite_the_reported_failure() {
     let mut inputs = failing_inputs(NOT_FOUND, "missing request for cpu in container app of Pod a");
     inputs.readings = [(0, Ok(equal_samples(431)))].into_iter().collect();
     let sentence = inputs.report().sentence;

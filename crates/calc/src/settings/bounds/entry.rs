@@ -109,6 +109,11 @@ impl std::str::FromStr for TimeOfDay {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "a time must be hours and minutes, such as 08:00";
+        const MIDNIGHT: &str =
+            "a time must be hours and minutes before 24:00, and the end of the day is 00:00";
+        if text == "24:00" {
+            return Err(MIDNIGHT);
+        }
         let two_digits = |text: &str| {
             let is_valid = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
             is_valid.then(|| text.parse::<u16>().ok()).flatten()

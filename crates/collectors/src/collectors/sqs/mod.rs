@@ -23,7 +23,7 @@ use crate::{
     settings::Secret,
 };
 
-const SERVICE: &str = "SQS";
+const DISPLAY_NAME: &str = "SQS";
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 const VISIBLE: &str = "ApproximateNumberOfMessages";
 const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
@@ -215,11 +215,11 @@ fn refusal(request: &HttpRequest, reply: &Reply) -> FetchError {
     let kind = kind.unwrap_or_default();
     let kind = kind.rsplit(['#', '.']).next().unwrap_or_default();
     match REPORTED_ERRORS.into_iter().find(|reported| *reported == kind) {
-        Some(reason) => FetchError::QueryRefused { service: SERVICE, reason },
+        Some(reason) => FetchError::QueryRefused { service: DISPLAY_NAME, reason },
         None => http_error(&request.uri, HttpError::Status(reply.status)),
     }
 }
 
 fn unexpected_response(problem: &'static str) -> FetchError {
-    FetchError::Response { service: SERVICE, problem }
+    FetchError::Response { service: DISPLAY_NAME, problem }
 }

@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3))]
 
     #[test]
-    fn changes_are_those_of_the_value(
+    fn changes_match_value_at_each_minute(
         day in 0..365i64,
         ramp in 0..100i64,
         mut entries in prop::collection::vec(repeating_entry(), 1..4),
@@ -88,11 +88,13 @@ proptest! {
     }
 }
 
-/// The window lasts until 00:30 and the ramp starts at 23:45, but only the part on their day counts.
+/// The window lasts until 00:30 and the ramp starts at 23:45. The reference ignores a window after
+/// the midnight of its day, and a ramp before it.
 #[rstest]
 #[case::window(0, repeating("23:30", "", &["Mon"], "UTC"), "2026-11-23T23:30:00Z", 100)]
+// 75 %, rounded down to a tenth.
 #[case::ramp(20, repeating("00:05", "", &["Tue"], "UTC"), "2026-11-24T00:00:00Z", 70)]
-fn compatible_changes_end_at_midnight(
+fn reference_cuts_windows_and_ramps_at_midnight(
     #[case] ramp: i64,
     #[case] entry: Value,
     #[case] start: &str,
@@ -113,7 +115,7 @@ fn compatible_changes_end_at_midnight(
 /// The preview computes all changes of a week. They take a few seconds in a debug build, and would
 /// take minutes if each one evaluated all windows.
 #[test]
-fn changes_of_a_schedule_with_most_entries_take_bounded_time() {
+fn changes_of_a_schedule_with_maximum_entries_take_bounded_time() {
     let entry = |at: usize| {
         let start = format!("{:02}:{:02}", at / 60 % 24, at % 60);
         let mut entry = repeating(&start, "", &[DAYS[at % 7]], "Europe/Berlin");

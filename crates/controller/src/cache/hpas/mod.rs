@@ -1,6 +1,7 @@
 //! The cache of autoscalers, with the state that reconciles keep for each of them.
 
 mod autoscaler;
+mod change_reconciles;
 mod decisions;
 mod early_retries;
 mod last_reconcile;

@@ -54,6 +54,7 @@ mod tests {
         Pod {
             name: "web-0".into(),
             labels: Arc::new([]),
+            exceeds_label_limits: false,
             terminating,
             phase,
             start_time: None,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
+use hpa_metrics::LabelLimitLog;
 use parking_lot::{Mutex, RwLock};
 
 use super::{namespace::Namespace, undecodable::UndecodablePods};
@@ -13,11 +14,15 @@ use crate::cache::watch_age::WatchAge;
 ///
 /// One informer writes, any number of reconciles read. Writes to one namespace don't block readers
 /// of another. Pods of a namespace usually share equal label sets, and equal requests and limits.
+///
+/// Pods that [exceed the limits of labels](Pod::exceeds_label_limits) are logged and not stored,
+/// because no selector matches them.
 #[derive(Debug, Default)]
 pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
     list: Mutex<Option<ListInProgress>>,
     undecodable: Mutex<UndecodablePods>,
+    label_limit_log: LabelLimitLog,
     watch_age: Arc<WatchAge>,
 }
 
@@ -48,6 +53,12 @@ impl PodIndex {
 
     /// Adds a pod, or replaces the pod of that name.
     pub fn apply(&self, namespace: &str, pod: Pod) {
+        if pod.exceeds_label_limits {
+            self.delete(namespace, &pod.name);
+            self.label_limit_log.add(namespace, &pod.name);
+            self.label_limit_log.log_if_due();
+            return;
+        }
         self.undecodable.lock().remove(namespace, &pod.name);
         // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
@@ -87,6 +98,10 @@ impl PodIndex {
     pub fn list_apply(&self, namespace: &str, pod: Pod) {
         let mut list = self.list.lock();
         let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
+        if pod.exceeds_label_limits {
+            self.label_limit_log.add(namespace, &pod.name);
+            return;
+        }
         // Unchanged pods are shared with the state before the list, to save memory.
         let unchanged = self.get(namespace, &pod.name).filter(|cached| **cached == pod);
         list.namespaces.entry(namespace.into()).or_default().apply_shared(unchanged, pod);
@@ -110,6 +125,7 @@ impl PodIndex {
             .collect();
         let previous = std::mem::replace(&mut *self.namespaces.write(), namespaces);
         *self.undecodable.lock() = list.undecodable;
+        self.label_limit_log.log_if_due();
         // Dropped only after the lock is released, because dropping takes time.
         drop(previous);
     }

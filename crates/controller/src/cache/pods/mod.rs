@@ -18,7 +18,7 @@ use crate::key::Scope;
 /// The cached pods: an index for each scope, because each scope has its own informer.
 #[derive(Debug)]
 pub enum Pods {
-    All(PodIndex),
+    All(Box<PodIndex>),
     ByNamespace(hashbrown::HashMap<String, PodIndex>),
 }
 
@@ -26,7 +26,7 @@ impl Pods {
     pub fn for_scopes(scopes: &[Scope]) -> Self {
         let namespaces: Option<_> =
             scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::default()))).collect();
-        namespaces.map_or_else(|| Self::All(PodIndex::default()), Self::ByNamespace)
+        namespaces.map_or_else(|| Self::All(Box::default()), Self::ByNamespace)
     }
 
     /// The index with the pods of a namespace. `None` if the namespace is in no scope.

@@ -83,8 +83,8 @@ impl Namespace {
 
     pub(super) fn select(&self, selector: &Selector) -> Vec<Arc<Pod>> {
         let mut selected = Vec::new();
-        let mut take = |labels: &Labels, pods: &[Arc<Pod>]| {
-            if selector.matches(&**labels) {
+        let mut take = |pods: &[Arc<Pod>]| {
+            if pods.first().is_some_and(|pod| pod.is_selected_by(selector)) {
                 selected.extend_from_slice(pods);
             }
         };
@@ -95,10 +95,14 @@ impl Namespace {
             Some(None) => {}
             Some(Some(rarest)) => {
                 for ByAddress(labels) in rarest {
-                    take(labels, self.groups.get(labels).map_or(&[], Vec::as_slice));
+                    take(self.groups.get(labels).map_or(&[], Vec::as_slice));
                 }
             }
-            None => self.groups.iter().for_each(|(labels, pods)| take(labels, pods)),
+            None => {
+                for pods in self.groups.values() {
+                    take(pods);
+                }
+            }
         }
         // The stable sort is fast on groups, which are sorted already.
         selected.sort_by(|one, two| one.name.cmp(&two.name));

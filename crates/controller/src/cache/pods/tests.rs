@@ -1,15 +1,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use hpa_calc::{
     MilliValue,
     api::{
-        ContainerResources, Pod, PodPhase, PodResources, ResourceAmount, ResourceAmounts,
-        ResourceName,
+        ContainerResources, Pod, PodPhase, PodResources, PodSpec, PodStatus, ResourceAmount,
+        ResourceAmounts, ResourceName,
     },
-    selector::Selector,
+    selector::{MAX_LABELS, MAX_REQUIREMENTS, Selector},
 };
 use proptest::prelude::*;
 use rstest::rstest;
@@ -29,6 +30,7 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     Pod {
         name: name.into(),
         labels: labels.into(),
+        exceeds_label_limits: false,
         terminating: false,
         phase: PodPhase::Running,
         start_time: None,
@@ -107,6 +109,54 @@ fn pod_without_a_name_makes_all_namespaces_incomplete_until_the_next_list() {
         index.finish_list();
         assert_eq!(are_incomplete(&index), (false, false));
     }
+}
+
+/// A pod with this many labels, as it is decoded.
+fn pod_with_labels(name: &str, count: usize) -> Pod {
+    let labels = (0..count).map(|at| (format!("l{at}"), String::new()));
+    Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default())
+}
+
+#[rstest]
+#[case("")]
+#[case("!other")]
+#[case("l0=")]
+fn pod_with_too_many_labels_is_neither_selected_nor_stored(#[case] selector: &str) {
+    let index = PodIndex::default();
+    index.begin_list();
+    index.list_apply("shop", pod_with_labels("web-0", MAX_LABELS + 1));
+    index.list_apply("shop", pod_with_labels("web-1", MAX_LABELS));
+    index.finish_list();
+    assert_eq!(selected_names(&index, "shop", selector), ["web-1"]);
+    assert_eq!(index.len(), 1);
+    index.apply("shop", pod_with_labels("web-0", 1));
+    assert_eq!(selected_names(&index, "shop", selector), ["web-0", "web-1"]);
+    for name in ["web-0", "web-1"] {
+        index.apply("shop", pod_with_labels(name, MAX_LABELS + 1));
+    }
+    assert!(selected_names(&index, "shop", selector).is_empty());
+    assert!(index.is_empty(), "the label pairs are not stored");
+}
+
+#[test]
+fn selecting_by_the_largest_selector_is_fast() {
+    let index = PodIndex::default();
+    for at in 0..1000 {
+        let labels = (0..MAX_LABELS - 1).map(|label| (format!("l{label}"), String::new()));
+        let labels = labels.chain([("pod".to_owned(), at.to_string())]);
+        let name = format!("web-{at}");
+        let (spec, status) = (PodSpec::default(), PodStatus::default());
+        index.apply("shop", Pod::new(name.into(), labels, false, &spec, &status));
+    }
+    let requirements: Vec<_> = (0..MAX_REQUIREMENTS).map(|at| format!("!x{at}")).collect();
+    let selector = Selector::parse(&requirements.join(",")).unwrap();
+    let durations = [(); 3].map(|()| {
+        let start = Instant::now();
+        assert_eq!(index.select("shop", &selector).len(), 1000);
+        start.elapsed()
+    });
+    let shortest = durations.iter().min().unwrap();
+    assert!(*shortest < Duration::from_millis(500), "{durations:?}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl NamespaceSelectors {
     }
 
     fn matches(&self, key: &HpaKey, pod: &Pod) -> bool {
-        self.by_key.get(key).is_some_and(|indexed| indexed.selector.matches(&*pod.labels))
+        self.by_key.get(key).is_some_and(|indexed| pod.is_selected_by(&indexed.selector))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::{
     api::{Pod, PodSpec, PodStatus},
-    selector::Selector,
+    selector::{MAX_LABELS, Selector},
 };
 use proptest::prelude::*;
 
@@ -58,6 +58,17 @@ fn changed_or_cleared_selector_no_longer_matches() {
     index.remove(&HpaKey::new("shop", "a"));
     assert!(controlling(&index, &pods).is_empty());
     assert!(index.is_empty());
+}
+
+#[test]
+fn pod_with_too_many_labels_is_controlled_by_no_autoscaler() {
+    let index = SelectorIndex::default();
+    for (name, selector) in [("everything", ""), ("negative", "!other"), ("web", "l0=")] {
+        set_selector(&index, name, selector);
+    }
+    let labels = |count: usize| (0..count).map(|at| (format!("l{at}"), String::new()));
+    assert!(controlling(&index, &[pod("web-0", labels(MAX_LABELS + 1))]).is_empty());
+    assert_eq!(controlling(&index, &[pod("web-0", labels(MAX_LABELS))]).len(), 3);
 }
 
 fn requirement() -> impl Strategy<Value = String> {

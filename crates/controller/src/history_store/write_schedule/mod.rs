@@ -26,17 +26,17 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// minute.
 const BYTES_PER_SECOND: u32 = 4096;
 
-/// A snapshot, to be written with its shard.
+/// The snapshot of an autoscaler.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct PendingSnapshot {
+pub(super) struct ShardEntry {
     pub(super) uid: String,
     pub(super) history: HistorySnapshot,
 }
 
 /// The content of one shard and the state of its writes.
 #[derive(Debug)]
-pub(super) struct PendingShard {
-    pub(super) snapshots: HashMap<HpaKey, PendingSnapshot>,
+pub(super) struct ShardState {
+    pub(super) snapshots: HashMap<HpaKey, ShardEntry>,
     /// The resource version of the shard's ConfigMap. `None` if that doesn't exist yet.
     pub(super) resource_version: Option<String>,
     /// The time of the first change since the start of the last write. A failed write and a split
@@ -49,7 +49,7 @@ pub(super) struct PendingShard {
     not_before: Instant,
 }
 
-impl PendingShard {
+impl ShardState {
     fn new(now: Instant) -> Self {
         Self {
             snapshots: HashMap::new(),
@@ -84,28 +84,29 @@ pub(super) fn min_write_interval(autoscalers: usize, bytes: usize) -> Duration {
 /// All shards, with their due times.
 #[derive(Debug)]
 pub(super) struct WriteSchedule {
-    shards: Vec<PendingShard>,
+    shards: Vec<ShardState>,
 }
 
 impl WriteSchedule {
     /// A schedule of empty shards.
     pub(super) fn new(shard_count: usize, now: Instant) -> Self {
-        Self { shards: (0..shard_count.max(1)).map(|_| PendingShard::new(now)).collect() }
+        Self { shards: (0..shard_count.max(1)).map(|_| ShardState::new(now)).collect() }
     }
 
     pub(super) fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// Inserts a snapshot that is already stored.
-    pub(super) fn insert_stored(&mut self, key: HpaKey, snapshot: PendingSnapshot) {
+    /// Inserts a snapshot without scheduling a write.
+    pub(super) fn insert(&mut self, key: HpaKey, snapshot: ShardEntry) {
         let index = shard_index(&key, self.shards.len());
         if let Some(shard) = self.shards.get_mut(index) {
             shard.snapshots.insert(key, snapshot);
         }
     }
 
-    /// Sets the resource version of a stored shard, and the minimum delay until it is written.
+    /// Sets the resource version of a stored shard, and the minimum delay until it is written
+    /// again.
     pub(super) fn set_stored(
         &mut self,
         index: usize,
@@ -120,7 +121,7 @@ impl WriteSchedule {
     }
 
     /// Updates the snapshot of an autoscaler. Returns whether this schedules a write.
-    pub(super) fn update(&mut self, key: &HpaKey, snapshot: PendingSnapshot, now: Instant) -> bool {
+    pub(super) fn update(&mut self, key: &HpaKey, snapshot: ShardEntry, now: Instant) -> bool {
         let index = shard_index(key, self.shards.len());
         let Some(shard) = self.shards.get_mut(index) else { return false };
         let is_changed = match shard.snapshots.get_mut(key) {
@@ -152,9 +153,9 @@ impl WriteSchedule {
     pub(super) fn split(&mut self, count: usize, now: Instant) {
         let snapshots: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.snapshots.drain()).collect();
-        self.shards.resize_with(count, || PendingShard::new(now));
+        self.shards.resize_with(count, || ShardState::new(now));
         for (key, snapshot) in snapshots {
-            self.insert_stored(key, snapshot);
+            self.insert(key, snapshot);
         }
         for shard in &mut self.shards {
             shard.changed_at.get_or_insert(now);
@@ -177,7 +178,7 @@ impl WriteSchedule {
     }
 
     /// Returns the shard to write. Changes from now on need another write.
-    pub(super) fn start_write(&mut self, index: usize) -> Option<&mut PendingShard> {
+    pub(super) fn start_write(&mut self, index: usize) -> Option<&mut ShardState> {
         let shard = self.shards.get_mut(index)?;
         shard.unsaved_since = earlier(shard.unsaved_since, shard.changed_at.take());
         Some(shard)

@@ -4,10 +4,10 @@ fn key(index: usize) -> HpaKey {
     HpaKey::new("shop", format!("web-{index}"))
 }
 
-fn snapshot(replicas: i32) -> PendingSnapshot {
+fn snapshot(replicas: i32) -> ShardEntry {
     let history =
         HistorySnapshot { recommendations: vec![(replicas, 0)], ..HistorySnapshot::default() };
-    PendingSnapshot { uid: "u".into(), history }
+    ShardEntry { uid: "u".into(), history }
 }
 
 /// The times of the writes in ten minutes, if all autoscalers change every second.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, future::pending, time::Duration};
 
-use hpa_calc::api::Scale;
+use hpa_calc::{api::Scale, selector::MAX_TEXT_BYTES};
 use hpa_metrics::describe;
 use kube::Client;
 use serde::{
@@ -60,7 +60,11 @@ impl ScaleSource for CustomResource {
                 None => 0,
             },
             selector: match &selector {
-                Some(selector) => selector.as_str()?.to_owned(),
+                Some(selector) => {
+                    // A longer text is not a selector. It is read again for the error.
+                    let text = selector.as_str().filter(|text| text.len() <= MAX_TEXT_BYTES)?;
+                    text.to_owned()
+                }
                 None => String::new(),
             },
         }))
@@ -301,6 +305,7 @@ mod tests {
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "size": 1.5 })), None);
         let pool = json!({ "pool": { "size": 3 } });
         assert_eq!(scale(pool.clone(), json!({ "selector": { "app": "a" } })), None);
-        assert_eq!(scale(pool, json!("the status is no object")), None);
+        assert_eq!(scale(pool.clone(), json!("the status is no object")), None);
+        assert_eq!(scale(pool, json!({ "selector": "x".repeat(MAX_TEXT_BYTES + 1) })), None);
     }
 }

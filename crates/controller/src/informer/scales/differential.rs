@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use hpa_calc::selector::{LabelSelector, Selector};
+use hpa_calc::selector::{LabelSelector, MAX_TEXT_BYTES, Selector};
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use serde::{
     Deserialize,
@@ -116,7 +116,7 @@ fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> 
             |value: Option<Value>| value.map(|value| int32(&value).ok_or_else(invalid)).transpose();
         let selector = match selector {
             None => String::new(),
-            Some(Value::String(selector)) => selector,
+            Some(Value::String(selector)) if selector.len() <= MAX_TEXT_BYTES => selector,
             Some(_) => return Err(invalid()),
         };
         let status_replicas = number(status_replicas)?.unwrap_or_default();

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use hpa_metrics::{TlsSettingNames, connection_cause, is_client_certificate_missing};
+use hpa_metrics::{TlsSettingNames, connection_cause, is_client_certificate_refused};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::Authority};
 use http_body::Body as HttpBody;
 use kube::{
@@ -189,7 +189,7 @@ impl ConnectError {
         // hyper-util displays the kind of its error: `client error (Connect)`. The error's type is
         // unknown here, and this crate doesn't depend on hyper-util.
         let is_unconnected = error.to_string().contains("(Connect)");
-        if !is_unconnected && !is_client_certificate_missing(&*error) {
+        if !is_unconnected && !is_client_certificate_refused(&*error) {
             return error;
         }
         let cause = connection_cause(&*error, TLS_SETTINGS);

@@ -115,6 +115,10 @@ fn missing_client_certificate_is_explained_with_its_settings() {
                     client certificate: set it with client-certificate and client-key in the \
                     kubeconfig";
     assert_eq!(replace("received fatal alert: CertificateRequired"), expected);
+    let refused = replace("received fatal alert: BadCertificate");
+    let expected =
+        "or requires one: set it with client-certificate and client-key in the kubeconfig";
+    assert!(refused.ends_with(expected), "{refused}");
     assert_eq!(replace("connection reset"), "connection reset");
 }
 

@@ -68,6 +68,27 @@ async fn kind_is_mapped_in_all_versions_preferred_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn null_in_discovery_is_an_absent_field() {
+    let server = Server::default();
+    let rack = json!({"name": "racks", "kind": "Rack", "namespaced": null, "verbs": null});
+    let nameless = json!({"name": null, "kind": "Rack", "namespaced": true});
+    server.serve_group(
+        "example.com",
+        "v2",
+        &[("v1", json!([nameless, rack])), ("v2", Value::Null)],
+    );
+    server.respond("/apis/none.example", 200, json!({"kind": "APIGroup", "versions": null}));
+    let mapper = server.mapper();
+    let racks = mapper.mappings(&kind("example.com", "Rack")).await.unwrap();
+    assert_eq!(descriptions(&racks), ["racks.example.com/v1 cluster"]);
+    for group in ["example.com", "none.example"] {
+        let error = mapper.mappings(&kind(group, "Widget")).await.unwrap_err();
+        let expected = format!("no matches for kind \"Widget\" in group \"{group}\"");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn core_group_is_mapped() {
     let server = Server::default();
     let resource = json!({

@@ -14,6 +14,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
+    validation::measure_spec,
 };
 use hpa_controller::debug::{
     ActingController, AutoscalerDetail, effective_settings, settings_of_controller,
@@ -65,6 +66,7 @@ impl Dump {
         let controller = StatusController::from_managed_fields(object);
         let mut hpa = autoscaler_name::decode(object)?;
         apply_defaults(&mut hpa.spec);
+        measure_spec(&mut hpa.spec);
         let scale = self.scale(&hpa);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let pods = match &selector {
@@ -99,6 +101,7 @@ impl Dump {
         let inputs = Inputs { readings, ..inputs.clone() };
         Ok(Subject {
             missing_object_advice: self.missing_object_advice(&inputs),
+            past_source: None,
             assumes_replicas: self.assumes_replicas(&inputs.hpa),
             has_status_replicas: self.has_status_replicas(&inputs.hpa),
             inputs,
@@ -194,7 +197,7 @@ impl Dump {
         for object in pods {
             let pod: Pod = decode_value(object.clone())
                 .with_context(|| format!("unable to decode {}", describe(object)))?;
-            if selector.matches_by(|key| pod.label(key)) {
+            if pod.is_selected_by(selector) {
                 selected.push(Arc::new(pod));
             }
         }
@@ -213,7 +216,7 @@ impl Dump {
         let autoscalers = objects.filter_map(|object| serde_json::from_value(object.clone()).ok());
         let selecting = autoscalers.filter_map(|mut other: HorizontalPodAutoscaler| {
             let selector = usable_selector(&self.scale(&other).ok()?)?;
-            let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
             other.metadata.namespace.clone_from(namespace);
             selects.then(|| other.metadata.qualified_name())
         });

@@ -16,6 +16,7 @@ use hpa_calc::{
     report::{ShortReport, TargetKey},
     settings::{PodSelection, SettingPolicy},
     suggestions::most_similar,
+    validation::measure_spec,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -45,7 +46,9 @@ use crate::{
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers},
-    liveness::{ControllerLease, Idle, KubeControllerManager, NamespaceWriters, status_writers},
+    liveness::{
+        ControllerLease, Idle, KubeControllerManager, NamespaceWriters, StatusOwner, status_writers,
+    },
     manifests::string_at,
     metric_reader::MetricReader,
     rules_source,
@@ -63,6 +66,8 @@ const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_secs(10);
 struct FoundController {
     /// Its record of the autoscaler.
     past: Result<AutoscalerDetail, Unavailable>,
+    /// The pod or the URL of the record.
+    past_source: Option<String>,
     /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
     /// Empty if hpa-rs acts, or if no lease is known.
     lease_state: String,
@@ -80,6 +85,8 @@ pub(super) struct Cluster {
     metrics: MetricReader,
     /// The time at which the series of rules were last read.
     relisted: Cell<Option<Instant>>,
+    /// Whether a message about the wait for series was printed.
+    has_reported_delay: Cell<bool>,
     autoscaler: AutoscalerName,
     location: ControllerArguments,
     policy: SettingPolicy,
@@ -120,6 +127,7 @@ impl Cluster {
             scales: ScaleClient::new(clients.api.clone(), timeout),
             metrics: metrics.await?,
             relisted: Cell::default(),
+            has_reported_delay: Cell::default(),
             client: clients.api.clone(),
             mapper,
             autoscaler,
@@ -138,9 +146,10 @@ impl Cluster {
         let name = format!("the autoscaler {}", self.full_name());
         let mut hpa = autoscaler_name::decode_named(&object, &name)?;
         apply_defaults(&mut hpa.spec);
+        measure_spec(&mut hpa.spec);
         let namespace = Some(self.autoscaler.namespace.as_str());
         let autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController { past, lease_state, acting, idle } =
+        let FoundController { past, past_source, lease_state, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
         let past_read_at = Timestamp::now();
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
@@ -177,7 +186,7 @@ impl Cluster {
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: Timestamp::now(),
         };
-        self.relist().await?;
+        self.relist(&inputs).await?;
         let readings = self.metrics.read(&inputs).await;
         // Decide by the clock of the controller, which is behind this one in a simulation. Read the
         // time again, because the samples are newer than `past_read_at`.
@@ -208,6 +217,7 @@ impl Cluster {
             other_autoscalers,
             controller,
             past,
+            past_source,
             read_by_controller,
             idle,
             metric_advice,
@@ -269,19 +279,23 @@ impl Cluster {
         let manager = controller.name.as_deref();
         let of_api = autoscalers.iter().filter(|one| one.api == self.autoscaler.api);
         let others = status_writers(of_api);
+        let one = StatusOwner { namespace: &self.autoscaler.namespace, manager };
         let lease =
-            ControllerLease::find_in_cluster(&self.client, &self.location, manager, others).await;
-        let record = self.read_record(hpa, &lease.name).await;
-        if record.is_ok() {
-            // The instance may not have stored the status yet.
-            let acting = ActingController::HpaRs;
-            return FoundController {
-                past: record,
-                lease_state: String::new(),
-                acting,
-                idle: None,
-            };
-        }
+            ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), others);
+        let lease = lease.await;
+        let error = match self.read_record(hpa, &lease.name).await {
+            Ok((record, source)) => {
+                return FoundController {
+                    past: Ok(record),
+                    past_source: Some(source),
+                    lease_state: String::new(),
+                    // The instance may not have stored the status yet.
+                    acting: ActingController::HpaRs,
+                    idle: None,
+                };
+            }
+            Err(error) => error,
+        };
         let (mut lease_state, mut idle) = (String::new(), None);
         let mut acting = ActingController::of_status(controller.is_reference());
         if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
@@ -289,28 +303,29 @@ impl Cluster {
             let built_in = built_in.with_statuses(autoscalers);
             let writers = NamespaceWriters::of_autoscalers(autoscalers);
             let leases = lease.with(&built_in, &writers);
-            idle = leases.idle(self.autoscaler.api, &self.autoscaler.namespace, manager);
-            acting = leases.acting_controller(self.autoscaler.api, Some(manager), false);
+            let (api, namespace) = (self.autoscaler.api, self.autoscaler.namespace.as_str());
+            idle = leases.idle(api, namespace, manager);
+            acting = leases.acting_controller(api, Some(namespace), Some(manager), false);
             lease_state = idle::describe_leases(&leases, manager);
         }
         let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
         let has_debug_api = self.location.controller_url.is_some() || is_replaced;
         let other_manager =
             manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
-        let past = match other_manager {
-            Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
-            None => record,
-        };
-        FoundController { past, lease_state, acting, idle }
+        let past = Err(match other_manager {
+            Some(name) => Unavailable::OtherController(name.to_owned()),
+            None => error.for_writer(manager),
+        });
+        FoundController { past, past_source: None, lease_state, acting, idle }
     }
 
     /// Reads the record of the autoscaler from the debug API of the leader or of
-    /// `--controller-url`.
+    /// `--controller-url`. Returns it with the pod or the URL.
     async fn read_record(
         &self,
         hpa: &HorizontalPodAutoscaler,
         lease: &LeaseName,
-    ) -> Result<AutoscalerDetail, Unavailable> {
+    ) -> Result<(AutoscalerDetail, String), Unavailable> {
         let api = DebugClient::find(&self.client, &self.location, lease).await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
         let AutoscalerName { api: autoscaler_api, namespace, name, .. } = &self.autoscaler;
@@ -328,7 +343,7 @@ impl Cluster {
             detail = read_as_of(controller_now).await?;
         }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
-            Some(detail) if detail.history.is_some() => Ok(detail),
+            Some(detail) if detail.history.is_some() => Ok((detail, api.source)),
             Some(_) => Err(Unavailable::NotWorking(api.source)),
             None => Err(Unavailable::UnknownAutoscaler),
         }
@@ -364,14 +379,21 @@ impl Cluster {
         scale.map(|(object, _)| object)
     }
 
-    /// Reads the series of the rules, if there are rules and the relist interval has passed.
-    async fn relist(&self) -> anyhow::Result<()> {
-        let Some(rules) = self.metrics.rules() else { return Ok(()) };
+    /// Reads the series of the rules, if the decision needs rules and the relist interval has
+    /// passed.
+    async fn relist(&self, inputs: &Inputs) -> anyhow::Result<()> {
+        let needed = self.metrics.rules().filter(|_| self.metrics.needs_rules(inputs));
+        let Some(rules) = needed else { return Ok(()) };
         let interval = rules.settings().relist_interval;
         if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
             return Ok(());
         }
-        rules_source::relist(rules).await?;
+        let report_delay = || {
+            if !self.has_reported_delay.replace(true) {
+                rules_source::warn_of_delay(rules);
+            }
+        };
+        rules_source::relist(rules, report_delay).await?;
         self.relisted.set(Some(Instant::now()));
         Ok(())
     }

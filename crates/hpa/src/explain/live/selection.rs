@@ -51,7 +51,7 @@ impl Cluster {
         let others = self.handled_autoscalers(hpa).await?;
         let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
-            let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));
             selects.then_some(name)
         });
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);

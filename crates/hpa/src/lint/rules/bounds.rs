@@ -85,7 +85,7 @@ fn raised_maximums(
 }
 
 /// The field of a schedule entry in the custom API, or else the annotation with all entries.
-fn schedule_field(subject: &Subject<'_>, index: usize) -> String {
+pub(super) fn schedule_field(subject: &Subject<'_>, index: usize) -> String {
     if subject.manifest.object.pointer("/spec/bounds").is_some() {
         format!("spec.bounds[{index}]")
     } else {

@@ -6,7 +6,10 @@ use hpa_calc::{settings::Bounds, suggestions::is_similar};
 use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
-use super::rule::{Subject, is_stored, kind_and_name};
+use super::{
+    bounds::schedule_field,
+    rule::{Subject, is_stored, kind_and_name},
+};
 use crate::{
     autoscaler_name::other_api,
     lint::{
@@ -35,12 +38,16 @@ const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both
                                 other's changes. Keep one autoscaler";
 
 pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
-    if let [Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()
+    if let [bounds @ Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()
         && min == max
     {
         let message =
             format!("minReplicas and maxReplicas are both {max}, so the autoscaler never scales");
-        report.add("spec.minReplicas", message);
+        if *bounds == Bounds::of_spec(&subject.hpa.spec) {
+            report.add("spec.minReplicas", message);
+        } else {
+            report.add(schedule_field(subject, 0), format!("by the schedule, {message}"));
+        }
     }
 }
 

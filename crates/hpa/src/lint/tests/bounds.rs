@@ -97,6 +97,18 @@ fn low_maximum_that_a_minimum_raises_is_reported() {
 }
 
 #[test]
+fn schedule_that_fixes_the_size_is_named_as_the_cause() {
+    let all_day = entry("00:00", "00:00", json!({ "minReplicas": 10 }));
+    let annotation = annotation("bounds", &json!([all_day]).to_string());
+    let findings = lint(manifests_with(&[(0, "/metadata/annotations", annotation)]));
+    let found = findings.iter().find(|finding| finding.message.contains("never scales"));
+    let found = found.expect("a finding");
+    assert_eq!(found.field, "metadata.annotations[autoscaling.hpa-rs.dev/bounds]");
+    let start = "by the schedule, minReplicas and maxReplicas are both 10";
+    assert!(found.message.starts_with(start), "{}", found.message);
+}
+
+#[test]
 fn finding_in_the_custom_api_names_the_entry() {
     let bounds = json!([entry("12:00", "14:00", json!({ "minReplicas": 30 }))]);
     let findings = lint(manifests_with(&[

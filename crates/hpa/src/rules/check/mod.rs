@@ -33,8 +33,7 @@ use crate::{
 
 /// Part of the first line if a server could not be read, before the cause.
 const PROMETHEUS_UNREAD: &str = "; not checked against Prometheus";
-/// Part of the first line if the resources or objects of the API server could not be read, before
-/// the cause.
+/// Part of the first line if the resources of the API server could not be read, before the cause.
 const CLUSTER_UNREAD: &str = "; not checked against the cluster";
 /// Part of the first line about several places if one of them could not be checked.
 const PARTLY_CHECKED: &str = "; not all checked";
@@ -220,13 +219,13 @@ fn describe_unchecked(unchecked: &[UncheckedRules]) -> String {
     format!("{PROMETHEUS_UNREAD}: {}", causes.collect::<Vec<_>>().join("; "))
 }
 
-/// The part of the first line about objects of the cluster that can't be listed. Empty if there are
-/// none.
+/// The part of the first line about objects that could not be compared with those of the cluster.
+/// Empty if there are none.
 fn describe_cluster_failures(failures: &[String]) -> String {
     if failures.is_empty() {
         return String::new();
     }
-    format!("{CLUSTER_UNREAD}: {}", on_one_line(&failures.join("; ")))
+    format!("; {}", on_one_line(&failures.join("; ")))
 }
 
 /// Adds the mistakes in all other fields to an error about undecodable fields. If there are

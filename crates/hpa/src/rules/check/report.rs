@@ -39,7 +39,8 @@ pub(super) struct Report<'p> {
     pub(super) warning_count: usize,
     /// The rules whose server didn't answer, which are no problems. The first line lists them.
     pub(super) unchecked: Vec<UncheckedRules>,
-    /// The reasons why the results of `resourceRules` could not be compared with the cluster.
+    /// The kinds of objects in the results of `resourceRules` that could not be compared with the
+    /// cluster, with the reasons.
     pub(super) cluster_failures: Vec<String>,
 }
 
@@ -234,7 +235,7 @@ impl Report<'_> {
             self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
         let findings = resource::check_queries(config, self.servers, objects).await;
-        let UsageFindings { lines, problems, failures } = findings;
+        let UsageFindings { lines, problems, failures, uncompared } = findings;
         for line in &lines {
             self.line(&format!("  {line}"));
         }
@@ -245,6 +246,7 @@ impl Report<'_> {
             self.add_unchecked("resourceRules", failure);
         }
         self.cluster_failures.clone_from(&objects.failures);
+        self.cluster_failures.extend(uncompared);
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{Path, RawForm},
+    extract::{Path, Query, RawForm},
     http::{StatusCode, header},
     routing::any,
 };
@@ -49,7 +49,7 @@ fn resource_rules() -> String {
     format!("resourceRules: {{window: 5m, cpu: {usage}, memory: {usage}}}\n")
 }
 
-async fn serve(router: Router) -> String {
+pub(super) async fn serve(router: Router) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -100,7 +100,7 @@ async fn explain_rules(
 }
 
 /// Explains a metric in the namespace `shop`. Returns the text and the outcome.
-async fn explain_with(
+pub(super) async fn explain_with(
     rules: &str,
     api: &str,
     metric: &str,
@@ -311,8 +311,30 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
     assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
 }
 
-/// An API server that has pods, nodes and namespaces, but lists none of them. Returns the URL.
-async fn serve_forbidden_lists() -> String {
+/// The parameters of a list.
+#[derive(serde::Deserialize)]
+struct ListParameters {
+    limit: usize,
+    /// The index of the first object.
+    #[serde(default, rename = "continue")]
+    start: usize,
+}
+
+/// The response of an API server that lists a page of the objects with these names.
+fn list_page(names: &[String], parameters: &ListParameters) -> serde_json::Value {
+    let end = names.len().min(parameters.start + parameters.limit);
+    let next = if end < names.len() { end.to_string() } else { String::new() };
+    let items = names[parameters.start..end].iter();
+    let items: Vec<_> = items.map(|name| json!({ "metadata": { "name": name } })).collect();
+    json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+        "metadata": { "continue": next }, "items": items,
+    })
+}
+
+/// Serves an API server that has pods, nodes and namespaces. It lists these pods, and refuses all
+/// other lists. Returns a kubeconfig.
+async fn serve_cluster(pods: Option<Vec<String>>) -> tempfile::NamedTempFile {
     let resource = |plural: &str, kind: &str, scope: &str| {
         json!({
             "resource": plural, "singularResource": kind.to_lowercase(), "scope": scope,
@@ -334,7 +356,10 @@ async fn serve_forbidden_lists() -> String {
         "metadata": {}, "versions": [{ "version": "v1", "resources": resources }],
     }]);
     let (core, groups) = (discovery(core), discovery(json!([])));
-    let refuse = |Path(plural): Path<String>| async move {
+    let list = |Path(plural): Path<String>, Query(parameters): Query<ListParameters>| async move {
+        if let Some(pods) = pods.filter(|_| plural == "pods") {
+            return (StatusCode::OK, Json(list_page(&pods, &parameters)));
+        }
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": format!("{plural} is forbidden"), "reason": "Forbidden", "code": 403,
@@ -344,12 +369,23 @@ async fn serve_forbidden_lists() -> String {
     let router = Router::new()
         .route("/api", any(move || async move { Json(core) }))
         .route("/apis", any(move || async move { Json(groups) }))
-        .route("/api/v1/{plural}", any(refuse));
-    serve(router).await
+        .route("/api/v1/{plural}", any(list));
+    let server = serve(router).await;
+    let cluster = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "clusters": [{ "name": "c", "cluster": { "server": server } }],
+        "users": [{ "name": "u", "user": { "token": "t" } }],
+    });
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kubeconfig.path(), cluster.to_string()).unwrap();
+    kubeconfig
 }
 
-#[tokio::test]
-async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
+/// Checks `resourceRules` against a cluster with these pods, and a Prometheus with the usage of the
+/// pod web-0 and the node node-0. The cluster refuses to list its nodes, and without `pods` also
+/// these.
+async fn check_against_cluster(pods: Option<Vec<String>>) -> (String, CheckOutcome) {
     let now = jiff::Timestamp::now().as_second();
     let labels =
         json!({ "namespace": "shop", "pod": "web-0", "container": "app", "node": "node-0" });
@@ -357,27 +393,42 @@ async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
     let data = json!({ "resultType": "vector", "result": samples });
     let body = json!({ "status": "success", "data": data }).to_string();
     let prometheus = serve_series(200, JSON, body.leak()).await;
-
-    let server = serve_forbidden_lists().await;
-    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
-    let cluster = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        "clusters": [{ "name": "c", "cluster": { "server": server } }],
-        "users": [{ "name": "u", "user": { "token": "t" } }],
-    });
-    std::fs::write(kubeconfig.path(), cluster.to_string()).unwrap();
+    let kubeconfig = serve_cluster(pods).await;
     let path = kubeconfig.path().to_str().unwrap();
     let flags = ["--kubeconfig", path, "--prometheus-url", &prometheus];
-    let (report, outcome) = check_rules_with(&resource_rules(), &flags).await;
+    check_rules_with(&resource_rules(), &flags).await
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
+    let (report, outcome) = check_against_cluster(None).await;
     assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
     let (first, others) = report.split_once('\n').unwrap();
-    assert!(first.starts_with("FILE: no problems"), "{report}");
-    let start = "; not checked against the cluster: unable to list nodes: nodes is forbidden";
-    assert!(first.contains(start), "{report}");
-    assert!(first.contains("; unable to list pods: pods is forbidden"), "{report}");
+    let end = "; nodes not compared: nodes is forbidden; pods not compared: pods is forbidden";
+    assert!(first.starts_with("FILE: no problems") && first.ends_with(end), "{report}");
     assert!(!others.contains("forbidden"), "{report}");
     assert!(others.contains("cpu.nodeQuery: nodes: 1, such as node-0"), "{report}");
+}
+
+#[tokio::test]
+async fn first_line_names_only_the_objects_that_were_not_compared() {
+    let (report, outcome) = check_against_cluster(Some(vec!["w1-0".to_owned()])).await;
+    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    let first = report.lines().next().unwrap();
+    assert!(first.starts_with("FILE: 2 problems"), "{report}");
+    assert!(first.ends_with("; nodes not compared: nodes is forbidden"), "{report}");
+    let problem = "`pod` is web-0, but the pods of the cluster have names such as w1-0";
+    assert_eq!(report.matches(problem).count(), 2, "{report}");
+}
+
+#[tokio::test]
+async fn results_are_compared_with_the_objects_of_all_pages() {
+    let others = (0..80).map(|index| format!("w1-{index}"));
+    let pods = others.chain(["web-0".to_owned()]).collect();
+    let (report, _) = check_against_cluster(Some(pods)).await;
+    assert!(report.starts_with("FILE: no problems"), "{report}");
+    assert!(!report.contains("pods not compared"), "{report}");
+    assert!(report.contains("cpu.containerQuery: pods: 1, such as web-0"), "{report}");
 }
 
 /// A Prometheus in which 25 pods have the value 1. Returns the URL.

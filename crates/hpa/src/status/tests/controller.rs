@@ -15,7 +15,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
 }
 
 #[rstest]
-#[case::beside(|_: &mut ClusterState| {}, Level::Warning, "is on (flags of pod kube-system/k-cp-1) beside this one")]
+#[case::beside(|_: &mut ClusterState| {}, Level::Warning, "beside this one: both overwrite each other's decisions")]
 #[case::only_the_custom_api(
     |it: &mut ClusterState| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
@@ -95,6 +95,19 @@ fn autoscalers_without_a_controller_are_the_first_problem(
 }
 
 #[test]
+fn expired_lease_is_a_warning_beside_an_instance_without_leader_election() {
+    let mut cluster = healthy();
+    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    cluster.autoscalers[0].manager = Some("hpa-controller".into());
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    let found = problems(&cluster);
+    let end = "it has expired after 15s, and whether an instance without leader election \
+               reconciles is unknown";
+    assert!(found.iter().any(|one| one.1.ends_with(end)), "{found:?}");
+    assert!(found.iter().all(|one| one.0 < Level::Error), "{found:?}");
+}
+
+#[test]
 fn lease_with_an_unreadable_time_is_a_warning() {
     let mut cluster = healthy();
     for holder in [&mut cluster.holder, &mut cluster.built_in.holder] {
@@ -156,6 +169,31 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
     assert!(found.level == level && found.text.ends_with(end), "{found:?}");
     let text = found.hint.unwrap_or_default();
     assert!(text.starts_with(hint) && !text.contains("overwrite"), "{text}");
+}
+
+/// The flags can't be read, and the status of a steady autoscaler doesn't change.
+#[rstest]
+#[case::after_the_write("2026-01-31T11:57:00Z", None, Level::Ok)]
+#[case::within_the_difference_of_clocks("2026-01-31T11:55:30Z", None, Level::Warning)]
+#[case::before_the_write("2026-01-31T11:50:00Z", None, Level::Warning)]
+#[case::built_in_is_on("2026-01-31T11:57:00Z", Some(true), Level::Warning)]
+fn status_before_the_acquisition_of_the_lease_is_no_problem(
+    #[case] acquired: &str,
+    #[case] has_hpa_controller: Option<bool>,
+    #[case] level: Level,
+) {
+    let mut cluster = healthy();
+    cluster.built_in.flags = has_hpa_controller
+        .map(|has_hpa_controller| ManagerFlags { pod: "k-cp-1".into(), has_hpa_controller });
+    cluster.holder.as_mut().expect("a holder").acquired = acquired.parse().ok();
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:55:00Z".parse().ok();
+    let start = "kube-controller-manager stored the status of 1 autoscaler last";
+    let found = checks_of(&cluster).into_iter().find(|check| check.1.starts_with(start));
+    let (found, text) = found.expect("a check");
+    assert_eq!(found, level, "{text}");
+    let takeover = "before hpa-rs acquired the lease scaling/hpa";
+    assert_eq!(text.contains(takeover), level == Level::Ok, "{text}");
 }
 
 #[test]
@@ -317,10 +355,11 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
     let (level, text) = check_of_built_in(&cluster);
-    assert!(level == Level::Warning && text.ends_with(&format!("{on} beside this one")), "{text}");
+    let conflict = format!("{on} beside this one: both overwrite each other's decisions");
+    assert!(level == Level::Warning && text.ends_with(&conflict), "{text}");
     let report = run_checks(&cluster).text(false);
-    let once = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 autoscaler";
-    assert!(report.starts_with(once) && !report.contains("may be on"), "{report}");
+    let once = format!("‼ 0 errors, 1 warning: {text}\n");
+    assert!(report.starts_with(&once) && !report.contains("may be on"), "{report}");
 
     cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
     let (level, text) = check_of_built_in(&cluster);
@@ -349,6 +388,37 @@ fn releases_for_different_namespaces_are_no_problem() {
     let both = "hpa-controller:scaling/blog stored the status of 2 autoscalers last";
     assert!(found[0].0 == Level::Warning && found[0].1.starts_with(both), "{found:?}");
     assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+}
+
+/// A tenant's autoscaler names a lease in the same namespace, which a pod of the tenant holds.
+#[test]
+fn lease_of_a_tenant_hides_no_lost_lease() {
+    let evil = LeaseName { namespace: "eve".into(), name: "evil".into() };
+    let held = |identity: &str| {
+        healthy().holder.map(|holder| LeaseHolder { identity: identity.to_owned(), ..holder })
+    };
+    let mut cluster = healthy();
+    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    cluster.autoscalers.push(autoscaler_of("eve", "web", &evil));
+    cluster.other_leases = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
+    cluster.local_leases = vec![evil.clone()];
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    let lost = "no controller acts on 1 autoscaler (shop/web): no instance holds the lease \
+                scaling/hpa";
+    assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
+    let local = "autoscalers of eve name the lease eve/evil, which fake-0 holds";
+    assert!(checks_of(&cluster).contains(&(Level::Ok, local.to_owned())));
+
+    // The tenant has a second namespace, so the lease is the one of most statuses.
+    let real = std::mem::replace(&mut cluster.lease, evil.clone());
+    let released = Err(Unavailable::NotHeld { lease: real.clone(), released: None });
+    cluster.other_leases = vec![ReadLease { name: real, holder: released }];
+    (cluster.holder, cluster.local_leases) = (held("fake-0_1"), Vec::new());
+    cluster.autoscalers.push(autoscaler_of("mallory", "web", &evil));
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    let lost = "no instance holds the lease scaling/hpa, which the status of 1 autoscaler names: \
+                shop/web";
+    assert!(problems(&cluster).contains(&(Level::Error, lost.to_owned())));
 }
 
 /// The way back of docs/migration.md: hpa-rs is stopped or uninstalled.

@@ -134,7 +134,7 @@ fn dropped_events_count_in_the_next_write() {
 }
 
 #[test]
-fn rescale_events_have_their_own_budget() {
+fn successful_rescale_has_its_own_budget() {
     let mut correlator = Correlator::new();
     for second in 0..40 {
         correlator.decide(event(second, Warning, "FailedGetResourceMetric", "m"));

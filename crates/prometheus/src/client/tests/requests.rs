@@ -200,6 +200,11 @@ async fn header_can_have_several_values() {
 #[case::success_of_a_proxy(200, "<html>", Some("isn't a response of Prometheus"))]
 #[case::error_of_a_proxy(503, "<html>", Some("unknown response code 503"))]
 #[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]
+#[case::proxy_with_tls(
+    400,
+    "<html>",
+    Some("unknown response code 400: the server may require TLS; use https://")
+)]
 #[case::other(500, VECTOR, Some("Prometheus at http://prometheus: unknown response code 500"))]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
 #[tokio::test]
@@ -318,7 +323,7 @@ async fn slow_body_of_a_response_is_not_a_missing_response() {
     assert!(text.starts_with("the response of Prometheus at "), "{text}");
     assert!(text.ends_with(" took longer than 10 s"), "{text}");
     assert_eq!(error.reason(), "the response took longer than 10 s");
-    assert!(error.is_unreachable() && !error.is_caused_by_query());
+    assert!(error.is_access_failure() && !error.is_caused_by_query());
 }
 
 #[tokio::test]
@@ -379,7 +384,7 @@ async fn large_responses_are_read_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_for_another_large_response_is_not_a_wait_for_a_slot() {
+async fn waiting_for_large_responses_has_its_own_error() {
     // The second chunk of the first response arrives when the second response is being read.
     let delay = AtomicU64::new(2);
     let service = tower::service_fn(move |_: Request<Body>| {
@@ -404,7 +409,7 @@ async fn wait_for_another_large_response_is_not_a_wait_for_a_slot() {
                 --prometheus-query-timeout";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.reason(), "other large responses were read for 10 s");
-    assert!(!error.is_unreachable() && !error.is_caused_by_query());
+    assert!(!error.is_access_failure() && !error.is_caused_by_query());
     assert!(matches!(later, Err(QueryFailure::SlowResponse { .. })), "{later:?}");
 }
 

@@ -1,11 +1,21 @@
 //! The reasons why no rule has a metric.
 
+use std::{io, sync::Arc};
+
+use async_trait::async_trait;
 use hpa_calc::Selector;
-use hpa_metrics::{Catalog, CustomQuery, Objects, Query, resource::GroupResource};
+use hpa_metrics::{
+    Catalog, CustomQuery, Objects, Query, ResourceMapper,
+    mapper::MapperError,
+    resource::{ApiResources, GroupResource},
+};
 use serde_json::{Value, json};
 
-use super::fake::{Prometheus, RULES, external, prometheus, request, source_with};
-use crate::rules::Compat;
+use super::fake::{Prometheus, RULES, external, objects, prometheus, request, source_with};
+use crate::{
+    rules::{Compat, Config},
+    source::{PrometheusSettings, PrometheusSource, Servers},
+};
 
 const NAMED_AND_OTHER: &str = r#"
 rules:
@@ -95,4 +105,40 @@ async fn only_metrics_that_unread_rules_may_have_are_undiscovered() {
     let source = source_with(&server, &rules, Compat::Off);
     source.relist().await.unwrap_err();
     assert!(source.undiscovered(&external("orders").into()).is_some());
+}
+
+/// An API server whose discovery can't be read.
+struct NoDiscovery;
+
+#[async_trait]
+impl ResourceMapper for NoDiscovery {
+    async fn load(&self) -> Result<ApiResources, MapperError> {
+        Err(MapperError(Arc::new(io::Error::other("refused"))))
+    }
+}
+
+#[tokio::test]
+async fn only_metrics_that_rules_may_have_wait_for_the_resources_of_the_api_server() {
+    let servers = Servers::new(Some(prometheus().client("main", Compat::Off)), Arc::new(()));
+    let (config, settings) = (Config::parse(RULES).unwrap(), PrometheusSettings::default());
+    let (mapper, objects) = (Arc::new(NoDiscovery), Arc::new(objects()));
+    let source = PrometheusSource::new(config, servers, settings, mapper, objects).unwrap();
+    let undiscovered = |query: Query| source.undiscovered(&query);
+    source.relist().await.unwrap_err();
+    let text = "the metrics of rules are not discovered yet: no discovery has succeeded yet: \
+                unable to read the resources of the API server: refused";
+    assert_eq!(undiscovered(external("queue_length").into()).as_deref(), Some(text));
+    assert_eq!(undiscovered(request("inflight").into()).as_deref(), Some(text));
+    let nodes = Objects::Selected(Selector::everything());
+    let usage = Query::NodeUsage { nodes, fields: Box::default() };
+    assert_eq!(undiscovered(usage).as_deref(), Some(text));
+    assert_eq!(undiscovered(external("orders").into()), None);
+    assert_eq!(undiscovered(external("inflight").into()), None, "a rule of custom metrics");
+    assert_eq!(undiscovered(request("orders").into()), None);
+    assert_eq!(source.readiness(), Err(vec!["no discovery has succeeded yet".to_owned()]));
+
+    source.reload(&RULES.replace("seriesQuery: queue_length", "seriesQuery: orders")).unwrap();
+    source.relist().await.unwrap_err();
+    assert_eq!(undiscovered(external("orders").into()).as_deref(), Some(text));
+    assert_eq!(undiscovered(external("queue_length").into()), None);
 }

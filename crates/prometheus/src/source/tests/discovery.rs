@@ -17,6 +17,12 @@ use crate::{
 };
 
 #[tokio::test]
+async fn servers_of_the_rules_are_listed_once() {
+    let source = source_with(&prometheus(), RULES, Compat::Off);
+    assert_eq!(source.listed_servers(), ["http://main"]);
+}
+
+#[tokio::test]
 async fn discovery_lists_the_metrics_of_all_rules() {
     let server = prometheus();
     let source = source_with(&server, RULES, Compat::Off);
@@ -162,6 +168,18 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
     answer("inflight", 400);
     assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "the query is rejected");
     assert_eq!(source.inspect_custom()[1].server_failure, None);
+}
+
+#[tokio::test]
+async fn error_of_a_discovery_names_the_server_whose_response_cannot_be_decoded() {
+    let server = prometheus();
+    for key in ["http_requests_total", "inflight"] {
+        server.answers.lock().insert(key.to_owned(), (200, json!("a login page")));
+    }
+    let error = source_with(&server, RULES, Compat::Off).relist().await.unwrap_err().to_string();
+    let expected = "unable to discover the series of rules[0], rules[1]: Prometheus at \
+                    http://main: the response isn't a response of Prometheus: ";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[tokio::test]

@@ -2,11 +2,11 @@
 
 use hpa_calc::{Selector, api::ResourceName};
 use hpa_metrics::{
-    FieldRequirement, MetricSource, ObjectKey, Objects, Query, query::MetadataField,
+    Catalog, FieldRequirement, MetricSource, ObjectKey, Objects, Query, query::MetadataField,
 };
 use serde_json::json;
 
-use super::fake::{prometheus, source};
+use super::fake::{RULES, prometheus, source, source_with};
 use crate::rules::Compat;
 
 #[tokio::test]
@@ -46,6 +46,27 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
     assert_eq!(usage_of(ResourceName::Memory), 1_024_000);
     assert_eq!(usage.failures.len(), 1);
     assert_eq!(server.take_requests().len(), 4);
+}
+
+#[tokio::test]
+async fn usage_waits_for_the_compiled_rules_but_not_for_series() {
+    let server = prometheus();
+    for key in ["http_requests_total", "inflight", "queue_length"] {
+        server.fail(key);
+    }
+    let source = source_with(&server, RULES, Compat::Off);
+    let query = || Query::NodeUsage {
+        nodes: Objects::Selected(Selector::everything()),
+        fields: Box::default(),
+    };
+    assert!(source.undiscovered(&query()).is_some(), "not compiled yet");
+    source.relist().await.unwrap_err();
+    assert_eq!(source.undiscovered(&query()), None);
+    let node = json!([{ "metric": { "instance": "n0" }, "value": [5, "2"] }]);
+    server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node);
+    server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node);
+    let usage = source.read(&query()).await.unwrap().into_nodes().unwrap();
+    assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::workload::{
     number, random,
-    scenario::{MetricValue, MetricsSettings, ObjectRef, OutageScope, Scenario},
+    scenario::{MetricsSettings, ObjectRef, OutageScope, Scenario, ValueSource},
     series::{Sample, Series, SourceSettings},
 };
 
@@ -20,8 +20,8 @@ const SHORTEST_WINDOW: f64 = 10.0;
 pub struct Metric {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    value: MetricValue,
-    /// The workload that `value` refers to.
+    value_source: ValueSource,
+    /// The workload that `value_source` refers to.
     workload: Option<WorkloadId>,
     /// Value and time of the counter at the last scrape, to compute rates.
     last_counter: Option<(f64, f64)>,
@@ -40,7 +40,7 @@ pub struct MetricSources {
     pub settings: MetricsSettings,
     pub objects: Vec<ObjectMetric>,
     pub externals: Vec<Metric>,
-    /// Sources that are down, with the end of the outage.
+    /// All outages so far: source and end time.
     outages: Vec<(OutageScope, f64)>,
 }
 
@@ -127,20 +127,25 @@ impl Metric {
     fn new(
         name: &str,
         labels: &BTreeMap<String, String>,
-        value: &MetricValue,
+        value_source: &ValueSource,
         scenario: &Scenario,
     ) -> Option<Self> {
-        let workload = match value {
-            MetricValue::Load(workload)
-            | MetricValue::LoadPerPod(workload)
-            | MetricValue::Served(workload) => {
+        let workload = match value_source {
+            ValueSource::Load(workload)
+            | ValueSource::LoadPerPod(workload)
+            | ValueSource::Served(workload) => {
                 Some(WorkloadId::for_spec(scenario.workload(workload)?))
             }
-            MetricValue::Backlog(_) | MetricValue::Curve(_) => None,
+            ValueSource::Backlog(_) | ValueSource::Curve(_) => None,
         };
-        let (name, labels, value) = (name.to_owned(), labels.clone(), value.clone());
-        let (last_counter, series) = (None, Series::default());
-        Some(Self { name, labels, value, workload, last_counter, series })
+        Some(Self {
+            name: name.to_owned(),
+            labels: labels.clone(),
+            value_source: value_source.clone(),
+            workload,
+            last_counter: None,
+            series: Series::default(),
+        })
     }
 
     /// Records a sample of the current value. A rate is the average since the last scrape.
@@ -152,16 +157,16 @@ impl Metric {
     ) {
         let workload = self.workload.as_ref().and_then(|id| workloads.get(id));
         let counters = workload.map(|workload| workload.counters).unwrap_or_default();
-        let value = match &self.value {
-            MetricValue::Load(_) => self.rate(scrape, counters.offered),
-            MetricValue::LoadPerPod(_) => {
+        let value = match &self.value_source {
+            ValueSource::Load(_) => self.rate(scrape, counters.offered),
+            ValueSource::LoadPerPod(_) => {
                 let ready = workload.map_or(0, |workload| workload.ready_pods().count());
                 let load = self.rate(scrape, counters.offered);
                 load.map(|load| load / ready.max(1) as f64)
             }
-            MetricValue::Served(_) => self.rate(scrape, counters.served),
-            MetricValue::Backlog(queue) => backlogs.get(queue).copied(),
-            MetricValue::Curve(load) => Some(load.at(scrape.at.max(0.0))),
+            ValueSource::Served(_) => self.rate(scrape, counters.served),
+            ValueSource::Backlog(queue) => backlogs.get(queue).copied(),
+            ValueSource::Curve(load) => Some(load.at(scrape.at.max(0.0))),
         };
         let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
         let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());

@@ -10,8 +10,8 @@ pub use self::{
     error::{ScenarioError, SyntaxProblem},
     incident::{Incident, IncidentKind, OutageScope},
     spec::{
-        ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
-        PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
+        ExternalMetricSpec, MetricsSettings, ObjectMetricSpec, ObjectRef, PAST_MINUTES,
+        PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, ValueSource, WorkloadSpec,
     },
     validate::MAX_PODS,
 };

@@ -134,7 +134,7 @@ pub struct ObjectMetricSpec {
     pub labels: BTreeMap<String, String>,
     /// The described object, which need not exist.
     pub object: ObjectRef,
-    pub value: MetricValue,
+    pub value: ValueSource,
 }
 
 /// An object that a metric describes.
@@ -158,13 +158,13 @@ pub struct ExternalMetricSpec {
     pub metric: String,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    pub value: MetricValue,
+    pub value: ValueSource,
 }
 
 /// The source of a metric's value. Workloads are given by `name` or `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum MetricValue {
+pub enum ValueSource {
     /// The load on a workload, in units per second.
     Load(String),
     /// The load on a workload, in units per second, divided by its ready pods.
@@ -306,7 +306,7 @@ impl Scenario {
 
     fn loads_mut(&mut self) -> Vec<&mut Load> {
         let curve = |value| match value {
-            &mut MetricValue::Curve(ref mut load) => Some(load),
+            &mut ValueSource::Curve(ref mut load) => Some(load),
             _ => None,
         };
         let workloads = self.workloads.iter_mut();

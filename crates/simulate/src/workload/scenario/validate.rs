@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hpa_crd::FieldError;
 
-use super::spec::{MetricValue, Scenario, WorkloadSpec};
+use super::spec::{Scenario, ValueSource, WorkloadSpec};
 use crate::workload::field::{ensure, within};
 
 /// The maximum number of pods of a workload, and the maximum total of `otherPods`.
@@ -120,16 +120,16 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_value(&self, path: String, value: &MetricValue) -> Result<(), FieldError> {
+    fn check_value(&self, path: String, value: &ValueSource) -> Result<(), FieldError> {
         match value {
-            MetricValue::Load(workload)
-            | MetricValue::LoadPerPod(workload)
-            | MetricValue::Served(workload) => self.check_workload(path, workload),
-            MetricValue::Backlog(name) => {
+            ValueSource::Load(workload)
+            | ValueSource::LoadPerPod(workload)
+            | ValueSource::Served(workload) => self.check_workload(path, workload),
+            ValueSource::Backlog(name) => {
                 let exists = self.queues.iter().any(|queue| queue.name == *name);
                 ensure(exists, path, format!("there is no queue \"{name}\""))
             }
-            MetricValue::Curve(load) => within(path, load.validate()),
+            ValueSource::Curve(load) => within(path, load.validate()),
         }
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use self::history::HistoryState;
 use super::{
+    change_reconciles::ChangeReconciles,
     decisions::Decisions,
     early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
@@ -47,6 +48,7 @@ pub struct Autoscaler {
     early_retries: Mutex<EarlyRetries>,
     /// The due time of the next periodic reconcile, if an additional one is queued before it.
     periodic_due: Mutex<Option<Instant>>,
+    change_reconciles: Mutex<ChangeReconciles>,
     /// Hash of the target reference of the last reconcile.
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
@@ -157,6 +159,7 @@ impl Autoscaler {
             overwritten_replicas: Mutex::default(),
             history: Mutex::default(),
             periodic_due: Mutex::default(),
+            change_reconciles: Mutex::default(),
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             status_failure: Mutex::default(),
@@ -294,6 +297,17 @@ impl Autoscaler {
     /// be due at the same time from then on.
     pub(crate) fn set_periodic_due(&self, periodic: Instant) {
         *self.periodic_due.lock() = Some(periodic);
+    }
+
+    /// Records the start of a reconcile, on which [`Autoscaler::due_for_change`] depends.
+    pub(crate) fn record_reconcile_start(&self, start: Instant) {
+        self.change_reconciles.lock().record_start(start);
+    }
+
+    /// The due time of the reconcile for the next known change of a metric or of scheduled bounds:
+    /// the time of the change, but at least a second after the last reconcile for a change.
+    pub(crate) fn due_for_change(&self, change: Instant) -> Instant {
+        self.change_reconciles.lock().due_for(change)
     }
 
     /// Stores the message about invalid annotations, `None` if all are valid. Returns whether to

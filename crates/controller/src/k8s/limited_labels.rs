@@ -1,0 +1,78 @@
+//! Labels of an object, dropped while they are decoded if they exceed the limits.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use hpa_calc::selector::{MAX_LABEL_BYTES, MAX_LABELS};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+
+use super::partial_object::Text;
+
+/// Labels that are stored only within the limits of
+/// [`exceed_label_limits`](hpa_calc::selector::exceed_label_limits). A list can have many objects
+/// with a megabyte of labels each, in a form that takes several times as much memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LimitedLabels {
+    labels: BTreeMap<String, String>,
+    /// The length of all keys and values.
+    bytes: usize,
+    exceed_limits: bool,
+}
+
+impl LimitedLabels {
+    /// Whether there are more labels than are stored: then, none are.
+    pub(super) fn exceed_limits(&self) -> bool {
+        self.exceed_limits
+    }
+
+    pub(super) fn into_labels(self) -> BTreeMap<String, String> {
+        self.labels
+    }
+
+    fn add(&mut self, key: Cow<'_, str>, value: Cow<'_, str>) {
+        if self.exceed_limits {
+            return;
+        }
+        // The last of equal keys counts, as in a Go map.
+        if let Some(replaced) = self.labels.get(&*key) {
+            self.bytes -= key.len() + replaced.len();
+        }
+        self.bytes += key.len() + value.len();
+        self.labels.insert(key.into_owned(), value.into_owned());
+        if self.labels.len() > MAX_LABELS || self.bytes > MAX_LABEL_BYTES {
+            *self = Self { exceed_limits: true, ..Self::default() };
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LimitedLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LabelsVisitor;
+
+        impl<'de> Visitor<'de> for LabelsVisitor {
+            type Value = LimitedLabels;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut labels = LimitedLabels::default();
+                while let Some((Text(key), Text(value))) =
+                    map.next_entry::<Text<'de>, Text<'de>>()?
+                {
+                    labels.add(key, value);
+                }
+                Ok(labels)
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(LimitedLabels::default())
+            }
+        }
+
+        deserializer.deserialize_any(LabelsVisitor)
+    }
+}
