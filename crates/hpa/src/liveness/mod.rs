@@ -140,7 +140,13 @@ impl Leases<'_> {
         if leases.any(|(_, holder)| !is_lost(holder, self.now)) {
             return None;
         }
-        let (cause, search) = (self.built_in_idle()?, self.describe_search());
+        let (built_in, search) = (self.built_in_idle()?, self.describe_search());
+        // hpa-rs doesn't replace a status that needs no change.
+        let lost = lost_lease(self.holder, self.now).filter(|_| search.is_none());
+        let cause = match lost {
+            Some(lost) => format!("{lost}, and {built_in}"),
+            None => built_in,
+        };
         let successor = self.describe_successor(namespace, self.name);
         let is_certain =
             search.is_none() && self.has_readable_times(namespace) && successor.is_none();

@@ -136,7 +136,7 @@ fn leases<'a>(
     released(),
     Ok(held()),
     Some(false),
-    "kube-controller-manager's HPA controller is off"
+    "no instance holds the lease a/hpa, and kube-controller-manager's HPA controller is off"
 )]
 fn no_controller_acts_if_the_leases_are_lost(
     #[case] manager: &str,

@@ -142,13 +142,15 @@ impl Report {
         }
     }
 
-    /// The number of problems, and one of the most severe level: two controllers that act on the
-    /// same autoscalers, or else the first one. `None` without problems.
+    /// The number of problems, and one of them: two controllers that act on the same autoscalers,
+    /// because that causes others, or else the first one of the most severe level. `None` without
+    /// problems.
     fn describe_problems(&self) -> Option<String> {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
             |level| checks().filter(move |check| check.level == level && !check.is_repeated);
-        let mut conflicts = of_level(self.level).filter(|check| check.is_conflict);
+        let problems = of_level(Level::Error).chain(of_level(Level::Warning));
+        let mut conflicts = problems.filter(|check| check.is_conflict);
         let worst = conflicts.next().or_else(|| checks().find(|check| check.level == self.level));
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
         let (errors, warnings) = (of_level(Level::Error).count(), of_level(Level::Warning).count());

@@ -1,6 +1,6 @@
 //! Checks of the controller: lease, pod and version, then lateness, queue, caches and histories.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use hpa_calc::{explain::counted, shell::quote};
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus, k8s::FieldManager};
@@ -67,7 +67,8 @@ pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
     checks
 }
 
-/// Reports the autoscalers on which no controller acts, by reason. Certain reasons come first.
+/// Reports the autoscalers on which no controller acts, by reason. Certain reasons come first, then
+/// those of the most autoscalers.
 fn check_idle(cluster: &ClusterState) -> Vec<Check> {
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for autoscaler in &cluster.autoscalers {
@@ -81,7 +82,9 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
             format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
         Check::new(level, lowercase_first(&idle.sentence(&autoscalers)))
     };
-    by_reason.into_iter().rev().map(check).collect()
+    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+    by_reason.sort_by_key(|(idle, names)| Reverse((idle.is_certain, names.len())));
+    by_reason.into_iter().map(check).collect()
 }
 
 /// A clause for the headline if the user may not read whether a controller is active. The newest
@@ -158,7 +161,7 @@ fn check_lease(cluster: &ClusterState) -> Check {
             let unknown = "and whether an instance without leader election reconciles is unknown";
             (Level::Warning, unknown)
         } else {
-            (Level::Error, "so no instance reconciles")
+            (Level::Error, "so no instance with this lease reconciles")
         };
         let text = format!("{text}: it has expired after {limit}, {consequence}");
         return Check::new(level, text).with_hint(format!(

@@ -59,7 +59,7 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
 #[case::crashed(
     |it: &mut ClusterState| it.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
     "no controller has renewed the lease scaling/hpa for 16s",
-    (Level::Error, "it has expired after 15s, so no instance reconciles"),
+    (Level::Error, "it has expired after 15s, so no instance with this lease reconciles"),
 )]
 #[case::stopped(
     |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
@@ -360,6 +360,14 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     let report = run_checks(&cluster).text(false);
     let once = format!("‼ 0 errors, 1 warning: {text}\n");
     assert!(report.starts_with(&once) && !report.contains("may be on"), "{report}");
+
+    // Errors may be a consequence: kube-controller-manager doesn't know the rules of hpa-rs.
+    let failed = condition("ScalingActive", "False", "FailedGetPodsMetric", "no custom metrics");
+    cluster.autoscalers.push(autoscaler("failing", json!([failed])));
+    let report = run_checks(&cluster).text(false);
+    let first = format!("× 1 error, 1 warning: {text}\n");
+    assert!(report.starts_with(&first), "{report}");
+    cluster.autoscalers.pop();
 
     cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
     let (level, text) = check_of_built_in(&cluster);
