@@ -119,8 +119,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// This controller in shadow mode beside the reference. It reads the reference's decisions only from
-/// the stored status, and from whether a step changed that status.
+/// This controller in shadow mode beside the reference. It reads the reference's decisions only
+/// from the stored status, and from whether a step changed that status.
 struct Shadow {
     /// The last status that the reference stored.
     stored: HorizontalPodAutoscalerStatus,

@@ -212,8 +212,8 @@ fn cpu_time(process: u32) -> Duration {
     Duration::from_millis(10 * ticks.sum::<Result<u64, _>>().expect("numbers"))
 }
 
-/// Requests with 500 headers exceed only the limit of headers. Those with 1700 also exceed the limit
-/// of bytes.
+/// Requests with 500 headers exceed only the limit of headers. Those with 1700 also exceed the
+/// limit of bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_cpu_and_probes_are_bounded_beside_requests_with_many_headers() {
     if !are_long_tests_enabled() {

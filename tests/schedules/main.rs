@@ -166,8 +166,8 @@ async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
     at += Duration::from_mins(60);
     clock.wait_until_age(at.saturating_sub(TOLERANCE)).await;
     assert_eq!(testbed.replicas("web"), VALUE, "at the end of the window");
-    // The value decreases at the start of each step down. The first one begins right after the end of
-    // the window, which is also a change: it is reconciled a second later.
+    // The value decreases at the start of each step down. The first one begins right after the end
+    // of the window, which is also a change: it is reconciled a second later.
     let delay = Duration::from_secs(1);
     for step in 1..VALUE {
         clock.wait_until_age(at + delay + TOLERANCE).await;

@@ -39,7 +39,7 @@ pub enum Direction {
 
 impl Direction {
     /// The direction of a change from `current` to `to` replicas.
-    pub(crate) fn of_change(current: i32, to: i32) -> Self {
+    pub fn of_change(current: i32, to: i32) -> Self {
         if to > current { Self::Up } else { Self::Down }
     }
 }

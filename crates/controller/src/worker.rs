@@ -102,9 +102,9 @@ impl Workers {
     /// if that is before the periodic reconcile. Then also stores the time of the periodic
     /// reconcile, so that it stays due. Otherwise returns `periodic`.
     ///
-    /// `since` is the start of the last reconcile, which may have had the bounds from before a
-    /// change that happened meanwhile. Metrics that were read before a change have their own rule,
-    /// see [`KnownMetricChanges`].
+    /// `since` is the start of the last reconcile: if the bounds changed during that reconcile, it
+    /// may have applied the earlier ones. Metrics that were read before a change have their own
+    /// rule, see [`KnownMetricChanges`].
     fn change_or_periodic(
         &self,
         autoscaler: &Autoscaler,

@@ -241,7 +241,7 @@ function showForecast({ card, text, draw, day, drawDay }, forecast, now) {
   const isDetailed = recent.length > 0;
   const load = unit === null ? `Load of ${metric}` : `Load of ${metric} in ${unit}`;
   const chart = { now: Date.parse(now), horizontalLines: [],
-    axisUnit: unit === "bytes" ? axisUnit("bytes") / 1000 : 1, format: (value) => loadText(value, unit) };
+    axisUnit: axisUnit(unit) / 1000, format: (value) => loadText(value, unit) };
   draw({
     ...chart,
     title: `${load} and its forecast`,

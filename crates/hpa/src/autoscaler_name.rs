@@ -148,8 +148,9 @@ impl AutoscalerName {
 }
 
 /// The parts of an argument that names an autoscaler: `NAME` or `NAMESPACE/NAME`. As with kubectl,
-/// a resource may precede either of them: `horizontalpodautoscaler/NAME`. `hpa/NAME` and `rhpa/NAME`
-/// are autoscalers of the namespaces `hpa` and `rhpa`, unless the flag `--namespace` is set.
+/// a resource may precede either of them: `horizontalpodautoscaler/NAME`. `hpa/NAME` and
+/// `rhpa/NAME` are autoscalers of the namespaces `hpa` and `rhpa`, unless the flag `--namespace` is
+/// set.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NameParts<'a> {
     /// Whether the argument is `rhpa/NAMESPACE/NAME`, as conditions and logs name autoscalers of
@@ -225,8 +226,8 @@ fn without_resource(argument: &str, has_namespace: bool) -> &str {
 
 /// Finds an autoscaler among objects from files. `argument` names it as [`NameParts`] describes.
 /// Without it, the files must have exactly one autoscaler in the namespace of the flag
-/// `--namespace`. Because `hpa` and `rhpa` are rarely namespaces, `hpa/NAME` and `rhpa/NAME` also find
-/// autoscalers of other namespaces if the namespaces `hpa` and `rhpa` have none of that name.
+/// `--namespace`. Because `hpa` and `rhpa` are rarely namespaces, `hpa/NAME` and `rhpa/NAME` also
+/// find autoscalers of other namespaces if the namespaces `hpa` and `rhpa` have none of that name.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
     argument: Option<&str>,

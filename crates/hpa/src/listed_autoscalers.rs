@@ -92,19 +92,16 @@ pub(crate) async fn list_all_autoscalers(
         if is_optional && is_not_served(client, api).await {
             continue;
         }
-        let mut listed = list_autoscalers(client, api, scope.namespace.as_deref()).await;
-        if let Err(error) = &listed
-            && index == 0
-            && scope.namespace.is_none()
-            && kubectl::is_forbidden(error)
-        {
-            listed = list_in_own_namespace(client, api, error).await;
-            let own = client.default_namespace().to_owned();
-            scope = ListScope { namespace: Some(own), is_fallback: true };
+        let list = |namespace: Option<String>| async move {
+            list_autoscalers(client, api, namespace.as_deref()).await
+        };
+        // The first API is never optional, and its scope is that of all APIs.
+        if index == 0 {
+            (all, scope) = list_in_scope(client, scope.namespace, list).await?;
+            continue;
         }
-        let listed =
-            listed.map_err(|error| with_namespace_advice(error, scope.namespace.as_deref()));
-        match listed {
+        let listed = list(scope.namespace.clone()).await;
+        match listed.map_err(|error| with_namespace_advice(error, scope.namespace.as_deref())) {
             Err(error) if is_optional => terminal::warn(format!("{error:#}")),
             listed => all.extend(listed?),
         }
@@ -116,32 +113,31 @@ pub(crate) async fn list_all_autoscalers(
     Ok((all, scope))
 }
 
-/// Lists the autoscalers of the kubeconfig context's namespace. `forbidden` is the error of listing
-/// those of all namespaces.
-async fn list_in_own_namespace(
+/// Calls `list` for one or all namespaces. If the user may not list the autoscalers of all
+/// namespaces, calls it for the kubeconfig context's namespace.
+pub(crate) async fn list_in_scope<T, F>(
     client: &Client,
-    api: AutoscalerApi,
-    forbidden: &anyhow::Error,
-) -> anyhow::Result<Vec<ListedAutoscaler>> {
-    let namespace = client.default_namespace();
-    match list_autoscalers(client, api, Some(namespace)).await {
-        Err(error) if kubectl::is_forbidden(&error) => {
-            Err(forbidden_in_own_namespace(forbidden, namespace))
+    namespace: Option<String>,
+    list: impl Fn(Option<String>) -> F,
+) -> anyhow::Result<(T, ListScope)>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let forbidden = match list(namespace.clone()).await {
+        Err(error) if namespace.is_none() && kubectl::is_forbidden(&error) => error,
+        listed => return Ok((listed?, ListScope { namespace, is_fallback: false })),
+    };
+    let own = client.default_namespace();
+    match list(Some(own.to_owned())).await {
+        Err(error) if kubectl::is_forbidden(&error) => Err(anyhow!(
+            "{forbidden:#}. You may not list those of the namespace {own} either; -n selects \
+             another one"
+        )),
+        listed => {
+            let scope = ListScope { namespace: Some(own.to_owned()), is_fallback: true };
+            Ok((listed?, scope))
         }
-        listed => listed,
     }
-}
-
-/// The error if the user may list neither the autoscalers of all namespaces (`forbidden`) nor those
-/// of the kubeconfig context's namespace.
-pub(crate) fn forbidden_in_own_namespace(
-    forbidden: &anyhow::Error,
-    namespace: &str,
-) -> anyhow::Error {
-    anyhow!(
-        "{forbidden:#}. You may not list those of the namespace {namespace} either; -n selects \
-         another one"
-    )
 }
 
 /// Adds advice for a user who may list the autoscalers of a namespace, but not all.

@@ -56,7 +56,7 @@ impl From<ResponseError> for MapperError {
     }
 }
 
-/// The reason why a response is of no use.
+/// The reason why a response can't be used.
 #[derive(Debug, thiserror::Error)]
 enum ResponseError {
     #[error("the response to {path} is longer than {limit} bytes")]

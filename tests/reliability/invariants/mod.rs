@@ -18,8 +18,8 @@ use crate::{
     targets::{Id, Source},
 };
 
-/// Maximum age of the inputs of a decision when its scale write takes effect, except shared metrics,
-/// which may be one [`PERIOD`] older.
+/// Maximum age of the inputs of a decision when its scale write takes effect, except shared
+/// metrics, which may be one [`PERIOD`] older.
 const MAX_INPUT_AGE: Duration = Duration::from_secs(25);
 /// The maximum time from a reconcile's first request until the API server has handled its last one.
 const MAX_REQUEST_DELAY: Duration = Duration::from_secs(30);

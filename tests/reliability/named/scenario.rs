@@ -111,8 +111,8 @@ impl Scenario {
         self.step(at, false, Step::Stop)
     }
 
-    /// Starts a controller without leader election. It stabilizes the current replicas for a window,
-    /// so the recovery takes a window longer.
+    /// Starts a controller without leader election. It stabilizes the current replicas for a
+    /// window, so the recovery takes a window longer.
     pub(super) fn start(self, at: u64) -> Self {
         self.recovers_after_a_window().step(at, false, Step::Start)
     }

@@ -52,7 +52,7 @@ async fn server_restored_from_an_earlier_state() {
 }
 
 /// All requests wait, and continue together at the end. Old decisions must not overwrite changes
-/// that users made meanwhile.
+/// that users made during the wait.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
     Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;

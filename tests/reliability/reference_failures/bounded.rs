@@ -105,7 +105,8 @@ fn expire_events(cluster: &Cluster) {
     }
 }
 
-/// Creates and deletes autoscalers for [`minutes_per_round`]. Returns the maximum length of the queue.
+/// Creates and deletes autoscalers for [`minutes_per_round`]. Returns the maximum length of the
+/// queue.
 async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
     let mut longest = 0;
     for minute in 0..minutes_per_round() {

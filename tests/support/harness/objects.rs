@@ -1,7 +1,9 @@
-//! Objects in [`NAMESPACE`], as JSON. Tests change their fields (`object["spec"]["replicas"]`).
+//! Objects as JSON, most of them in [`NAMESPACE`]. Tests change their fields
+//! (`object["spec"]["replicas"]`).
 
 use std::ops::RangeInclusive;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::harness::NAMESPACE;
@@ -68,6 +70,18 @@ pub fn hpa(
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
             "minReplicas": replicas.start(), "maxReplicas": replicas.end(),
             "metrics": metrics.into_iter().collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// The lease of a leader election, which lasts an hour. An empty `holder` has released it.
+pub fn lease(namespace: &str, name: &str, holder: &str, renewed: Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": 3600,
+            "renewTime": format!("{renewed:.6}"),
         },
     })
 }

@@ -1,7 +1,5 @@
 //! Advice about metrics that fail, or whose samples are old.
 
-use std::collections::BTreeMap;
-
 use jiff::SignedDuration;
 
 use super::{
@@ -10,10 +8,10 @@ use super::{
         SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
     },
     inputs::Inputs,
-    metrics::{MetricReport, PodReport, is_unready},
+    metrics::{MetricReport, PodReport},
     phrases::{age, metrics_api, metrics_server, names, namespace},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
-    target_pods::{creation_events, ignored_pods_by_state},
+    target_pods::{NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state},
 };
 use crate::{
     api::{MetricSourceType, MetricTargetType, Pod, PodPhase},
@@ -80,22 +78,16 @@ pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> 
 /// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
 /// if there are none.
 fn no_pod_runs(inputs: &Inputs) -> Option<String> {
-    let mut by_state = BTreeMap::<&str, usize>::new();
-    for pod in &inputs.selected.pods {
-        let state = match &pod.phase {
-            _ if pod.terminating => "being deleted",
-            PodPhase::Running if is_unready(pod) => "not ready",
-            PodPhase::Pending | PodPhase::Failed | PodPhase::Succeeded => pod.phase.as_str(),
-            _ => return None,
-        };
-        *by_state.entry(state).or_default() += 1;
-    }
-    let states: Vec<_> = by_state.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    let runs = if by_state.contains_key("not ready") { "is ready" } else { "runs" };
-    match (inputs.selected.pods.len(), by_state.first_key_value()) {
-        (_, None) => None,
-        (1, Some((state, _))) => Some(format!("the only pod is {state}")),
-        (count, _) => Some(format!("none of the {count} pods {runs} ({})", states.join(", "))),
+    let states = inputs.selected.pods.iter().map(|pod| idle_state(pod));
+    let states: Vec<&str> = states.collect::<Option<_>>()?;
+    let runs = if states.contains(&NOT_READY) { "is ready" } else { "runs" };
+    match states.as_slice() {
+        [] => None,
+        [state] => Some(format!("the only pod is {state}")),
+        _ => {
+            let counts = count_states(&states);
+            Some(format!("none of the {} pods {runs} ({counts})", states.len()))
+        }
     }
 }
 

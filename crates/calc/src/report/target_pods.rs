@@ -57,17 +57,36 @@ fn part_of_pods(inputs: &Inputs, part: usize, replicas: i32, verb: &str) -> Stri
 /// Counts the pods that no metric by pod counts, by state: `1 Failed, 2 being deleted`. `None` if
 /// there are none.
 pub(super) fn ignored_pods_by_state(inputs: &Inputs) -> Option<String> {
-    let mut by_state = BTreeMap::<&str, usize>::new();
-    for pod in inputs.selected.pods.iter().filter(|pod| !pod.is_active()) {
-        let state = if pod.terminating { "being deleted" } else { pod.phase.as_str() };
-        *by_state.entry(state).or_default() += 1;
-    }
-    let states: Vec<_> = by_state.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    (!states.is_empty()).then(|| states.join(", "))
+    let ignored = inputs.selected.pods.iter().filter(|pod| !pod.is_active());
+    let states: Vec<&str> = ignored.filter_map(|pod| idle_state(pod)).collect();
+    (!states.is_empty()).then(|| count_states(&states))
 }
 
-/// Whether a metric above its target asks for no more than the current replicas, because fewer pods
-/// count.
+/// The state of a pod that is not ready according to its condition.
+pub(super) const NOT_READY: &str = "not ready";
+
+/// The state of a pod. `None` if it runs and may be ready.
+pub(super) fn idle_state(pod: &Pod) -> Option<&str> {
+    match &pod.phase {
+        _ if pod.terminating => Some("being deleted"),
+        PodPhase::Running if is_unready(pod) => Some(NOT_READY),
+        PodPhase::Pending | PodPhase::Failed | PodPhase::Succeeded => Some(pod.phase.as_str()),
+        _ => None,
+    }
+}
+
+/// Counts equal states: `1 Failed, 2 being deleted`.
+pub(super) fn count_states(states: &[&str]) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for &state in states {
+        *counts.entry(state).or_default() += 1;
+    }
+    let counts: Vec<_> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    counts.join(", ")
+}
+
+/// Whether a metric is above its target, but asks for at most the current replicas, because fewer
+/// pods count.
 pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
     let is_above = metric
         .ratio
@@ -122,8 +141,8 @@ pub(super) fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Opt
     })
 }
 
-/// The rest of a sentence that starts with `the`, with a command that prints why the target has no
-/// more pods.
+/// The rest of a sentence that starts with `the`, with a command that shows why the target doesn't
+/// have more pods.
 pub(super) fn creation_events(inputs: &Inputs) -> String {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
     let kind = &target.kind;
@@ -134,8 +153,8 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
     };
     let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
     format!(
-        "events of the {owner} say why it creates no more: kubectl describe {objects} --namespace \
-         {namespace}"
+        "events of the {owner} explain why it doesn't create more: kubectl describe {objects} \
+         --namespace {namespace}"
     )
 }
 

@@ -70,12 +70,13 @@ pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
 /// such pod could change its decision.
 pub(super) fn succeeded_pods_of_reference(inputs: &Inputs) -> Option<String> {
     let summary = inputs.settings.summary.as_deref().filter(|summary| summary.is_for_built_in)?;
-    let mut metrics = inputs.hpa.spec.metrics.iter();
-    let is_by_pod = metrics.any(|metric| !metric.source_type.exists_without_pods())
-        && matches!(inputs.plan().kind, PlanKind::Metrics(_));
     let pods = inputs.selected.pods.iter();
     let succeeded = pods.filter(|pod| !pod.terminating && pod.phase == PodPhase::Succeeded).count();
-    if succeeded == 0 || !is_by_pod {
+    let mut metrics = inputs.hpa.spec.metrics.iter();
+    let may_matter = succeeded > 0
+        && metrics.any(|metric| !metric.source_type.exists_without_pods())
+        && matches!(inputs.plan().kind, PlanKind::Metrics(_));
+    if !may_matter {
         return None;
     }
     let (pods, them) =

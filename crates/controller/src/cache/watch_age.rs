@@ -113,8 +113,8 @@ impl WatchAge {
 
     /// Marks the cache as outdated: the API server was rewound before it received a request that
     /// was sent at `sent`. A list that started after `sent` has the new state, so the cache is not
-    /// outdated. A list that is not complete yet isn't repeated, because each response would start
-    /// it anew. If it has the old state, a later response outdates the cache. Returns whether a
+    /// outdated. A list in progress isn't repeated, because each response would restart it. If that
+    /// list has the old state, a later response marks the cache as outdated. Returns whether a
     /// relist is required.
     fn set_rewound(&self, sent: Instant) -> bool {
         let list = *self.list.lock();

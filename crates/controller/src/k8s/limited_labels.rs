@@ -22,7 +22,7 @@ pub(super) struct LimitedLabels {
 }
 
 impl LimitedLabels {
-    /// Whether there are more labels than are stored: then, none are.
+    /// Whether the labels exceeded the limits. Then none are stored.
     pub(super) fn exceed_limits(&self) -> bool {
         self.exceed_limits
     }

@@ -49,8 +49,8 @@ impl FieldManager {
     }
 }
 
-/// The maximum time by which the API server's clock may be ahead of this machine's. A forged time
-/// may be ahead by as much, so this adds to the time for which a forged write counts as recent.
+/// The maximum lag of this machine's clock behind the API server's. A forged time can be ahead by
+/// the same amount, so this adds to the time for which a forged write counts as recent.
 const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
 
 /// The last write of an autoscaler's status by one field manager.
@@ -114,17 +114,14 @@ impl ManagedFieldsEntry {
     /// The status write that the entry records, if it records one. Writes of the scale and the spec
     /// don't count, because users and deployment tools also make them.
     fn status_writer(&self, now: Timestamp) -> Option<StatusWriter> {
-        let manager = self.manager.clone().filter(|manager| !manager.is_empty())?;
         if self.subresource.as_deref() != Some("status") {
             return None;
         }
-        let at = match self.time.as_deref().filter(|time| !time.is_empty()) {
-            Some(time) => {
-                Some(time.parse::<Timestamp>().ok().filter(|at| !is_in_future(*at, now))?)
-            }
-            None => None,
-        };
-        Some(StatusWriter { manager, at })
+        let manager = self.manager.clone().filter(|manager| !manager.is_empty())?;
+        let time = self.time.as_deref().filter(|time| !time.is_empty());
+        let at = time.map(str::parse::<Timestamp>).transpose().ok()?;
+        let is_forged = at.is_some_and(|at| is_in_future(at, now));
+        (!is_forged).then_some(StatusWriter { manager, at })
     }
 }
 

@@ -277,7 +277,7 @@ impl<'a> Attempt<'a> {
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
         autoscaler.set_undecided(!is_decided);
-        let scaled = scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down });
+        let scaled = scaled_to.map(|to| Direction::of_change(current, to));
         FinishedReconcile {
             key,
             scaled,

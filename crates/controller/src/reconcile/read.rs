@@ -93,8 +93,7 @@ impl Reconciler {
     }
 
     /// Lists the pods that a selector matches from the API server, without undecodable ones.
-    /// Pods with more labels than selectors match here are included, because the API server has
-    /// matched them.
+    /// Includes pods that exceed the limits of labels, because the API server has matched them.
     pub(super) async fn list_pods(
         &self,
         namespace: &str,

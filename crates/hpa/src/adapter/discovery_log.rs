@@ -1,5 +1,5 @@
 //! Logs whether the series of custom and external rules could be read, and the number of their
-//! metrics: after the first discovery, and whenever one of both changes. Resource rules have no
+//! metrics: after the first discovery, and whenever either changes. Resource rules have no
 //! discovery.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -263,22 +263,9 @@ fn acting_controllers(
 mod tests {
     use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
     use hpa_tests::harness::{TestbedExt, objects};
-    use serde_json::{Value, json};
 
     use super::*;
     use crate::debug_client::KUBE_CONTROLLER_MANAGER;
-
-    fn lease(namespace: &str, name: &str, holder: &str) -> Value {
-        let now = Timestamp::now();
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": name, "namespace": namespace },
-            "spec": {
-                "holderIdentity": holder, "leaseDurationSeconds": 3600,
-                "renewTime": format!("{now:.6}"),
-            },
-        })
-    }
 
     #[tokio::test]
     async fn activity_reads_each_lease_once() {
@@ -292,8 +279,10 @@ mod tests {
         };
         let interceptor: Option<Arc<dyn Interceptor>> = Some(Arc::new(interceptor));
         let testbed = Testbed::new(Config { interceptor, ..Config::default() });
-        let built_in = lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1");
-        testbed.apply_all([objects::namespace(), lease("shop", "hpa", ""), built_in]);
+        let now = Timestamp::now();
+        let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
+        let released = objects::lease("shop", "hpa", "", now);
+        testbed.apply_all([objects::namespace(), released, built_in]);
         let location = ControllerArguments {
             controller_namespace: None,
             controller_lease: None,

@@ -103,7 +103,7 @@ impl LeaseName {
 
 impl NamedLease {
     /// Whether only autoscalers of the lease's own namespace name it, and it is no usual one. A
-    /// tenant can create such a lease and name it in own statuses, so it says nothing about
+    /// tenant can create such a lease and name it in its own statuses, so it says nothing about
     /// autoscalers of other namespaces.
     pub(crate) fn is_local(&self) -> bool {
         !self.name.is_usual() && self.other_namespace_count() == 0

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     args::LintArguments,
     kubectl,
-    listed_autoscalers::{ListScope, forbidden_in_own_namespace},
+    listed_autoscalers::{ListScope, list_in_scope},
     manifests::{Manifest, string_at},
     terminal::warn,
 };
@@ -169,26 +169,15 @@ fn may_have_own_pods(job: &Value) -> bool {
     !is_finished && job.pointer("/metadata/ownerReferences").is_none()
 }
 
-/// Lists the autoscalers of the core API in one or all namespaces. If the user may not list those of
-/// all namespaces, lists those of the kubeconfig context's namespace.
+/// Lists the autoscalers of the core API, in the scope that [`list_in_scope`] selects.
 async fn list_autoscalers(
     client: &Client,
     namespace: Option<String>,
 ) -> anyhow::Result<(Option<Vec<Manifest>>, ListScope)> {
-    let forbidden = match list_objects(client, &CORE_AUTOSCALERS, namespace.as_deref()).await {
-        Err(error) if namespace.is_none() && kubectl::is_forbidden(&error) => error,
-        listed => return Ok((listed?, ListScope { namespace, is_fallback: false })),
+    let list = |namespace: Option<String>| async move {
+        list_objects(client, &CORE_AUTOSCALERS, namespace.as_deref()).await
     };
-    let own = client.default_namespace();
-    match list_objects(client, &CORE_AUTOSCALERS, Some(own)).await {
-        Err(error) if kubectl::is_forbidden(&error) => {
-            Err(forbidden_in_own_namespace(&forbidden, own))
-        }
-        listed => {
-            let scope = ListScope { namespace: Some(own.to_owned()), is_fallback: true };
-            Ok((listed?, scope))
-        }
-    }
+    list_in_scope(client, namespace, list).await
 }
 
 /// Lists all objects of a kind, except for Jobs without pods of their own. `None` if the API server

@@ -18,10 +18,10 @@ use jiff::{SignedDuration, Timestamp};
 
 #[cfg(test)]
 pub(crate) use self::built_in::ManagerFlags;
-use self::search::{is_held, is_lost};
+use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
-    search::{ControllerLease, ReadLease, StatusOwner},
+    search::{ControllerLease, ReadLease, StatusOwner, is_held},
     writers::{NamespaceWriters, status_writers},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
@@ -204,9 +204,9 @@ impl Leases<'_> {
         self.writers.has(FieldManager::default().as_str())
     }
 
-    /// The controller that acts on an autoscaler whose status `manager` stored last. The namespace
-    /// is `None` for autoscalers of several. `hpa_rs_answers` is whether a debug API shows that an
-    /// hpa-rs works. It may have no lease.
+    /// The controller that acts on an autoscaler whose status `manager` stored last. `namespace` is
+    /// `None` for the autoscalers of several namespaces. `hpa_rs_answers` is whether a debug API
+    /// shows that an hpa-rs works. It may have no lease.
     pub(crate) fn acting_controller(
         &self,
         api: AutoscalerApi,
@@ -348,7 +348,7 @@ impl Leases<'_> {
     }
 
     /// The leases whose instances may act on autoscalers of a namespace, or of several if it is
-    /// `None`. A tenant can create a lease in an own namespace, and name it in own statuses.
+    /// `None`. A tenant can create a lease in its own namespace, and name it in its own statuses.
     fn leases_for(
         &self,
         namespace: Option<&str>,

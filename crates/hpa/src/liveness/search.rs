@@ -48,9 +48,9 @@ pub(crate) struct StatusOwner<'a> {
 
 impl ControllerLease {
     /// Reads the leases that the flags or the field managers of statuses name. The lease is that of
-    /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else one
-    /// in the usual namespaces. Each of `statuses` is a namespace and the field manager of a status
-    /// in it.
+    /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else
+    /// one in the usual namespaces. Each of `statuses` is a namespace and the field manager of a
+    /// status in it.
     ///
     /// A status that doesn't change keeps its writer. So if no instance holds that lease, one that
     /// is held precedes it if it is a usual one, or if statuses of the same namespaces name it.
@@ -201,9 +201,9 @@ fn first_named(one: Option<StatusOwner<'_>>, named: &[NamedLease]) -> Option<Lea
     manager.and_then(LeaseName::of_manager).or_else(of_namespace)
 }
 
-/// Whether the lease may answer instead of `first`. A lease that statuses of all affected namespaces
-/// name may: its instance handles them. They are the namespace of `one`, or else those in which
-/// statuses name `first`.
+/// Whether the lease may answer instead of `first`: it is a usual one, or statuses of all affected
+/// namespaces name it, so its instance handles them. The affected namespaces are that of `one`, or
+/// else those in which statuses name `first`.
 fn may_answer_for(
     name: &LeaseName,
     first: &LeaseName,
@@ -245,7 +245,7 @@ fn preferred(
 }
 
 /// Whether an instance holds a lease.
-pub(super) fn is_held(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
+pub(crate) fn is_held(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
     LeaseState::of(holder, now) == LeaseState::Held
 }
 
@@ -281,7 +281,7 @@ impl LeaseState {
 #[cfg(test)]
 mod tests {
     use hpa_testbed::{Config, Testbed};
-    use hpa_tests::harness::TestbedExt;
+    use hpa_tests::harness::{TestbedExt, objects};
     use jiff::SignedDuration;
     use rstest::rstest;
 
@@ -348,18 +348,6 @@ mod tests {
         assert_eq!(unknown, None, "only the usual leases may answer");
     }
 
-    fn lease(namespace: &str, name: &str, holder: &str) -> serde_json::Value {
-        let now = Timestamp::now();
-        serde_json::json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": name, "namespace": namespace },
-            "spec": {
-                "holderIdentity": holder, "leaseDurationSeconds": 3600,
-                "renewTime": format!("{now:.6}"),
-            },
-        })
-    }
-
     fn namespace(name: &str) -> serde_json::Value {
         serde_json::json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
@@ -370,7 +358,9 @@ mod tests {
     async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
         let testbed = Testbed::new(Config::default());
         testbed.apply_all([namespace("scaling"), namespace("eve")]);
-        testbed.apply_all([lease("scaling", "hpa", ""), lease("eve", "evil", "fake-0_1")]);
+        let now = Timestamp::now();
+        let released = objects::lease("scaling", "hpa", "", now);
+        testbed.apply_all([released, objects::lease("eve", "evil", "fake-0_1", now)]);
         let flags = |namespace: Option<&str>| ControllerArguments {
             controller_namespace: namespace.map(ToOwned::to_owned),
             controller_lease: None,

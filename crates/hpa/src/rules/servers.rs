@@ -55,7 +55,9 @@ impl<'p> RuleServers<'p> {
             return report;
         }
         let (first, rest) = report.split_once('\n').unwrap_or((report.as_str(), ""));
-        format!("{first}; no more queries were sent after {MAX_TIMEOUTS} timeouts in a row\n{rest}")
+        format!(
+            "{first}; after {MAX_TIMEOUTS} timeouts in a row, no further queries were sent\n{rest}"
+        )
     }
 }
 

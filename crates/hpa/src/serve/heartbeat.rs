@@ -1,5 +1,5 @@
-//! Detects that a runtime no longer runs tasks. Probes have their own thread, so they would be
-//! answered nevertheless.
+//! Detects that a runtime no longer runs tasks. Probes have their own thread, so without this check
+//! they would still succeed.
 
 use std::{sync::Arc, time::Duration};
 

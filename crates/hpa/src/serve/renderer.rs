@@ -15,7 +15,7 @@ pub(crate) struct Renderer {
 }
 
 impl Renderer {
-    /// Waits for all earlier renderings, also those whose client is gone, and then renders. Fails
+    /// Waits for all earlier renderings, even those whose client is gone, and then renders. Fails
     /// if `render` panics.
     pub(crate) async fn render<T: Send + 'static>(
         &self,

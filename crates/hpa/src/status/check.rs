@@ -134,9 +134,7 @@ impl Report {
 
     /// The headline without problems.
     fn describe_skipped(&self) -> String {
-        let checks = self.sections.iter().flat_map(|section| &section.checks);
-        let is_skipped = |check: &&Check| check.level == Level::Skipped && !check.is_repeated;
-        match checks.filter(is_skipped).count() {
+        match self.of_level(Level::Skipped).count() {
             0 => "no problems found".to_owned(),
             skipped => format!("no problems found; {} skipped", counted(skipped, "check")),
         }
@@ -146,19 +144,27 @@ impl Report {
     /// because that causes others, or else the first one of the most severe level. `None` without
     /// problems.
     fn describe_problems(&self) -> Option<String> {
-        let checks = || self.sections.iter().flat_map(|section| &section.checks);
-        let of_level =
-            |level| checks().filter(move |check| check.level == level && !check.is_repeated);
-        let problems = of_level(Level::Error).chain(of_level(Level::Warning));
-        let mut conflicts = problems.filter(|check| check.is_conflict);
-        let worst = conflicts.next().or_else(|| checks().find(|check| check.level == self.level));
-        let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
-        let (errors, warnings) = (of_level(Level::Error).count(), of_level(Level::Warning).count());
+        let errors = self.of_level(Level::Error).count();
+        let warnings = self.of_level(Level::Warning).count();
         if errors + warnings == 0 {
             return None;
         }
+        let problems = self.of_level(Level::Error).chain(self.of_level(Level::Warning));
+        let mut conflicts = problems.filter(|check| check.is_conflict);
+        let first = || self.checks().find(|check| check.level == self.level);
+        let worst = conflicts.next().or_else(first);
+        let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
         let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
         Some(format!("{errors}, {warnings}: {worst}"))
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &Check> {
+        self.sections.iter().flat_map(|section| &section.checks)
+    }
+
+    /// The checks of a level, without repetitions.
+    fn of_level(&self, level: Level) -> impl Iterator<Item = &Check> {
+        self.checks().filter(move |check| check.level == level && !check.is_repeated)
     }
 }
 

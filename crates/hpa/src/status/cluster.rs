@@ -75,6 +75,12 @@ impl ClusterState {
         is_forbidden && self.url.is_none() && self.is_of_one_namespace()
     }
 
+    /// Whether the debug API of the flag shows that its controller works, which may have no lease.
+    /// For others, the leases decide.
+    fn works_without_lease(&self) -> bool {
+        self.url.is_some() && self.status.as_ref().is_ok_and(|status| status.is_working)
+    }
+
     /// Whether an instance may hold the checked lease.
     pub(super) fn may_lease_be_held(&self) -> bool {
         let may_be_held =
@@ -85,9 +91,7 @@ impl ClusterState {
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
     /// stored the status last.
     pub(super) fn set_acting_controllers(&mut self) {
-        // The controller at the URL of the flag may have no lease. For others, the leases decide.
-        let is_working = self.status.as_ref().is_ok_and(|status| status.is_working);
-        let is_answering = self.url.is_some() && is_working;
+        let is_answering = self.works_without_lease();
         let mut autoscalers = std::mem::take(&mut self.autoscalers);
         for one in &mut autoscalers {
             let leases = self.leases();
@@ -107,9 +111,7 @@ impl ClusterState {
     /// The reason why no controller acts on an autoscaler. `None` if a controller acts, or if it is
     /// unknown.
     pub(super) fn idle_reason(&self, autoscaler: &ListedAutoscaler) -> Option<Idle> {
-        // The controller at the URL of the flag may have no lease.
-        let is_working = self.status.as_ref().is_ok_and(|status| status.is_working);
-        let manager = autoscaler.manager.as_ref().filter(|_| self.url.is_none() || !is_working)?;
+        let manager = autoscaler.manager.as_ref().filter(|_| !self.works_without_lease())?;
         self.leases().idle(autoscaler.api, &autoscaler.hpa.metadata.namespace, manager)
     }
 

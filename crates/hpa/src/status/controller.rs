@@ -14,7 +14,7 @@ use super::{
 use crate::{
     debug_client::{LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{Idle, ReadLease, no_lease_found},
+    liveness::{Idle, ReadLease, is_held, no_lease_found},
     terminal::shorten_names,
 };
 
@@ -172,9 +172,9 @@ fn check_lease(cluster: &ClusterState) -> Check {
     Check::new(Level::Ok, text)
 }
 
-/// Reports a lost lease that is not the checked one. The checked one may be a tenant's, so it is no
-/// successor for autoscalers of other namespaces. A usual lease is, and one in the namespace of the
-/// lost one: those are the administrators'. `None` too if other checks report an error.
+/// Reports a lost lease that is not the checked one, unless the instance of a held lease may act
+/// instead. Only a usual lease and one in the same namespace count, because these are the
+/// administrators': the checked one may be a tenant's. Also `None` if other checks report an error.
 fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
     let LeaseName { namespace, name } = &lost.name;
     if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
@@ -184,8 +184,7 @@ fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
     let manager = FieldManager::for_lease(namespace, name);
     let reason = leases.describe_lost(manager.as_str())?;
     let is_successor = |(other, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
-        let is_held = holder.as_ref().is_ok_and(|holder| !holder.is_expired(cluster.now));
-        is_held && (other.is_usual() || other.namespace == *namespace)
+        is_held(holder, cluster.now) && (other.is_usual() || other.namespace == *namespace)
     };
     if leases.hpa_rs_leases().any(is_successor) {
         return None;

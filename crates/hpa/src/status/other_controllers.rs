@@ -36,7 +36,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     let may_have_leader =
         cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
     let leases = cluster.leases();
-    // An instance for one namespace may act on no autoscaler of the checked controller.
+    // An instance for one namespace may share no autoscaler with the checked controller.
     let is_active =
         |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !writer.has_stopped(cluster);
     let active_count = others.iter().filter(is_active).count();
@@ -167,8 +167,8 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
 }
 
 /// Whether the last status of kube-controller-manager is older than the acquisition of the checked
-/// lease, which is held. Not if its HPA controller is on for certain. The clocks of the holder and
-/// of the API server may differ.
+/// lease, which is held. False if its HPA controller is known to be on. The clocks of the holder
+/// and of the API server may differ.
 fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool {
     let holder = cluster.holder.as_ref().ok().filter(|holder| !holder.is_expired(cluster.now));
     let acquired = holder.and_then(|holder| holder.acquired);

@@ -74,14 +74,9 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     let unknown = "- whether kube-controller-manager runs is unknown: there is no lease \
                    kube-system/kube-controller-manager";
     assert_eq!(status().await, unknown);
-    let metadata = json!({ "name": "kube-controller-manager", "namespace": "kube-system" });
     let now = jiff::Timestamp::now();
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
-        "spec": { "holderIdentity": "cp-1_7d1f", "leaseDurationSeconds": 3600,
-            "renewTime": format!("{now:.6}") },
-    });
-    cluster.testbed.apply_all([lease]);
+    let held = objects::lease("kube-system", "kube-controller-manager", "cp-1_7d1f", now);
+    cluster.testbed.apply_all([held]);
     let line = status().await;
     let flags = "; its flags can't be read here, so its HPA controller may be on";
     assert!(line.starts_with("- kube-controller-manager holds its lease (cp-1, "), "{line}");
@@ -112,20 +107,11 @@ fn controlled_by(manager: &str) -> Vec<Value> {
 }
 
 fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": name, "namespace": namespace },
-        "spec": {
-            "holderIdentity": "a_1", "leaseDurationSeconds": 3600,
-            "renewTime": format!("{renewed:.6}"),
-        },
-    })
+    objects::lease(namespace, name, "a_1", renewed)
 }
 
 fn released_lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
-    let mut lease = lease(namespace, name, renewed);
-    lease["spec"]["holderIdentity"] = json!("");
-    lease
+    objects::lease(namespace, name, "", renewed)
 }
 
 #[tokio::test]

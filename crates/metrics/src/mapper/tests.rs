@@ -1,4 +1,4 @@
-//! Discovery from API servers that aren't all well.
+//! Discovery from API servers with invalid or missing parts.
 
 use serde_json::{Value, json};
 
@@ -25,8 +25,8 @@ fn resource(plural: &str, kind: &str) -> Value {
     })
 }
 
-/// What kube-apiserver makes of the resource `pods/http_requests` of a server that has only the
-/// legacy discovery.
+/// The group of a server that has only the legacy discovery, with the resource
+/// `pods/http_requests`, as in the aggregated discovery of kube-apiserver.
 fn custom_metrics() -> Value {
     let kind = json!({ "group": "", "version": "", "kind": "MetricValueList" });
     let subresource =
@@ -61,7 +61,7 @@ async fn metrics_api_with_legacy_discovery_hides_no_resources() {
 }
 
 #[tokio::test]
-async fn error_says_which_response_is_of_no_use() {
+async fn error_names_the_unusable_response() {
     let start = "unable to read the resources of the API server: ";
     let groups_are_text = load(group_list(&json!("none"))).await.unwrap_err();
     let expected = format!("{start}unable to decode the response to /apis: items: invalid type: ");

@@ -165,30 +165,30 @@ impl DiscoveryState {
         let Some((list, compiled, metric)) = self.rules_for(query) else {
             return !self.is_compiled();
         };
+        if !self.is_compiled() && self.without_resources.is_none() {
+            return true;
+        }
         // An invalid rule may be meant for any metric.
         let may_have =
             |rule: &CompiledRule| rule.as_ref().ok().is_none_or(|rule| rule.may_have(metric));
-        if self.is_compiled() {
-            return list.discovered_rules().next().is_none() && compiled.iter().any(may_have);
-        }
-        let Some(WithoutResources { rules, .. }) = &self.without_resources else { return true };
-        let rules =
-            if matches!(query, Query::External(_)) { &rules.external } else { &rules.custom };
-        rules.iter().any(may_have)
+        list.discovered_rules().next().is_none() && compiled.iter().any(may_have)
     }
 
-    /// The rules that can have the metric of a query, with their compiled form, and its name.
-    /// `None` for the usage of pods and nodes.
+    /// The rules that can have the metric of a query, with their compiled form, and its name. The
+    /// compiled form lacks overrides while the resources of the API server are unknown. `None` for
+    /// the usage of pods and nodes.
     pub(super) fn rules_for<'a>(
         &'a self,
         query: &'a Query,
     ) -> Option<(&'a RuleList, &'a [CompiledRule], &'a str)> {
+        let without_resources = self.without_resources.as_ref();
+        let compiled = without_resources.map_or(&self.compiled, |known| &known.rules);
         match query {
             Query::Custom(CustomQuery { metric, .. }) => {
-                Some((&self.custom, self.compiled.custom.as_slice(), metric.as_str()))
+                Some((&self.custom, compiled.custom.as_slice(), metric.as_str()))
             }
             Query::External(ExternalQuery { metric, .. }) => {
-                Some((&self.external, self.compiled.external.as_slice(), metric.as_str()))
+                Some((&self.external, compiled.external.as_slice(), metric.as_str()))
             }
             Query::PodUsage { .. } | Query::NodeUsage { .. } => None,
         }

@@ -17,10 +17,7 @@ fn policies_of_a_disabled_direction_are_not_listed() {
 #[test]
 fn stabilization_reports_the_recommendation_and_its_end() {
     let mut inputs = inputs(json!({}));
-    inputs.readings =
-        [(0, Ok(samples(&[("web-0", 10), ("web-1", 10), ("web-2", 10), ("web-3", 10)])))]
-            .into_iter()
-            .collect();
+    inputs.readings = [(0, Ok(equal_samples(10)))].into_iter().collect();
     inputs.history = Some(History {
         recommendations: vec![
             Recommendation { replicas: 4, at: at(280) },
@@ -184,10 +181,7 @@ fn recent_scaling_may_be_limited_by_policies() {
 fn policy_limit_reports_when_the_next_step_is_allowed() {
     let policies = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
     let mut inputs = inputs(json!({ "behavior": { "scaleUp": { "policies": policies } } }));
-    inputs.readings =
-        [(0, Ok(samples(&[("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)])))]
-            .into_iter()
-            .collect();
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
     let event = ScaleEvent { change: 1, at: at(20), outdated: false };
     inputs.history = Some(History { scale_ups: vec![event], ..History::default() });
     let report = inputs.report();

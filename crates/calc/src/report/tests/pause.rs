@@ -7,8 +7,7 @@ use super::*;
 #[test]
 fn bound_and_pause_are_listed_as_possible_changes() {
     let mut inputs = inputs(json!({ "maxReplicas": 4 }));
-    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
     let report = inputs.report();
     let expected = Change { trigger: Trigger::MaxReplicas { to: 8 }, replicas: 8 };
     assert_eq!(report.changes, [expected]);
@@ -51,8 +50,7 @@ fn dry_run_would_scale_and_writes_nothing() {
     let start = "is in dry run by annotation and would stay at 4: cpu is at 71%";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_eq!(report.state(State::New), State::DryRun);
-    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
     let report = inputs.report();
     let start = "is in dry run by annotation and would scale from 4 to 8: cpu is at 150%";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);

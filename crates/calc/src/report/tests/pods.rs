@@ -19,8 +19,8 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert_eq!(report.state(State::WaitingForPods), State::WaitingForPods);
     assert_contains(
         &report,
-        "The events of the ReplicaSet say why it creates no more: kubectl describe replicasets \
-         --selector 'app=web' --namespace shop",
+        "The events of the ReplicaSet explain why it doesn't create more: kubectl describe \
+         replicasets --selector 'app=web' --namespace shop",
     );
     // The others exist, but don't count.
     inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() });
@@ -32,10 +32,8 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
 fn inputs_with_changed_pods(change: impl Fn(&mut crate::Pod)) -> Inputs {
     let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.hpa.spec.min_replicas = Some(1);
-    let pods = inputs.selected.pods.iter().take(3);
-    let mut pods: Vec<_> = pods.map(|pod| crate::Pod::clone(pod)).collect();
-    pods.iter_mut().skip(1).for_each(change);
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods.truncate(3);
+    inputs.selected.pods.iter_mut().skip(1).map(std::sync::Arc::make_mut).for_each(change);
     inputs.readings = [(0, Ok(samples(&[("web-0", 700)])))].into_iter().collect();
     inputs.scale = Ok(Scale { spec_replicas: 3, status_replicas: 3, selector: "app=web".into() });
     inputs.history = Some(History::default());
@@ -71,7 +69,7 @@ fn ignored_pods_explain_a_small_proposal_below_the_target() {
         "{sentence}"
     );
     assert!(sentence.ends_with("; 1 of 3 pods counts (2 Failed)"), "{sentence}");
-    // All replicas count beside the pods of an earlier rollout.
+    // All replicas count, and the ignored pods are those of an earlier rollout.
     inputs.scale = Ok(Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() });
     let sentence = inputs.report().sentence;
     assert!(!sentence.contains("Failed"), "{sentence}");
@@ -80,14 +78,13 @@ fn ignored_pods_explain_a_small_proposal_below_the_target() {
 #[test]
 fn pods_that_never_count_are_not_waited_for() {
     let mut inputs = inputs_with_changed_pods(|pod| pod.terminating = true);
-    let pods: Vec<_> = inputs.selected.pods.iter().skip(1).cloned().collect();
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods.remove(0);
     inputs.readings = [(0, Ok(samples(&[("web-1", 900), ("web-2", 900)])))].into_iter().collect();
     assert_contains(
         &inputs.report(),
         "No pod has a sample of cpu that counts: web-1, web-2 (2 being deleted). Wait until other \
-         pods have been measured. If there are none, the events of the ReplicaSet say why it \
-         creates no more: kubectl describe replicasets --selector 'app=web' --namespace shop",
+         pods have been measured. If there are none, the events of the ReplicaSet explain why it \
+         doesn't create more: kubectl describe replicasets --selector 'app=web' --namespace shop",
     );
     // A pod that may count later is the one to check.
     let mut pending = pod("web-3", "Pending", Some("600m"));

@@ -35,15 +35,20 @@ fn unready_pods_whose_samples_count_are_in_the_sentence(
     assert_eq!(has_advice, end.contains("ready"), "{report}");
 }
 
-#[test]
-fn pending_pods_are_in_the_sentence_about_an_external_metric() {
-    let mut inputs = inputs_with_pending_pod(500, 900);
+/// Replaces the metrics by an External one, which is at its target for four replicas.
+fn set_external_metric(inputs: &mut Inputs) {
     let target = json!({ "type": "AverageValue", "averageValue": "5" });
     let source = json!({ "metric": { "name": "queue" }, "target": target });
     let queue = json!({ "type": "External", "external": source });
     inputs.hpa.spec.metrics = vec![serde_json::from_value(queue).unwrap()];
     let reading = Reading::External(vec![crate::MilliValue::from_units(20)].into());
     inputs.readings = [(0, Ok(reading))].into_iter().collect();
+}
+
+#[test]
+fn pending_pods_are_in_the_sentence_about_an_external_metric() {
+    let mut inputs = inputs_with_pending_pod(500, 900);
+    set_external_metric(&mut inputs);
     let sentence = inputs.report().sentence;
     assert!(sentence.ends_with("; 1 of 4 pods is not ready"), "{sentence}");
 }
@@ -86,9 +91,7 @@ fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
 /// Four replicas at their target, one pod of which has succeeded.
 fn inputs_with_succeeded_pod() -> Inputs {
     let mut inputs = inputs(json!({}));
-    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
-    pods.push(pod("job-0", "Succeeded", Some("600m")));
-    inputs.selected = SelectedPods::new(pods);
+    inputs.selected.pods.push(pod("job-0", "Succeeded", Some("600m")).into());
     inputs
 }
 
@@ -113,7 +116,7 @@ fn succeeded_pods_that_kube_controller_manager_counts_are_in_the_sentence() {
     inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
-    // While hpa-rs may act instead. The doubt of the caller comes last.
+    // hpa-rs may act instead. The doubt of the caller comes last.
     inputs.settings = settings.with_status_of_hpa_rs().with_unknown_controller();
     let idle = "no instance holds the lease shop/hpa";
     let sentence = inputs.report_with_doubt(Some(idle.to_owned())).sentence;
@@ -127,12 +130,7 @@ fn succeeded_pods_do_not_matter_to_an_external_metric() {
     let mut inputs = inputs_with_succeeded_pod();
     inputs.settings =
         Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
-    let target = json!({ "type": "AverageValue", "averageValue": "5" });
-    let source = json!({ "metric": { "name": "queue" }, "target": target });
-    let queue = json!({ "type": "External", "external": source });
-    inputs.hpa.spec.metrics = vec![serde_json::from_value(queue).unwrap()];
-    let reading = Reading::External(vec![crate::MilliValue::from_units(20)].into());
-    inputs.readings = [(0, Ok(reading))].into_iter().collect();
+    set_external_metric(&mut inputs);
     let report = inputs.report();
     assert!(report.sentence.starts_with("stays at 4: "), "{}", report.sentence);
     assert_eq!(report.doubt, None);

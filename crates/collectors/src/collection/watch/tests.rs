@@ -70,6 +70,14 @@ fn watch(
     (collection, objects, failures)
 }
 
+fn external_query() -> Query {
+    Query::External(ExternalQuery {
+        namespace: "shop".to_owned(),
+        metric: "queue".to_owned(),
+        metric_selector: Selector::everything(),
+    })
+}
+
 fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
 }
@@ -187,12 +195,7 @@ async fn only_metrics_that_can_be_collected_wait_for_the_list_of_autoscalers() {
         metric: "rps".to_owned(),
         metric_selector: Selector::everything(),
     };
-    let external = || ExternalQuery {
-        namespace: "shop".to_owned(),
-        metric: "queue".to_owned(),
-        metric_selector: Selector::everything(),
-    };
-    for query in [Query::from(custom("shop")), Query::from(external())] {
+    for query in [Query::from(custom("shop")), external_query()] {
         let text = undiscovered(query).unwrap();
         assert!(text.starts_with("the metrics of collectors are not discovered yet"), "{text}");
     }
@@ -218,12 +221,7 @@ async fn readiness_names_the_unsynced_cache_of_pods() {
     let source = CollectionSource::new(collection);
     let unsynced = "the cache of pods has not synced yet";
     assert_eq!(source.readiness(), Err(vec![unsynced.to_owned()]));
-    let query = ExternalQuery {
-        namespace: "shop".to_owned(),
-        metric: "queue".to_owned(),
-        metric_selector: Selector::everything(),
-    };
-    assert_eq!(source.undiscovered(&query.into()), None);
+    assert_eq!(source.undiscovered(&external_query()), None);
     faults.remove(outage);
     sleep(Duration::from_mins(2)).await;
     assert_eq!(source.readiness(), Ok(()));

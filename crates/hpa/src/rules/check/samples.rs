@@ -84,8 +84,8 @@ impl Report<'_> {
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    /// The labels by which queries of a rule select objects, each with the resource that it names:
-    /// first the label of the object, then that of its namespace, if it has one. Leaves out
+    /// The labels that queries of a rule use to select objects, each with the resource that it
+    /// names: first the label of the object, then that of its namespace, if it has one. Leaves out
     /// resources without a label.
     fn selected_labels(
         &self,

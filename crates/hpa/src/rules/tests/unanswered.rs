@@ -257,7 +257,7 @@ async fn serve_hanging_queries() -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn server_gets_no_more_queries_after_two_timeouts() {
+async fn queries_to_a_server_stop_after_two_timeouts() {
     let (url, count) = serve_hanging_queries().await;
     let flags = ["--prometheus-url", &url, "--prometheus-query-timeout", "500ms"];
     let rules = format!("{RULES}{}", resource_rules());
@@ -268,7 +268,7 @@ async fn server_gets_no_more_queries_after_two_timeouts() {
     let unchecked = "not checked against Prometheus: rules[0], externalRules[0], resourceRules: no \
                      response from Prometheus at ";
     assert!(first.contains(unchecked), "{report}");
-    let note = " within 0.5 s; no more queries were sent after 2 timeouts in a row";
+    let note = " within 0.5 s; after 2 timeouts in a row, no further queries were sent";
     assert!(first.ends_with(note), "{report}");
 
     let names = ["--name", "a", "--name", "b", "--name", "c", "--name", "d"];
@@ -280,18 +280,26 @@ async fn server_gets_no_more_queries_after_two_timeouts() {
     assert!(first.ends_with(note) && text.contains("\n2 objects not read\n"), "{text}");
 }
 
+/// Writes a kubeconfig for an API server with this URL.
+fn write_kubeconfig(server: &str) -> tempfile::NamedTempFile {
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "clusters": [{ "name": "c", "cluster": { "server": server } }],
+        "users": [{ "name": "u", "user": { "token": "t" } }],
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    file
+}
+
 #[rstest]
 #[case::custom("custom", "pods/m")]
 #[case::external("external", "m")]
 #[case::resource("resource", "pods/cpu")]
 #[tokio::test]
 async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case] metric: &str) {
-    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
-    let cluster = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-                   contexts: [{name: c, context: {cluster: c, user: u}}]\n\
-                   clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
-                   users: [{name: u, user: {token: t}}]\n";
-    std::fs::write(kubeconfig.path(), cluster).unwrap();
+    let kubeconfig = write_kubeconfig("http://127.0.0.1:1");
     let url = serve_series(200, JSON, NO_SAMPLES).await;
     let cluster = ["--kubeconfig", kubeconfig.path().to_str().unwrap()];
     let both = [cluster.as_slice(), &["--prometheus-url", url.as_str()]].concat();
@@ -370,16 +378,7 @@ async fn serve_cluster(pods: Option<Vec<String>>) -> tempfile::NamedTempFile {
         .route("/api", any(move || async move { Json(core) }))
         .route("/apis", any(move || async move { Json(groups) }))
         .route("/api/v1/{plural}", any(list));
-    let server = serve(router).await;
-    let cluster = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        "clusters": [{ "name": "c", "cluster": { "server": server } }],
-        "users": [{ "name": "u", "user": { "token": "t" } }],
-    });
-    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(kubeconfig.path(), cluster.to_string()).unwrap();
-    kubeconfig
+    write_kubeconfig(&serve(router).await)
 }
 
 /// Checks `resourceRules` against a cluster with these pods, and a Prometheus with the usage of the
