@@ -9,7 +9,7 @@ use std::{
 
 use hpa_controller::{
     Dependencies, Options,
-    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
+    reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
 };
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
@@ -36,7 +36,7 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ReconcileBeforeStatusWrite<'_>) {}
 
     fn finished(&self, finished: &FinishedReconcile<'_>) {
         let mut reconciles = self.reconciles.0.lock().expect("no panic");

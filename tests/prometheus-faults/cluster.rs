@@ -224,7 +224,7 @@ fn source(prometheus: &Prometheus) -> PrometheusSource {
     };
     let pod = |name: &str| {
         let key = ObjectKey::new(NAMESPACE, name);
-        let labels = [("app".to_owned(), "web".to_owned())].into();
+        let labels = [("app", "web")].into_iter().collect();
         (GroupResource::pods(), ObjectMetadata { key, labels })
     };
     let objects =

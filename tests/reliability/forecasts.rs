@@ -136,7 +136,7 @@ async fn run(response: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Ru
 #[case::inconsistent_loads(inconsistent_loads, true)]
 #[case::impossible_values(impossible_values, false)]
 #[case::empty(|_, _| Some(Ok(Trace::new([]))), false)]
-#[case::fails(|_, _| Some(Err(PastError::Failed("refused".to_owned()))), false)]
+#[case::fails(|_, _| Some(Err(PastError::failed("refused"))), false)]
 #[case::hangs(|_, _| None, false)]
 #[tokio::test(start_paused = true)]
 async fn wrong_past_costs_at_most_pods_up_to_the_maximum(

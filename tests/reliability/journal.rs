@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use hpa_controller::{ConcludedReconcile, Observer};
+use hpa_controller::{Observer, ReconcileBeforeStatusWrite};
 use hpa_testbed::{Action, ChangeListener, Interceptor, ObjectChange, RequestInfo};
 use hpa_tests::harness::VirtualClock;
 use parking_lot::Mutex;
@@ -297,7 +297,7 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
         let conclusion = concluded.conclusion;
         let explanation = &conclusion.explanation;
         let key = concluded.key;

@@ -2,12 +2,23 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
-use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
+use hpa_calc::{
+    HorizontalPodAutoscaler, MetricQuery, ReadError, Reading, Selector, settings::Settings,
+};
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
 use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options};
+use hpa_metrics::MetricsClient;
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
     NAMESPACE, RunningController, TestbedExt, VirtualClock, clients, controller_options, objects,
@@ -32,8 +43,33 @@ const STEP: Duration = Duration::from_secs(6);
 struct ScheduleChanges(Arc<Schedules>);
 
 impl KnownMetricChanges for ScheduleChanges {
-    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
-        self.0.next_change(hpa, now)
+    fn next_change(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.0.next_change(hpa, since, now)
+    }
+}
+
+/// Returns each value some time after it was read, like a metric beside one that is slow.
+struct SlowClient {
+    client: ScheduleClient,
+    delay: Duration,
+}
+
+#[async_trait]
+impl MetricsClient for SlowClient {
+    async fn read(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        query: &MetricQuery,
+    ) -> Result<Reading, ReadError> {
+        let reading = self.client.read(namespace, pods, query).await;
+        sleep(self.delay).await;
+        reading
     }
 }
 
@@ -47,6 +83,16 @@ struct Cluster {
 
 impl Cluster {
     fn start(kind: &str, schedule: Value) -> Self {
+        Self::start_with(kind, schedule, Duration::ZERO, |dependencies| dependencies)
+    }
+
+    /// Each reading of a metric ends `delay` after the value was read.
+    fn start_with(
+        kind: &str,
+        schedule: Value,
+        delay: Duration,
+        change: impl FnOnce(Dependencies) -> Dependencies,
+    ) -> Self {
         let clock = VirtualClock::start();
         let testbed = Testbed::default();
         testbed.apply_all(
@@ -63,9 +109,9 @@ impl Cluster {
             .with_exact_schedules(true);
         let options = Options { settings, sync_period: PERIOD, ..controller_options() };
         let mut tasks = JoinSet::new();
-        let dependencies = dependencies(&testbed, &clock, &options, &mut tasks);
+        let dependencies = dependencies(&testbed, &clock, &options, delay, &mut tasks);
         tasks.spawn(report_replicas(testbed.clone()));
-        let controller = RunningController::start(dependencies, options);
+        let controller = RunningController::start(change(dependencies), options);
         Self { testbed, clock, _controller: controller, _tasks: tasks }
     }
 
@@ -75,11 +121,13 @@ impl Cluster {
     }
 }
 
-/// The controller's dependencies. Starts the watch of schedules in `tasks`.
+/// The controller's dependencies, with metrics as in [`Cluster::start_with`]. Starts the watch
+/// of schedules in `tasks`.
 fn dependencies(
     testbed: &Testbed,
     clock: &VirtualClock,
     options: &Options,
+    delay: Duration,
     tasks: &mut JoinSet<()>,
 ) -> Dependencies {
     let dependencies = Dependencies::new(clients(testbed.client()), options);
@@ -99,9 +147,10 @@ fn dependencies(
         let schedules = written.clone();
         async move { schedules.write_statuses(context.client).await }.boxed()
     });
+    let client = ScheduleClient::new(schedules.clone(), dependencies.metrics);
     Dependencies {
         clock: Arc::new(clock.clone()),
-        metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
+        metrics: Arc::new(SlowClient { client, delay }),
         metric_changes: Arc::new(ScheduleChanges(schedules)),
         leader_tasks: vec![status],
         ..dependencies
@@ -210,6 +259,50 @@ async fn schedule_status_is_active_only_in_its_window_and_ramps() {
         cluster.clock.wait_until_age(Duration::from_mins(minutes)).await;
         assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.clock.now());
     }
+}
+
+/// The value changes after it was read, more than a second before the reconcile ends.
+#[tokio::test(start_paused = true)]
+async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period() {
+    let start = VirtualClock::start().now() + Duration::from_secs(62);
+    let mut window = schedule("ScalingSchedule", start);
+    window["spec"]["scalingWindowDurationMinutes"] = 0.into();
+    let delay = Duration::from_secs(5);
+    let cluster = Cluster::start_with("ScalingSchedule", window, delay, |it| it);
+    // The reconcile of the second 60 ends at 65, and the next one of the period starts at 75.
+    cluster.clock.wait_until_age(Duration::from_secs(70)).await;
+    assert_eq!(cluster.testbed.replicas("web"), 1);
+    cluster.clock.wait_until_age(Duration::from_secs(72)).await;
+    assert!(cluster.testbed.replicas("web") > 1);
+}
+
+/// A panic after a reconcile, while the controller finds out when the next one is due.
+#[tokio::test(start_paused = true)]
+async fn autoscaler_stays_queued_after_a_panic() {
+    struct PanicAtFirst(AtomicBool);
+
+    impl KnownMetricChanges for PanicAtFirst {
+        fn next_change(
+            &self,
+            _: &HorizontalPodAutoscaler,
+            _: Timestamp,
+            _: Timestamp,
+        ) -> Option<Timestamp> {
+            assert!(self.0.swap(true, Ordering::Relaxed), "the first call panics");
+            None
+        }
+    }
+
+    let schedule = schedule("ScalingSchedule", VirtualClock::start().now());
+    let cluster =
+        Cluster::start_with("ScalingSchedule", schedule, Duration::ZERO, |dependencies| {
+            let metric_changes = Arc::new(PanicAtFirst(AtomicBool::new(false)));
+            Dependencies { metric_changes, ..dependencies }
+        });
+    sleep(Duration::from_secs(1)).await;
+    let first = cluster.testbed.replicas("web");
+    sleep(PERIOD * 2).await;
+    assert!(cluster.testbed.replicas("web") > first);
 }
 
 /// A tenant's schedule must not make the controller write a scale at each of its changes.

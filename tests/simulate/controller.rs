@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::{
-    Clock, ConcludedReconcile, Dependencies, Observer, Options,
+    Clock, Dependencies, Observer, Options, ReconcileBeforeStatusWrite,
     k8s::{ClientLimits, Clients},
 };
 use hpa_simulate::Variant;
@@ -42,7 +42,7 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
         let second = self.clock.instants().monotonic.as_secs_f64();
         let conclusion = concluded.conclusion;
         let count = |replicas: i32| u32::try_from(replicas).expect("replicas");

@@ -9,6 +9,7 @@ use crate::{
     event::{Event, EventReason},
     explain::Explanation,
     history::{Direction, History},
+    messages::UNABLE_TO_UPDATE_SCALE,
 };
 
 /// The result of a reconcile.
@@ -50,11 +51,6 @@ impl ScaleWriteError {
     /// A request that was not sent, with the reason.
     pub fn not_sent(reason: impl std::fmt::Display) -> Self {
         Self::NotSent(reason.to_string())
-    }
-
-    /// Whether a request was sent.
-    pub fn was_sent(&self) -> bool {
-        matches!(self, Self::Failed(_))
     }
 }
 
@@ -126,7 +122,7 @@ impl Decision<'_> {
             ConditionType::AbleToScale,
             false,
             ConditionReason::FailedUpdateScale,
-            format!("the HPA controller was unable to update the target scale: {error}"),
+            format!("{UNABLE_TO_UPDATE_SCALE}{error}"),
         );
         self.set_current_status();
         let (reference, message) = (self.reference(), error.to_string());

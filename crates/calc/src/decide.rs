@@ -116,8 +116,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The bound that the proposal exceeds and that the desired replicas are at, as the reason of the
-/// condition about that bound.
+/// The reason of the condition about a bound. `None` if the proposal exceeds no bound, or if the
+/// desired replicas are not at the bound.
 fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
     let Bounds { min_replicas: min, max_replicas: max } = bounds;
     if proposed > max && desired == max {

@@ -7,12 +7,21 @@ use crate::{
         ScalingRules,
     },
     behavior::{DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Policy, PolicyUnit},
+    validation::measure_spec,
 };
 
 /// The default of `minReplicas`.
 pub(crate) const MIN_REPLICAS: i32 = 1;
 /// The target of the default metric, in percent of the requested CPU.
 const CPU_UTILIZATION: i32 = 80;
+
+/// Prepares a spec that was read from an API or a file for decisions: applies the defaults
+/// ([`apply_defaults`]), and sets [`HorizontalPodAutoscalerSpec::excessive_bytes`] if the spec is
+/// then larger than [`MAX_SPEC_BYTES`](crate::validation::MAX_SPEC_BYTES).
+pub fn prepare_spec(spec: &mut HorizontalPodAutoscalerSpec) {
+    apply_defaults(spec);
+    measure_spec(spec);
+}
 
 /// Applies the defaults that the API server applies before validation: `minReplicas` is 1, the
 /// metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both directions

@@ -8,6 +8,9 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserializer, de};
 
 pub(crate) const GOT_SCALE: &str = "the HPA controller was able to get the target's current scale";
+/// The start of the message about a failed write of the scale. The cause follows.
+pub(crate) const UNABLE_TO_UPDATE_SCALE: &str =
+    "the HPA controller was unable to update the target scale: ";
 pub(crate) const SCALING_DISABLED: &str =
     "scaling is disabled since the replica count of the target is zero";
 pub(crate) const SIZE_MATCHES: &str = "recommended size matches current size";

@@ -279,12 +279,23 @@ impl FromIterator<(usize, Result<Reading, ReadError>)> for Readings {
 /// The metrics APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetricsApi {
-    /// metrics.k8s.io
+    /// Usages of resources by pods.
     Resource,
-    /// custom.metrics.k8s.io
+    /// Metrics of pods and other objects.
     Custom,
-    /// external.metrics.k8s.io
+    /// Metrics from outside the cluster.
     External,
+}
+
+impl MetricsApi {
+    /// The name of the API group.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Resource => "metrics.k8s.io",
+            Self::Custom => "custom.metrics.k8s.io",
+            Self::External => "external.metrics.k8s.io",
+        }
+    }
 }
 
 impl std::fmt::Display for MetricsApi {

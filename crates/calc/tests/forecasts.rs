@@ -154,7 +154,7 @@ fn forecast_raises_the_replicas_and_is_explained() {
 #[case::lower_load(requests(), value(400), 200.0, None)]
 #[case::within_tolerance(requests(), value(400), 440.0, None)]
 #[case::above_tolerance(requests(), value(400), 440.1, Some(5))]
-#[case::as_much_as_the_reading(requests(), value(900), 900.0, Some(8))]
+#[case::equal_to_the_reading(requests(), value(900), 900.0, Some(8))]
 #[case::rounding_error(requests(), value(400), 600.000_01, Some(6))]
 #[case::more_than_max(requests(), value(400), 1e300, Some(8))]
 #[case::not_finite(requests(), value(400), f64::INFINITY, None)]

@@ -10,9 +10,10 @@ use common::{
 use hpa_calc::{
     History, MetricsApi, MilliValue, Plan, ReadError, Reading, Scale, ScaleReadError,
     ScaleWriteError, SelectedPods, Settings,
+    defaults::prepare_spec,
     explain::Summary,
     history::{Recommendation, ScaleEvent},
-    validation::{MAX_SPEC_BYTES, drop_refused_parts, measure_spec},
+    validation::{MAX_SPEC_BYTES, drop_refused_parts},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -257,7 +258,7 @@ fn too_large_spec_is_reported_and_only_its_bounds_apply() {
     metric["external"]["metric"]["selector"] =
         json!({ "matchLabels": { "queue": "x".repeat(MAX_SPEC_BYTES) } });
     let mut hpa = hpa(json!({ "metrics": [metric] }), json!({}));
-    measure_spec(&mut hpa.spec);
+    prepare_spec(&mut hpa.spec);
     let bytes = hpa.spec.excessive_bytes.unwrap();
     let message = format!("the spec has {bytes} bytes as JSON, more than 65536");
     // A cache drops the metrics, and a command has them.

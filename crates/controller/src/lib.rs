@@ -1,35 +1,36 @@
 //! A HorizontalPodAutoscaler controller: the I/O around the decisions of [`hpa_calc`].
 //!
 //! ```text
-//!            API server                          metrics APIs
-//!   list, watch │  ▲ scale PUT, status PATCH,        │
-//!               ▼  │ events, lease, histories        │ metric queries
-//!          informers                                 │
-//!               │                                    │
-//!       ┌───────┴───────┐                            │
-//!       ▼               ▼                            ▼
-//!  work queue ──────► caches ─────────────────► Reconciler
-//!       │                                            ▲
-//!       └───────────► workers ───────────────────────┘
+//!            API server ◄─────────────────────┐  metrics APIs
+//!   list, watch │    scale PUT, status PATCH, │     │
+//!               ▼    events                   │     │ metric values
+//!          informers                          │     │
+//!               │                             │     │
+//!       ┌───────┴───────┐                     │     ▼
+//!       ▼               ▼                     │
+//!  work queue         caches ─────────────► Reconciler
+//!       │                                       ▲
+//!       └───────────► workers ──────────────────┘
 //!
 //!  Reconciler: read scale ─► plan ─► read metrics ─► decide ─► write scale ─► conclude
 //!              ─► write status, events, history
 //! ```
 //!
-//! If an autoscaler is created or its spec changes, the informer queues it at once. It queues the
-//! new autoscalers of a list with initial delays. A worker that has reconciled an autoscaler
-//! requeues it for the next sync period, or earlier. [`run`] starts informers and workers.
+//! If an autoscaler is created or its spec changes, the informer queues it at once. Autoscalers
+//! that are new in a list (at the start, after a relist) are queued with initial delays,
+//! distributed over the sync period. A worker that has reconciled an autoscaler requeues it for the
+//! next sync period, or earlier. [`run`] starts informers and workers.
 //!
 //! # Modules
 //!
-//! A module imports only modules above it in this table.
+//! A module imports only modules above it in this table, in the last row also those to its left.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `key`, [`settings`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | maps a target's kind to its resource, reads and writes its scale |
-//! | [`forecast`] | loads of autoscalers, and their forecasts |
+//! | [`forecast`] | the past load of each autoscaler, and its forecast |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
 //! | [`queue`] | the work queue, and initial delays |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
@@ -74,8 +75,8 @@ pub mod fuzzing {
     use hpa_testbed::decoder_tests::fuzz_input;
 
     use crate::{
-        history_store::differential as history, informer::differential as scales,
-        k8s::differential as objects, scale_target::differential as scale,
+        history_store::differential as history, informer::differential as informed_scales,
+        k8s::differential as objects, scale_target::differential as target_scale,
     };
 
     /// Compares the decoding of pods and autoscalers with the tests' plain decoder.
@@ -86,10 +87,10 @@ pub mod fuzzing {
 
     /// Compares the decoding and derivation of scales with the tests' plain decoder.
     pub fn check_scales(data: &[u8]) {
-        scale::check_scale(&fuzz_input(&scale::SCALES, data));
-        scales::check_workload(&fuzz_input(&scales::WORKLOADS, data));
-        scales::check_custom(&fuzz_input(&scales::CUSTOM, data));
-        scales::check_definition(&fuzz_input(&scales::DEFINITIONS, data));
+        target_scale::check_scale(&fuzz_input(&target_scale::SCALES, data));
+        informed_scales::check_workload(&fuzz_input(&informed_scales::WORKLOADS, data));
+        informed_scales::check_custom(&fuzz_input(&informed_scales::CUSTOM, data));
+        informed_scales::check_definition(&fuzz_input(&informed_scales::DEFINITIONS, data));
     }
 
     /// Compares the decoding of the history store's shards with the tests' plain decoder.
@@ -107,5 +108,5 @@ pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, eve
 pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::{ActivePeer, PeerWindow};
-pub use reconcile::{ConcludedReconcile, FinishedReconcile, Observer};
+pub use reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite};
 pub use worker::KnownMetricChanges;

@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     cache::Autoscalers,
-    k8s::{StatusWrite, is_in_future},
+    k8s::{StatusWrite, is_clearly_after},
     key::HpaKey,
     settings::SettingSource,
 };
@@ -51,7 +51,7 @@ impl PeerWindow {
 
     /// Whether a write of the status of an autoscaler with these settings is recent.
     pub(crate) fn includes(self, write: &StatusWrite, settings: &Settings, now: Timestamp) -> bool {
-        !is_in_future(write.at, now) && now.duration_since(write.at) <= self.length(settings)
+        !is_clearly_after(write.at, now) && now.duration_since(write.at) <= self.length(settings)
     }
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for ActivePeer {
         let StatusWrite { manager, at } = write;
         write!(f, "according to managedFields, field manager {manager} wrote the status of ")?;
         if *autoscaler_count > 1 {
-            write!(f, "{autoscaler_count} autoscalers within the last {window:#}, last of ")?;
+            write!(f, "{autoscaler_count} autoscalers within the last {window:#}, most recently ")?;
         } else {
             f.write_str("autoscaler ")?;
         }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn latest_write_is_named_and_the_others_are_counted() {
         let text = "according to managedFields, field manager kube-controller-manager wrote the \
-                    status of 2 autoscalers within the last 30s, last of shop/api 3s ago \
+                    status of 2 autoscalers within the last 30s, most recently shop/api 3s ago \
                     (1970-01-01T00:01:45Z)";
         let autoscalers = autoscalers(&[("web", 100), ("api", 105), ("old", 10)]);
         add(&autoscalers, &HpaKey::new("shop", "other"), "k3s", 101);

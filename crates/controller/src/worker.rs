@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
+use hpa_metrics::take_log_slot;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::Instant};
@@ -49,46 +50,54 @@ impl Workers {
     }
 
     async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, slot: WorkerSlot) {
-        let Self { queue, reconciler, telemetry, suspension, .. } = &*self;
-        suspension.check();
-        let (started, started_at) = (Instant::now(), reconciler.clock.now());
-        let key = item.key().clone();
-        let queued = reconciler.autoscalers.get(&key);
-        let period = self.period(queued.as_deref());
-        telemetry.record_dequeued(&key, started - due, period);
-        self.late_log.observe(started - due, period.length(), started);
-        // A panic on one autoscaler must not stop the others.
-        let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
-        if reconcile.await.is_err() {
+        let (key, started) = (item.key().clone(), Instant::now());
+        // A panic on one autoscaler must neither stop the others nor remove it from the queue.
+        let reconcile = AssertUnwindSafe(self.reconcile(&key, due, &slot)).catch_unwind();
+        let next = reconcile.await.unwrap_or_else(|_| {
             let _span = key.span().entered();
             error!("reconcile panicked; retrying at the next sync period");
-        }
-        if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
-            let period = self.period(Some(&autoscaler));
-            autoscaler.record_reconcile_start(started);
-            // The controller's period counts from the due time, so that a slow reconcile does not
-            // delay the next ones. A period of the autoscaler's own counts from now.
-            let from = if period.is_own() { Instant::now() } else { due };
-            let next = match autoscaler.next_due(from, period.length()) {
-                NextDue::Early(next) => next,
-                NextDue::Periodic(next) => {
-                    let next = if period.is_own() {
-                        next_slot(next, self.started, period.length())
-                    } else {
-                        next
-                    };
-                    telemetry.record_scheduled(&key, next, period);
-                    self.change_or_periodic(&autoscaler, next, started_at)
-                }
-            };
-            queue.add_after(key, next.saturating_duration_since(Instant::now()));
+            Some(due + self.sync_period)
+        });
+        if let Some(next) = next {
+            self.queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {
             // The autoscaler was deleted before or during the reconcile, which may have registered
             // its selector again.
-            reconciler.selectors.remove(&key);
+            self.reconciler.selectors.remove(&key);
         }
-        telemetry.record_processed(started.elapsed());
+        self.telemetry.record_processed(started.elapsed());
         item.done();
+    }
+
+    /// Reconciles an autoscaler that was due at `due`. Returns the time at which it is due next,
+    /// `None` if it was deleted.
+    async fn reconcile(&self, key: &HpaKey, due: Instant, slot: &WorkerSlot) -> Option<Instant> {
+        let Self { reconciler, telemetry, suspension, .. } = self;
+        suspension.check();
+        let (started, started_at) = (Instant::now(), reconciler.clock.now());
+        let queued = reconciler.autoscalers.get(key);
+        let period = self.period(queued.as_deref());
+        telemetry.record_dequeued(key, started - due, period);
+        self.late_log.observe(started - due, period.length(), started);
+        reconciler.reconcile_in(key, slot).await;
+        let autoscaler = reconciler.autoscalers.get(key)?;
+        let period = self.period(Some(&autoscaler));
+        autoscaler.record_reconcile_start(started);
+        // The controller's period counts from the due time, so that a slow reconcile does not delay
+        // the next ones. A period of the autoscaler's own counts from now.
+        let from = if period.is_own() { Instant::now() } else { due };
+        Some(match autoscaler.next_due(from, period.length()) {
+            NextDue::Early(next) => next,
+            NextDue::Periodic(next) => {
+                let next = if period.is_own() {
+                    next_slot(next, self.started, period.length())
+                } else {
+                    next
+                };
+                telemetry.record_scheduled(key, next, period);
+                self.change_or_periodic(&autoscaler, next, started_at)
+            }
+        })
     }
 
     fn period(&self, autoscaler: Option<&Autoscaler>) -> SyncPeriod {
@@ -103,8 +112,7 @@ impl Workers {
     /// reconcile, so that it stays due. Otherwise returns `periodic`.
     ///
     /// `since` is the start of the last reconcile: if the bounds changed during that reconcile, it
-    /// may have applied the earlier ones. Metrics that were read before a change have their own
-    /// rule, see [`KnownMetricChanges`].
+    /// may have applied the earlier ones.
     fn change_or_periodic(
         &self,
         autoscaler: &Autoscaler,
@@ -114,7 +122,7 @@ impl Workers {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
         let bounds = settings.next_bounds_change(&hpa.spec, since);
-        let of_metrics = self.metric_changes.next_change(&hpa, now);
+        let of_metrics = self.metric_changes.next_change(&hpa, since, now);
         let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {
             return periodic;
@@ -125,9 +133,6 @@ impl Workers {
         at.inspect(|_| autoscaler.set_periodic_due(periodic)).unwrap_or(periodic)
     }
 }
-
-/// The minimum time between two log lines about late reconciles.
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Logs that reconciles are late by more than their sync period, at most once a minute.
 #[derive(Debug, Default)]
@@ -167,7 +172,7 @@ impl LateLog {
         let mut late = self.0.lock();
         late.count += 1;
         late.longest = late.longest.max(lateness);
-        if late.last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+        if !take_log_slot(&mut late.last_logged, now) {
             return None;
         }
         let next = LateReconciles { last_logged: Some(now), ..LateReconciles::default() };
@@ -179,12 +184,22 @@ impl LateLog {
 /// reconciles when one changes.
 pub trait KnownMetricChanges: Send + Sync {
     /// The first time after `now` at which a metric of the autoscaler is known to change, or is to
-    /// be read again because it changed after it was read.
-    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp>;
+    /// be read again because it changed after `since`, the start of the last reconcile.
+    fn next_change(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp>;
 }
 
 impl KnownMetricChanges for () {
-    fn next_change(&self, _: &HorizontalPodAutoscaler, _: Timestamp) -> Option<Timestamp> {
+    fn next_change(
+        &self,
+        _: &HorizontalPodAutoscaler,
+        _: Timestamp,
+        _: Timestamp,
+    ) -> Option<Timestamp> {
         None
     }
 }

@@ -47,7 +47,7 @@ fn create(testbed: &Testbed, name: &str) {
 /// milliseconds after the autoscaler was created.
 #[rstest]
 #[case::with_the_autoscaler(0, 0)]
-#[case::a_moment_later(20, 2000)]
+#[case::before_the_first_retry(20, 2000)]
 #[case::after_the_first_retry(2500, 5000)]
 #[case::after_the_last_retry(6000, 15_000)]
 #[tokio::test(start_paused = true)]

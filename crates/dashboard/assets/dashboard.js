@@ -125,6 +125,9 @@ fetch("/api/about").then((response) => response.json()).then((about) => {
   const scope = about.namespace === null ? "" : `only namespace ${about.namespace}`;
   setText(byId("cluster"), [about.cluster, scope].filter((text) => text !== "").join(", "));
   byId("home").title = `hpa ${about.version}`;
+  // A shared link may still filter by another namespace.
+  const isFiltered = !["", about.namespace].includes(byId("namespace").value);
+  byId("namespace").closest("label").hidden = about.namespace !== null && !isFiltered;
 });
 
 show(false);

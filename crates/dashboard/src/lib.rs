@@ -128,9 +128,10 @@ async fn poll_activity(
         board.wait_until_synced().await;
         board.wait_until_up().await;
         let writers = board.status_writers();
-        let ControllerActivity { inactivity, overdue, acting } =
+        let ControllerActivity { inactivity, idle, conflict, overdue, acting } =
             source.activity(&writers, limit).await;
-        board.set_inactivity(inactivity);
+        board.set_inactivity(inactivity, idle);
+        board.set_conflict(conflict);
         board.set_overdue(overdue, clock.now());
         board.set_acting(acting, clock.now());
     }

@@ -76,20 +76,6 @@ pub trait RecordSource: Send + Sync {
     ) -> ControllerActivity {
         ControllerActivity::default()
     }
-
-    /// Returns a clause if no controller acts on an autoscaler, as far as the leases show it. `None`
-    /// if a controller may act. Called only while [`ControllerActivity::inactivity`] is set.
-    ///
-    /// `manager` is the field manager that stored the autoscaler's status last. `writers` has an
-    /// entry for each autoscaler with a status.
-    async fn autoscaler_inactivity(
-        &self,
-        _autoscaler: &HpaKey,
-        _manager: &str,
-        _writers: &[AutoscalerStatusWriter],
-    ) -> Option<String> {
-        None
-    }
 }
 
 /// Whether controllers make decisions, and which of them act.
@@ -98,6 +84,11 @@ pub struct ControllerActivity {
     /// A sentence if a controller is inactive. `None` if all make decisions, or if that can't be
     /// read.
     pub inactivity: Option<String>,
+    /// A clause for each autoscaler on which no controller acts, as far as the leases show it. Empty
+    /// without [`Self::inactivity`].
+    pub idle: BTreeMap<HpaKey, String>,
+    /// A sentence if several controllers store statuses. `None` if there is no sign of that.
+    pub conflict: Option<String>,
     /// The autoscalers that are due and had no decision for longer than the limit. Empty without
     /// [`Self::inactivity`], or if that can't be read.
     pub overdue: Vec<OverdueAutoscaler>,
@@ -110,10 +101,10 @@ pub struct ControllerActivity {
 /// The controller that stored the status of an autoscaler last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoscalerStatusWriter {
-    /// The API of the autoscaler.
     pub api: AutoscalerApi,
-    /// The namespace of the autoscaler.
     pub namespace: String,
+    /// The name of the autoscaler in the namespace.
+    pub name: String,
     /// The field manager.
     pub manager: String,
     /// The time of the write. `None` if it is unknown.
@@ -123,7 +114,6 @@ pub struct AutoscalerStatusWriter {
 /// An autoscaler without a recent decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverdueAutoscaler {
-    /// The autoscaler.
     pub key: HpaKey,
     /// The time since the last decision, or since the first one was due.
     pub age: SignedDuration,

@@ -5,7 +5,7 @@
 
 use divan::{Bencher, black_box};
 use hpa_forecast::{
-    ForecastInput, History, Level, Model, Season, Settings, Trace, Workload, decide,
+    ForecastInput, History, LevelKind, Model, Season, Settings, Trace, Workload, decide,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -29,8 +29,8 @@ fn zone(name: &str) -> TimeZone {
 }
 
 /// A forecast of one metric from 15 days, as in a reconcile.
-#[divan::bench(args = [Level::Reading, Level::Smoothed])]
-fn forecast(bencher: Bencher, level: Level) {
+#[divan::bench(args = [LevelKind::Reading, LevelKind::Smoothed])]
+fn forecast(bencher: Bencher, level_kind: LevelKind) {
     let mut history = History::new(15);
     let mut now = Timestamp::UNIX_EPOCH;
     for (at, load) in samples(15) {
@@ -38,7 +38,7 @@ fn forecast(bencher: Bencher, level: Level) {
         now = at;
     }
     let zone = zone("Europe/Berlin");
-    let model = Model { season: Season::Daily, level };
+    let model = Model { season: Season::Daily, level_kind };
     let horizon = SignedDuration::from_mins(4);
     let input = ForecastInput { now, load: 100.0, horizon, zone: &zone, model };
     bencher.bench_local(|| history.forecast(black_box(&input)).map(|one| one.load(0.8)));

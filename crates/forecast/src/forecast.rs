@@ -50,7 +50,7 @@ impl Season {
 /// The load to which a forecast adds the change of past days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Level {
+pub enum LevelKind {
     /// The newest reading.
     #[default]
     Reading,
@@ -58,7 +58,7 @@ pub enum Level {
     Smoothed,
 }
 
-impl Level {
+impl LevelKind {
     /// The weight of the newest reading. The half hour before it has the rest.
     const fn reading_weight(self) -> f64 {
         match self {
@@ -68,25 +68,26 @@ impl Level {
     }
 }
 
-/// The model of a forecast.
+/// The choice of past days and of the current load for a forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
     /// The past days that the forecast uses.
     pub season: Season,
     /// The load to which the forecast adds the change of past days.
-    pub level: Level,
+    #[serde(rename = "level")]
+    pub level_kind: LevelKind,
 }
 
 impl Model {
-    /// All models.
+    /// Each season with each kind of level.
     pub const ALL: [Self; 6] = [
-        Self { season: Season::Daily, level: Level::Reading },
-        Self { season: Season::Workweek, level: Level::Reading },
-        Self { season: Season::Weekly, level: Level::Reading },
-        Self { season: Season::Daily, level: Level::Smoothed },
-        Self { season: Season::Workweek, level: Level::Smoothed },
-        Self { season: Season::Weekly, level: Level::Smoothed },
+        Self { season: Season::Daily, level_kind: LevelKind::Reading },
+        Self { season: Season::Workweek, level_kind: LevelKind::Reading },
+        Self { season: Season::Weekly, level_kind: LevelKind::Reading },
+        Self { season: Season::Daily, level_kind: LevelKind::Smoothed },
+        Self { season: Season::Workweek, level_kind: LevelKind::Smoothed },
+        Self { season: Season::Weekly, level_kind: LevelKind::Smoothed },
     ];
 }
 
@@ -101,7 +102,7 @@ pub struct ForecastInput<'a> {
     pub horizon: SignedDuration,
     /// The time zone for days, weeks and daylight saving time.
     pub zone: &'a TimeZone,
-    /// The model of the forecast.
+    /// Usually the one that was the best on past days.
     pub model: Model,
 }
 
@@ -112,6 +113,7 @@ pub struct Forecast {
     pub at: Timestamp,
     /// The number of past days that the forecast uses.
     pub days: usize,
+    /// The load to which the changes are added.
     level: f64,
     /// The changes of the load on past days, in ascending order.
     changes: Changes,
@@ -178,16 +180,16 @@ impl History {
     /// effect.
     ///
     /// `None` if the history has fewer than two days of the season, if the half hour before the
-    /// reading is incomplete and the model needs it, if the load is negative or not finite, or if
-    /// the forecast time is out of range.
+    /// reading is incomplete and the model needs it, if the load is negative or not finite, if the
+    /// horizon is negative, or if the forecast time is out of range.
     pub fn forecast(&self, input: &ForecastInput<'_>) -> Option<Forecast> {
         let ForecastInput { now, load, horizon, zone, model } = *input;
-        if !load.is_finite() || load < 0.0 {
+        if !load.is_finite() || load < 0.0 || horizon.is_negative() {
             return None;
         }
         let at = now.checked_add(horizon).ok()?;
-        let (second, ahead) = (now.as_second(), horizon.as_secs_f64().max(0.0));
-        let level = self.level(second, load, model.level)?;
+        let (second, ahead) = (now.as_second(), horizon.as_secs_f64());
+        let level = self.level_at(second, load, model.level_kind)?;
         let offset = seconds(zone.to_offset(now));
         let today = (second + offset).div_euclid(DAY);
         let days_before = self.days_before(second);
@@ -208,9 +210,11 @@ impl History {
             let len_before = changes.len;
             for from in SHIFTS.map(|shift| same_time + shift) {
                 let past_load = self.load_at(from as f64);
-                let past_level = past_load.and_then(|load| self.level(from, load, model.level));
-                if let Some((level, later)) = past_level.zip(self.load_at(from as f64 + ahead)) {
-                    changes.push(later - level);
+                let past_level =
+                    past_load.and_then(|load| self.level_at(from, load, model.level_kind));
+                let later_load = self.load_at(from as f64 + ahead);
+                if let (Some(past_level), Some(later_load)) = (past_level, later_load) {
+                    changes.push(later_load - past_level);
                 }
             }
             days += usize::from(changes.len > len_before);
@@ -220,8 +224,8 @@ impl History {
     }
 
     /// The level for a reading of `load` at `second`.
-    fn level(&self, second: i64, load: f64, level: Level) -> Option<f64> {
-        let weight = level.reading_weight();
+    fn level_at(&self, second: i64, load: f64, kind: LevelKind) -> Option<f64> {
+        let weight = kind.reading_weight();
         if weight >= 1.0 {
             return Some(load);
         }
@@ -229,7 +233,8 @@ impl History {
         Some(weight * load + (1.0 - weight) * before)
     }
 
-    /// The maximum number of days that the history can have before a time.
+    /// The number of past days to look at: back to the start of the history, at most
+    /// [`HISTORY_DAYS`].
     fn days_before(&self, second: i64) -> i64 {
         let max = i64::try_from(HISTORY_DAYS).unwrap_or(i64::MAX);
         (second.saturating_sub(self.start_second()) / DAY + 1).clamp(0, max)
@@ -274,7 +279,7 @@ mod tests {
             load: 150.0,
             horizon: SignedDuration::from_mins(20),
             zone,
-            model: Model { season, level: Level::Reading },
+            model: Model { season, level_kind: LevelKind::Reading },
         })
     }
 
@@ -355,6 +360,8 @@ mod tests {
         let far = SignedDuration::MAX;
         assert!(history.forecast(&input(now, f64::NAN, SignedDuration::ZERO)).is_none());
         assert!(history.forecast(&input(now, -1.0, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&input(now, 1.0, SignedDuration::ZERO)).is_some());
+        assert!(history.forecast(&input(now, 1.0, SignedDuration::from_secs(-1))).is_none());
         assert!(history.forecast(&input(now, 1.0, far)).is_none());
         let far = input(Timestamp::MAX, 1.0, SignedDuration::ZERO);
         assert!(history.forecast(&far).is_none());

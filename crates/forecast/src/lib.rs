@@ -48,7 +48,7 @@ pub use hpa_calc::ForecastReason as Reason;
 
 pub use self::{
     autoscaler::{MeasuredMinute, Outcome, Workload},
-    forecast::{Forecast, ForecastInput, HISTORY_DAYS, Level, Model, Season},
+    forecast::{Forecast, ForecastInput, HISTORY_DAYS, LevelKind, Model, Season},
     gate::{Backtest, Comparison, GateDecision, Settings, decide, first_measured, overload_ratio},
     history::{BUCKET_SECONDS, History, MAX_DAYS},
     model::ModelChoice,

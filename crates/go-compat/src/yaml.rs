@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 64;
 /// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The line in the file.
+    /// The number of the line.
     pub line: usize,
     /// The column in characters.
     pub column: usize,
@@ -49,9 +49,9 @@ impl Positions {
     }
 }
 
-/// A text that can't be parsed as YAML.
+/// The error of a text that can't be read as YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{position}: not YAML: {message}")]
+#[error("{position}: unable to read YAML: {message}")]
 pub struct YamlError {
     /// The position at which the parser stopped.
     pub position: Position,
@@ -70,7 +70,7 @@ pub struct Node {
     pub content: Content,
 }
 
-/// The content of a [`Node`].
+/// A scalar, or the children of a collection.
 #[derive(Debug)]
 pub enum Content {
     /// A single value.

@@ -97,11 +97,7 @@ impl<S: SelectPods> ObjectLister for CachedPods<S> {
         let running = pods.iter().filter(|pod| pod.phase == PodPhase::Running);
         let metadata = running.map(|pod| ObjectMetadata {
             key: ObjectKey::new(namespace, &pod.name),
-            labels: pod
-                .labels
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
+            labels: pod.labels.iter().map(|(key, value)| (key, value)).collect(),
         });
         Ok(metadata.collect())
     }

@@ -7,6 +7,9 @@ use hpa_controller::Options;
 
 use crate::args::{AutoscalingArguments, ClusterArguments, NO_SETTINGS, RunArguments, to_std};
 
+/// The shortest period at which `hpa explain --watch` and `hpa dashboard` read an autoscaler again.
+const MIN_READ_PERIOD: Duration = Duration::from_secs(1);
+
 /// The options of `hpa run`.
 pub(crate) fn options(arguments: &RunArguments) -> Options {
     let options = shared_options(&arguments.autoscaling, &arguments.cluster);
@@ -38,6 +41,16 @@ pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolic
     SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
 }
 
+/// The period at which an autoscaler is read again: the sync period, but at least a second. If that
+/// is longer, also returns a sentence about it.
+pub(crate) fn read_period(autoscaling: &AutoscalingArguments) -> (Duration, Option<String>) {
+    let sync_period = to_std(autoscaling.horizontal_pod_autoscaler_sync_period);
+    let period = sync_period.max(MIN_READ_PERIOD);
+    let warning = (period != sync_period)
+        .then(|| format!("--horizontal-pod-autoscaler-sync-period is too short; using {period:?}"));
+    (period, warning)
+}
+
 /// The options that `hpa run` and `hpa shadow-report` share. The shutdown grace period and the
 /// status interval are zero.
 pub(crate) fn shared_options(
@@ -60,5 +73,28 @@ pub(crate) fn shared_options(
         allows_active_peer: false,
         watch_scales: cluster.watch_scales,
         status_interval: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    #[test]
+    fn short_read_period_is_raised_with_a_warning() {
+        let read = |period: &str| {
+            let flag = format!("--horizontal-pod-autoscaler-sync-period={period}");
+            let words = ["hpa", "explain", "web", "--watch", &flag];
+            let Command::Explain(arguments) = Arguments::parse_from(words).command else {
+                panic!("another command");
+            };
+            read_period(&arguments.autoscaling)
+        };
+        let warning = "--horizontal-pod-autoscaler-sync-period is too short; using 1s".to_owned();
+        assert_eq!(read("200ms"), (Duration::from_secs(1), Some(warning)));
+        assert_eq!(read("15s"), (Duration::from_secs(15), None));
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use hpa_calc::{Inputs, Readings};
+use hpa_calc::{Inputs, MetricsApi, Readings};
 use hpa_collectors::{
     Compat,
     collection::CollectionSource,
@@ -97,18 +97,24 @@ impl MetricReader {
         self.rules.as_ref()
     }
 
-    /// Whether a rule may have a metric of a decision. If not, the decision doesn't need the series
-    /// of the rules.
-    pub(crate) fn needs_rules(&self, inputs: &Inputs) -> bool {
+    /// Whether a decision needs the series of the rules, because a rule may have one of its
+    /// metrics. CPU and memory need no series.
+    pub(crate) fn needs_series(&self, inputs: &Inputs) -> bool {
         let Some(rules) = &self.rules else { return false };
         let groups = rules.groups();
-        inputs.plan().queries().any(|(_, query)| groups.has(query.api()))
+        let plan = inputs.plan();
+        let mut apis = plan.queries().map(|(_, query)| query.api());
+        apis.any(|api| api != MetricsApi::Resource && groups.has(api))
     }
 
     /// Reads the metrics of a decision. `inputs` has all other inputs.
     pub(crate) async fn read(&self, inputs: &Inputs) -> Readings {
         let plan = inputs.plan();
         let Some(selector) = plan.selector() else { return Readings::new() };
+        if let Some(rules) = self.rules.as_ref().filter(|rules| rules.groups().resource) {
+            // After a failure, the readings of CPU and memory have the error.
+            _ = rules.compile().await;
+        }
         _ = timeout(FIRST_LIST_TIMEOUT, self.wait_for_first_lists()).await;
         let namespace = &inputs.hpa.metadata.namespace;
         let selection = self.pods.add(namespace, selector, inputs.selected.pods.clone());

@@ -20,8 +20,13 @@ use crate::args::ScalingScheduleArguments;
 struct ScheduleChanges(Arc<Schedules>);
 
 impl KnownMetricChanges for ScheduleChanges {
-    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
-        self.0.next_change(hpa, now)
+    fn next_change(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.0.next_change(hpa, since, now)
     }
 }
 

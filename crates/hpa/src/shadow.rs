@@ -21,6 +21,7 @@ use crate::{
     api_client::client_config,
     args::{ClusterArguments, ShadowReportArguments, to_std},
     controller_options::shared_options,
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName},
     kubectl, logging, signals, terminal,
 };
 
@@ -109,6 +110,10 @@ fn inconclusive_reason(summary: &Summary) -> Option<String> {
         Summary { peer_is_active: false, .. } if !summary.peer_is_quiet() => {
             "--for is too short: the peer wrote its last status shortly before the start".to_owned()
         }
+        Summary { peer_is_active: false, peer_lease_holder: Some(_), .. } => {
+            "the peer holds its lease, but wrote no status. Compare while the load changes"
+                .to_owned()
+        }
         Summary { peer_is_active: false, .. } => {
             "the peer wrote no status. Check that it runs, or compare while the load changes"
                 .to_owned()
@@ -167,7 +172,21 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let is_complete = elapsed >= arguments.length;
     let elapsed = SignedDuration::from_secs(elapsed.as_secs());
     let length = if is_complete { arguments.length } else { elapsed };
-    Ok((telemetry.shadow_summary(Timestamp::now()), length))
+    let mut summary = telemetry.shadow_summary(Timestamp::now());
+    summary.peer_lease_holder = read_peer_lease_holder(&client, &summary).await;
+    Ok((summary, length))
+}
+
+/// The host that holds the lease of the peer that wrote a status last. `None` if that peer has no
+/// lease, or if the lease is not held or can't be read.
+async fn read_peer_lease_holder(client: &Client, summary: &Summary) -> Option<String> {
+    let (write, _) = summary.last_peer_write.as_ref()?;
+    let lease = match write.manager.as_str() {
+        KUBE_CONTROLLER_MANAGER => LeaseName::built_in(),
+        manager => LeaseName::of_manager(manager)?,
+    };
+    let holder = LeaseHolder::read(client, &lease).await.ok()?;
+    (!holder.is_expired(Timestamp::now())).then(|| holder.host_name().to_owned())
 }
 
 /// Fails if autoscalers or pods can't be listed, or if the user may not read pod metrics or scales.
@@ -308,6 +327,14 @@ mod tests {
         Summary { peer_is_active: false, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: the peer wrote no status. \
          Check that it runs, or compare while the load changes")]
+    #[case::idle_peer(
+        Summary {
+            peer_is_active: false,
+            peer_lease_holder: Some("cp-1".to_owned()),
+            ..summary()
+        },
+        "12 autoscalers compared for 10m: no difference could be found: the peer holds its lease, \
+         but wrote no status. Compare while the load changes")]
     #[case::peer_wrote_before_a_short_comparison(
         Summary {
             peer_is_active: false,

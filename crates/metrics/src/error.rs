@@ -13,7 +13,7 @@ use hpa_calc::{
 use kube::runtime::watcher;
 
 pub use self::connection::{
-    TlsSettingNames, connection_cause, innermost, is_client_certificate_refused,
+    TlsSettingNames, connection_cause, innermost, is_client_certificate_refused, origin,
 };
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{
-    LabelLimitLog, ObjectKey, StoredObject, describe,
+    LABEL_LIMIT_LOG, ObjectKey, StoredObject, describe,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
     resource::{ApiResource, GroupResource},
     stored_object::list_metadata,
@@ -108,7 +108,6 @@ struct ObjectCache {
     /// Whether selectors match any number of labels. Tenants write the labels of pods, but not
     /// those of nodes.
     has_unlimited_labels: bool,
-    label_limit_log: LabelLimitLog,
 }
 
 type ObjectsByNamespace = HashMap<String, BTreeMap<String, CachedObject>>;
@@ -127,7 +126,7 @@ struct CachedObject {
 
 impl CachedObject {
     fn is_selected_by(&self, selector: &Selector) -> bool {
-        !self.exceeds_label_limits && selector.matches(&self.metadata.labels)
+        !self.exceeds_label_limits && self.metadata.labels.are_selected_by(selector)
     }
 }
 
@@ -325,13 +324,13 @@ impl ObjectCache {
             watcher::Event::InitApply(object) => self.insert(listed, &object),
             watcher::Event::InitDone => {
                 *self.objects.write() = Some(std::mem::take(listed));
-                self.label_limit_log.log_if_due();
+                LABEL_LIMIT_LOG.log_if_due();
                 self.sync_state.set_synced();
             }
             watcher::Event::Apply(object) => {
                 if let Some(objects) = &mut *self.objects.write() {
                     self.insert(objects, &object);
-                    self.label_limit_log.log_if_due();
+                    LABEL_LIMIT_LOG.log_if_due();
                 }
             }
             watcher::Event::Delete(object) => {
@@ -359,10 +358,10 @@ impl ObjectCache {
         let exceeds_label_limits = !self.has_unlimited_labels && exceed_label_limits(pairs);
         if exceeds_label_limits {
             labels.clear();
-            self.label_limit_log.add(&key.namespace, &key.name);
+            LABEL_LIMIT_LOG.add(&key.namespace, &key.name);
         }
         let cached = CachedObject {
-            metadata: ObjectMetadata { key: key.clone(), labels },
+            metadata: ObjectMetadata { key: key.clone(), labels: labels.iter().collect() },
             exceeds_label_limits,
             is_running: status.phase.as_deref() == Some("Running"),
             ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),

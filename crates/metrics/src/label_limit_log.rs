@@ -3,22 +3,24 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashSet},
-    time::Duration,
 };
 
 use hpa_calc::selector::{MAX_LABEL_BYTES, MAX_LABELS};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The minimum time between two warnings.
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
+use crate::log_slot::take_log_slot;
 
 /// The maximum number of namespaces that a warning names.
 const MAX_NAMED_NAMESPACES: usize = 5;
 
+/// The log of all caches of this process: several may have the same pods.
+pub static LABEL_LIMIT_LOG: LabelLimitLog =
+    LabelLimitLog(Mutex::new(State { last_logged: None, pods: BTreeMap::new() }));
+
 /// Logs pods that exceed the limits of labels: at most one warning a minute, with the number of
 /// pods of each namespace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LabelLimitLog(Mutex<State>);
 
 #[derive(Debug, Default)]
@@ -54,12 +56,9 @@ impl State {
 
     /// The text for a warning at `now`: the namespaces with the most pods.
     fn take_due(&mut self, now: Instant) -> Option<String> {
-        let was_just_logged =
-            self.last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL);
-        if self.pods.is_empty() || was_just_logged {
+        if self.pods.is_empty() || !take_log_slot(&mut self.last_logged, now) {
             return None;
         }
-        self.last_logged = Some(now);
         let mut namespaces: Vec<_> = std::mem::take(&mut self.pods).into_iter().collect();
         namespaces.sort_by_key(|(_, names)| Reverse(names.len()));
         let named = namespaces.iter().take(MAX_NAMED_NAMESPACES);
@@ -75,6 +74,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log_slot::LOG_INTERVAL;
 
     #[test]
     fn warning_counts_pods_by_namespace_once_a_minute() {

@@ -112,6 +112,7 @@ mod isolate;
 mod kube_client;
 pub mod kube_objects;
 mod label_limit_log;
+mod log_slot;
 pub mod mapper;
 pub mod objects;
 pub mod query;
@@ -134,12 +135,13 @@ pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
 pub use decode::{DecodeError, decode_json, decode_value, null_as_default};
 pub use error::{
     MetricError, NotFound, TlsSettingNames, connection_cause, describe, innermost,
-    is_client_certificate_refused, with_causes,
+    is_client_certificate_refused, origin, with_causes,
 };
 pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
-pub use label_limit_log::LabelLimitLog;
+pub use label_limit_log::{LABEL_LIMIT_LOG, LabelLimitLog};
+pub use log_slot::take_log_slot;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
 pub use query::{

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{error::Error, sync::Arc};
 
-use self::aggregated::{Decoded, GroupList};
+use self::aggregated::{Discovery, GroupList};
 use crate::{
     DecodeError, decode_json, describe,
     resource::{ApiResource, ApiResources, GroupResource},
@@ -103,11 +103,11 @@ impl ResourceMapper for DiscoveryMapper {
             return self.load_each_version().await;
         }
         let groups = self.read_groups("/apis").await?;
-        let mut decoded = Decoded::default();
+        let mut discovery = Discovery::default();
         for group in core.iter().chain(&groups) {
-            decoded.add_group(group);
+            discovery.add_group(group);
         }
-        let Decoded { resources, problems } = decoded;
+        let Discovery { resources, problems } = discovery;
         if !problems.is_empty() {
             // Printed with `%`: the problems quote values, and the log would escape the quotes.
             let error = list_first(&problems, MAX_LOGGED_PROBLEMS, "; ");

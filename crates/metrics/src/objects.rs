@@ -1,12 +1,16 @@
 //! The objects of the cluster that metrics describe.
 
-use std::{collections::BTreeMap, error::Error, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use async_trait::async_trait;
 use hpa_calc::Selector;
 use jiff::Timestamp;
 
-use crate::{FieldRequirement, MetricError, ObjectKey, Objects, resource::ApiResource};
+use crate::{
+    FieldRequirement, MetricError, ObjectKey, Objects,
+    resource::ApiResource,
+    wire::{ItemLabels, ItemMeta},
+};
 
 /// Lists objects of the cluster.
 #[async_trait]
@@ -96,7 +100,18 @@ pub struct ObjectMetadata {
     /// The object.
     pub key: ObjectKey,
     /// The labels of the object.
-    pub labels: BTreeMap<String, String>,
+    pub labels: ItemLabels,
+}
+
+impl ObjectMetadata {
+    /// The metadata of an item of metrics.k8s.io.
+    pub fn item_meta(&self) -> ItemMeta {
+        ItemMeta {
+            name: self.key.name.as_str().into(),
+            namespace: self.key.namespace.as_str().into(),
+            labels: self.labels.clone(),
+        }
+    }
 }
 
 /// A pod as collectors read it.

@@ -37,7 +37,7 @@ impl FixedObjects {
         let selected = self.objects.iter().filter(|(object_resource, object)| {
             object_resource == resource
                 && (namespace.is_empty() || object.key.namespace == namespace)
-                && selector.matches(&object.labels)
+                && object.labels.are_selected_by(selector)
         });
         selected.map(|(_, object)| object.clone()).collect()
     }
@@ -299,7 +299,7 @@ mod tests {
     fn pod(name: &str, app: &str) -> (GroupResource, ObjectMetadata) {
         let metadata = ObjectMetadata {
             key: ObjectKey::new("shop", name),
-            labels: [("app".to_owned(), app.to_owned())].into(),
+            labels: [("app", app)].into_iter().collect(),
         };
         (GroupResource::pods(), metadata)
     }

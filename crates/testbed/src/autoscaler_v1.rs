@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json;
+use crate::json_fields;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -97,8 +97,8 @@ impl Section {
 }
 
 pub(crate) fn is_v1(object: &Value) -> bool {
-    json::str_at(object, "/apiVersion") == V1
-        && json::str_at(object, "/kind") == "HorizontalPodAutoscaler"
+    json_fields::str_at(object, "/apiVersion") == V1
+        && json_fields::str_at(object, "/kind") == "HorizontalPodAutoscaler"
 }
 
 /// Converts an autoscaler from `autoscaling/v2` to `autoscaling/v1`.
@@ -108,29 +108,30 @@ pub(crate) fn to_v1(object: &Value) -> Value {
         "spec": {}, "status": { "currentReplicas": 0, "desiredReplicas": 0 },
     });
     for field in ["scaleTargetRef", "minReplicas", "maxReplicas"] {
-        json::copy(object, &mut v1, &["spec", field]);
+        json_fields::copy(object, &mut v1, &["spec", field]);
     }
     for field in ["observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas"] {
         if object.pointer(&format!("/status/{field}")).is_some_and(|value| !value.is_null()) {
-            json::copy(object, &mut v1, &["status", field]);
+            json_fields::copy(object, &mut v1, &["status", field]);
         }
     }
     let cpu_utilization = |metric: &Value, pointer: &str| {
-        let is_cpu = json::str_at(metric, "/resource/name") == "cpu";
-        json::i64_at(metric, pointer).filter(|_| is_cpu)
+        let is_cpu = json_fields::str_at(metric, "/resource/name") == "cpu";
+        json_fields::i64_at(metric, pointer).filter(|_| is_cpu)
     };
     let target = "/resource/target/averageUtilization";
-    let (cpu, others): (Vec<&Value>, Vec<&Value>) = json::array_at(object, "/spec/metrics")
+    let (cpu, others): (Vec<&Value>, Vec<&Value>) = json_fields::array_at(object, "/spec/metrics")
         .partition(|metric| cpu_utilization(metric, target).is_some());
     if let Some(percent) = cpu.first().and_then(|metric| cpu_utilization(metric, target)) {
-        json::set(&mut v1, &["spec", "targetCPUUtilizationPercentage"], percent);
+        json_fields::set(&mut v1, &["spec", "targetCPUUtilizationPercentage"], percent);
     }
-    let statuses: Vec<&Value> = json::array_at(object, "/status/currentMetrics").collect();
+    let statuses: Vec<&Value> = json_fields::array_at(object, "/status/currentMetrics").collect();
     let current = "/resource/current/averageUtilization";
     if let Some(percent) = statuses.iter().find_map(|metric| cpu_utilization(metric, current)) {
-        json::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
+        json_fields::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
     }
-    let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();
+    let conditions: Vec<Value> =
+        json_fields::array_at(object, "/status/conditions").cloned().collect();
     let metrics = |all: Vec<&Value>, section| -> Vec<Value> {
         all.into_iter().map(|metric| metric_to_v1(metric, section)).collect()
     };
@@ -151,26 +152,30 @@ pub(crate) fn to_v1(object: &Value) -> Value {
 
 /// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
 pub(crate) fn from_v1(mut object: Value) -> Value {
-    json::set(&mut object, &["apiVersion"], V2);
+    json_fields::set(&mut object, &["apiVersion"], V2);
     let mut metrics = take_metrics(&mut object, METRICS, Section::Spec).unwrap_or_default();
-    let percent = json::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
+    let percent = json_fields::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
     if let Some(percent) = percent.filter(|percent| !percent.is_null()) {
         let target = json!({ "type": "Utilization", "averageUtilization": percent });
         let resource = json!({ "name": "cpu", "target": target });
         metrics.push(json!({ "type": "Resource", "resource": resource }));
     }
     if !metrics.is_empty() {
-        json::set(&mut object, &["spec", "metrics"], metrics);
+        json_fields::set(&mut object, &["spec", "metrics"], metrics);
     }
     if let Some(behavior) = take_annotation(&mut object, BEHAVIOR) {
-        json::set(&mut object, &["spec", "behavior"], rename_fields(&behavior, &uncapitalize));
+        json_fields::set(
+            &mut object,
+            &["spec", "behavior"],
+            rename_fields(&behavior, &uncapitalize),
+        );
     }
-    json::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
+    json_fields::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
     if let Some(current) = take_metrics(&mut object, CURRENT_METRICS, Section::Status) {
-        json::set(&mut object, &["status", "currentMetrics"], current);
+        json_fields::set(&mut object, &["status", "currentMetrics"], current);
     }
     if let Some(conditions) = take_annotation(&mut object, CONDITIONS) {
-        json::set(&mut object, &["status", "conditions"], conditions);
+        json_fields::set(&mut object, &["status", "conditions"], conditions);
     }
     object
 }
@@ -184,13 +189,13 @@ fn metric_to_v1(metric: &Value, section: Section) -> Value {
             let (path, name) = section.field(path, name);
             let value = path.iter().try_fold(from, |place, field| place.get(field));
             if let Some(value) = value.filter(|value| !value.is_null()) {
-                json::set(&mut to, &[&name], value.clone());
+                json_fields::set(&mut to, &[&name], value.clone());
             }
         }
         if let Some(required) = section.required_field(source) {
-            json::set_default(&mut to, &[required], "0");
+            json_fields::set_default(&mut to, &[required], "0");
         }
-        json::set(&mut v1, &[source], to);
+        json_fields::set(&mut v1, &[source], to);
     }
     v1
 }
@@ -203,11 +208,11 @@ fn metric_from_v1(metric: &Value, section: Section) -> Value {
         for (path, name) in *fields {
             let (path, name) = section.field(path, name);
             if let Some(value) = from.get(&name) {
-                json::set(&mut to, &path, value.clone());
+                json_fields::set(&mut to, &path, value.clone());
             }
         }
         set_target_type(&mut to);
-        json::set(&mut v2, &[source], to);
+        json_fields::set(&mut v2, &[source], to);
     }
     v2
 }
@@ -218,7 +223,7 @@ fn set_target_type(source: &mut Value) {
     let Some(target) = source.get_mut("target") else { return };
     let is_zero = target.get("value").is_some_and(|value| value == "0");
     if is_zero && target.get("averageValue").is_some() {
-        json::remove(target, &["value"]);
+        json_fields::remove(target, &["value"]);
     }
     let kind = if target.get("averageUtilization").is_some() {
         "Utilization"
@@ -227,19 +232,19 @@ fn set_target_type(source: &mut Value) {
     } else {
         "AverageValue"
     };
-    json::set(target, &["type"], kind);
+    json_fields::set(target, &["type"], kind);
 }
 
 fn annotate(object: &mut Value, name: &str, value: &Value) {
-    json::set(object, &["metadata", "annotations", name], value.to_string());
+    json_fields::set(object, &["metadata", "annotations", name], value.to_string());
 }
 
 /// Removes and parses an annotation. Returns `None` if it is absent or not JSON.
 fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
-    let text = json::remove(object, &["metadata", "annotations", name])?;
+    let text = json_fields::remove(object, &["metadata", "annotations", name])?;
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     if annotations.is_some_and(Map::is_empty) {
-        json::remove(object, &["metadata", "annotations"]);
+        json_fields::remove(object, &["metadata", "annotations"]);
     }
     serde_json::from_str(text.as_str()?).ok()
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     error::ApiError,
-    json, metrics_provider,
+    json_fields, metrics_provider,
     registry::{Resource, Version, api_version},
     request::ApiRequest,
     response,
@@ -180,9 +180,9 @@ fn served_resources<'a>(
 fn aggregated_resource(entries: &[Value], group: &str, version: &str) -> Value {
     let Some((main, subresources)) = entries.split_first() else { return Value::Null };
     let response_kind = |entry: &Value| {
-        let (group, version) = match json::str_at(entry, "/group") {
+        let (group, version) = match json_fields::str_at(entry, "/group") {
             "" => (group, version),
-            group => (group, json::str_at(entry, "/version")),
+            group => (group, json_fields::str_at(entry, "/version")),
         };
         json!({ "group": group, "version": version, "kind": entry.get("kind") })
     };
@@ -192,16 +192,16 @@ fn aggregated_resource(entries: &[Value], group: &str, version: &str) -> Value {
         "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": main.get("singularName"), "verbs": main.get("verbs"),
     });
-    json::copy(main, &mut aggregated, &["shortNames"]);
-    json::copy(main, &mut aggregated, &["categories"]);
+    json_fields::copy(main, &mut aggregated, &["shortNames"]);
+    json_fields::copy(main, &mut aggregated, &["categories"]);
     let subresource = |entry: &Value| {
-        let name = json::str_at(entry, "/name").rsplit('/').next();
+        let name = json_fields::str_at(entry, "/name").rsplit('/').next();
         let kind = response_kind(entry);
         json!({ "subresource": name, "responseKind": kind, "verbs": entry.get("verbs") })
     };
     if !subresources.is_empty() {
         let subresources: Vec<Value> = subresources.iter().map(subresource).collect();
-        json::set(&mut aggregated, &["subresources"], subresources);
+        json_fields::set(&mut aggregated, &["subresources"], subresources);
     }
     aggregated
 }
@@ -222,8 +222,8 @@ fn group_versions(state: &State, metrics_apis: &MetricsApis, name: &str) -> Opti
     let groups = all_groups(state, metrics_apis);
     let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut group = api_group(name, versions);
-    json::set(&mut group, &["kind"], "APIGroup");
-    json::set(&mut group, &["apiVersion"], "v1");
+    json_fields::set(&mut group, &["kind"], "APIGroup");
+    json_fields::set(&mut group, &["apiVersion"], "v1");
     Some(group)
 }
 
@@ -281,10 +281,10 @@ fn api_resources(resource: &Resource, version: &Version) -> Vec<Value> {
         "namespaced": resource.namespaced, "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
-        json::set(&mut main, &["shortNames"], resource.short_names.clone());
+        json_fields::set(&mut main, &["shortNames"], resource.short_names.clone());
     }
     if !resource.categories.is_empty() {
-        json::set(&mut main, &["categories"], resource.categories.clone());
+        json_fields::set(&mut main, &["categories"], resource.categories.clone());
     }
     let mut entries = vec![main];
     if version.scale.is_some() {
@@ -331,7 +331,7 @@ fn openapi_document(state: &State, group: &str, version: &str) -> Value {
         let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
         let prefix = group_version_path(group, version);
         let path = format!("/{prefix}{scope}/{}/{{name}}", resource.plural);
-        json::set(&mut paths, &[&path, "patch"], patch_operation(resource, version));
+        json_fields::set(&mut paths, &[&path, "patch"], patch_operation(resource, version));
         let crd_schema = served.schema.as_ref();
         kinds.push(DocumentedKind { group, version, kind: &resource.kind, crd_schema });
     }

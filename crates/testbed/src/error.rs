@@ -44,10 +44,10 @@ impl ObjectReference<'_> {
     fn details(&self) -> Value {
         let mut details = json!({ "kind": self.plural });
         if !self.name.is_empty() {
-            crate::json::set(&mut details, &["name"], self.name);
+            crate::json_fields::set(&mut details, &["name"], self.name);
         }
         if !self.group.is_empty() {
-            crate::json::set(&mut details, &["group"], self.group);
+            crate::json_fields::set(&mut details, &["group"], self.group);
         }
         details
     }
@@ -166,7 +166,7 @@ impl ApiError {
             })
             .collect();
         let mut details = ObjectReference { plural: reference.kind, ..*reference }.details();
-        crate::json::set(&mut details, &["causes"], causes);
+        crate::json_fields::set(&mut details, &["causes"], causes);
         Self { details: Some(details), ..Self::new(422, "Invalid", text) }
     }
 
@@ -177,13 +177,13 @@ impl ApiError {
             "message": self.message, "code": self.code,
         });
         if !self.reason.is_empty() {
-            crate::json::set(&mut status, &["reason"], &*self.reason);
+            crate::json_fields::set(&mut status, &["reason"], &*self.reason);
         }
         if let Some(details) = &self.details {
-            crate::json::set(&mut status, &["details"], details.clone());
+            crate::json_fields::set(&mut status, &["details"], details.clone());
         }
         if let Some(seconds) = self.retry_after {
-            crate::json::set(&mut status, &["details", "retryAfterSeconds"], seconds);
+            crate::json_fields::set(&mut status, &["details", "retryAfterSeconds"], seconds);
         }
         status
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     error::{ApiError, Disconnected},
     faults::{ActiveFault, Effect, StallTicket, remove_group},
-    json,
+    json_fields,
     request::ApiRequest,
     response, router,
     server::Server,
@@ -111,8 +111,8 @@ async fn apply_after_handling(
         // The faults below corrupt successful responses only.
         _ if !parts.status.is_success() => body,
         effect if effect.affects_watch_events() => interrupt_watch(server, body, fault),
-        Effect::Malformed { .. } if is_watch => corrupt_watch(body, fault.effect),
-        Effect::Malformed { object, pointer, value } => {
+        Effect::ChangedField { .. } if is_watch => corrupt_watch(body, fault.effect),
+        Effect::ChangedField { object, pointer, value } => {
             rewrite_json(body, |body| corrupt_body(body, object, pointer, value)).await
         }
         Effect::TruncatedBody => {
@@ -236,7 +236,7 @@ fn corrupt_watch(body: Body, effect: Effect) -> Body {
 }
 
 fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
-    let Effect::Malformed { object, pointer, value } = effect else { return event };
+    let Effect::ChangedField { object, pointer, value } = effect else { return event };
     let Ok(mut decoded) = serde_json::from_slice(&event) else { return event };
     corrupt_body(&mut decoded, object, pointer, value);
     let mut line = decoded.to_string();
@@ -253,7 +253,7 @@ fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
         }
         return;
     }
-    match json::str_at(body, "/type") {
+    match json_fields::str_at(body, "/type") {
         "ADDED" | "MODIFIED" | "DELETED" => {
             if let Some(target) = body.get_mut("object") {
                 corrupt_object(target, object, pointer, value);
@@ -268,7 +268,7 @@ fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value
     let has_name = || {
         ["/metadata/name", "/describedObject/name"]
             .iter()
-            .any(|name| json::str_at(target, name) == object)
+            .any(|name| json_fields::str_at(target, name) == object)
     };
     if !object.is_empty() && !has_name() {
         return;

@@ -56,7 +56,7 @@ mod discovery;
 mod error;
 mod fault_injection;
 mod faults;
-mod json;
+mod json_fields;
 mod metrics_api;
 mod metrics_provider;
 mod names;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{ApiError, ObjectReference},
-    json,
+    json_fields,
     metrics_provider::{
         CUSTOM, CustomMetricQuery, ExternalMetricQuery, MetricsProvider, PodMetrics,
         PodMetricsQuery, RESOURCE,
@@ -59,7 +59,7 @@ fn serve_pods(
     let reference =
         ObjectReference { group: RESOURCE, plural: "pods", kind: "PodMetrics", name: &info.name };
     items
-        .find(|pod| json::str_at(pod, "/metadata/name") == info.name)
+        .find(|pod| json_fields::str_at(pod, "/metadata/name") == info.name)
         .ok_or_else(|| ApiError::not_found(&reference))
 }
 
@@ -111,7 +111,7 @@ fn serve_custom(
     let items = provider.custom(&query)?.into_iter().map(|mut value| {
         value.timestamp = timestamp_or_now(server, &value.timestamp);
         let mut item = serde_json::to_value(&value).unwrap_or_default();
-        json::set(&mut item, &["metric"], json!({ "name": metric }));
+        json_fields::set(&mut item, &["metric"], json!({ "name": metric }));
         item
     });
     Ok(list("MetricValueList", &api_version(&info.group, &info.version), items))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::Clock,
     error::ApiError,
-    json,
+    json_fields,
     request::ApiRequest,
     request_target::RequestTarget,
     store::Object,
@@ -63,7 +63,7 @@ impl OutputFormat {
             Format::Object => return self.target.in_requested_version(object),
             Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
             Format::Table(table) => {
-                let version = json::str_at(object, "/metadata/resourceVersion");
+                let version = json_fields::str_at(object, "/metadata/resourceVersion");
                 table.print([object], &json!({ "resourceVersion": version }))
             }
         };

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     autoscaler_v1,
     error::{ApiError, ObjectReference},
-    json,
+    json_fields,
     registry::{Resource, Version},
     store::ObjectId,
 };
@@ -34,14 +34,14 @@ impl RequestTarget {
     /// `apiVersion` differs.
     pub(crate) fn in_requested_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         let requested = self.resource.api_version(&self.version);
-        if json::str_at(object, "/apiVersion") == requested {
+        if json_fields::str_at(object, "/apiVersion") == requested {
             return Cow::Borrowed(object);
         }
         if self.resource.is_autoscaler() {
             return Cow::Owned(autoscaler_v1::to_v1(object));
         }
         let mut object = object.clone();
-        json::set(&mut object, &["apiVersion"], requested);
+        json_fields::set(&mut object, &["apiVersion"], requested);
         Cow::Owned(object)
     }
 

@@ -3,7 +3,9 @@
 use hpa_calc::selector::Selector;
 use serde_json::Value;
 
-use crate::{error::ApiError, json, registry::Resource, request::ApiRequest, store::ObjectId};
+use crate::{
+    error::ApiError, json_fields, registry::Resource, request::ApiRequest, store::ObjectId,
+};
 
 /// The namespace, label selector and field selector of a request.
 #[derive(Clone, Debug)]
@@ -33,10 +35,9 @@ impl Selection {
     pub(crate) fn matches(&self, id: &ObjectId, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == id.0)
             && matches_labels(&self.labels, object)
-            && self
-                .fields
-                .iter()
-                .all(|term| (json::str_at(object, &term.pointer) == term.value) == term.must_equal)
+            && self.fields.iter().all(|term| {
+                (json_fields::str_at(object, &term.pointer) == term.value) == term.must_equal
+            })
     }
 }
 

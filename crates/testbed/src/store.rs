@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::json;
+use crate::json_fields;
 
 /// A stored object, shared with readers.
 pub(crate) type Object = Arc<Value>;
@@ -209,7 +209,7 @@ impl Store {
     pub(crate) fn put(&mut self, key: &ResourceKey, id: ObjectId, mut object: Value) -> Object {
         self.revision += 1;
         let (revision, limit) = (self.revision, self.watch_cache_size);
-        json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+        json_fields::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
         let object = Arc::new(object);
         let old = self.collection(key).objects.insert(id.clone(), Arc::clone(&object));
         self.notify(key, old.as_deref(), Some(&object));
@@ -284,7 +284,7 @@ impl Store {
 /// A copy of the object with another `resourceVersion`.
 pub(crate) fn with_resource_version(object: &Value, revision: u64) -> Object {
     let mut object = object.clone();
-    json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+    json_fields::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
     Arc::new(object)
 }
 

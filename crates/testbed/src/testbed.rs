@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     config::Config,
     error::ApiError,
-    json,
+    json_fields,
     objects::{create, delete, update},
     registry::Resource,
     request_target::{RequestTarget, Subresource},
@@ -102,9 +102,9 @@ users:
         let mut state = self.server.state.lock();
         let target = target_for(&state, &object)?;
         let config = &self.server.config;
-        json::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
-        json::remove(&mut object, &["metadata", "resourceVersion"]);
-        json::remove(&mut object, &["metadata", "uid"]);
+        json_fields::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
+        json_fields::remove(&mut object, &["metadata", "resourceVersion"]);
+        json_fields::remove(&mut object, &["metadata", "uid"]);
         let exists = state.store.get(&target.resource.key(), &target.id()).is_some();
         let mut stored = if exists {
             update(&mut state, config, &target, Subresource::None, false, |_| Ok(object.clone()))?
@@ -113,11 +113,11 @@ users:
         };
         let has_status = target.served_version()?.has_status && !target.resource.is_crd();
         if let Some(status) = object.get("status").filter(|_| has_status) {
-            let name = json::str_at(&stored, "/metadata/name").to_owned();
+            let name = json_fields::str_at(&stored, "/metadata/name").to_owned();
             let target = RequestTarget { name, ..target };
             stored = update(&mut state, config, &target, Subresource::Status, false, |live| {
                 let mut live = live.clone();
-                json::set(&mut live, &["status"], status.clone());
+                json_fields::set(&mut live, &["status"], status.clone());
                 Ok(live)
             })?;
         }
@@ -238,19 +238,20 @@ fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource
 }
 
 fn target_for(state: &State, object: &Value) -> Result<RequestTarget, ApiError> {
-    let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
+    let (api_version, kind) =
+        (json_fields::str_at(object, "/apiVersion"), json_fields::str_at(object, "/kind"));
     let resource = resource(state, api_version, kind).ok_or_else(|| {
         ApiError::bad_request(format!(
             "no matches for kind \"{kind}\" in version \"{api_version}\""
         ))
     })?;
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
-    let namespace = match json::str_at(object, "/metadata/namespace") {
+    let namespace = match json_fields::str_at(object, "/metadata/namespace") {
         _ if !resource.namespaced => "",
         "" => "default",
         namespace => namespace,
     };
     let (namespace, name) =
-        (namespace.to_owned(), json::str_at(object, "/metadata/name").to_owned());
+        (namespace.to_owned(), json_fields::str_at(object, "/metadata/name").to_owned());
     Ok(RequestTarget { resource, version, namespace, name })
 }

@@ -5,25 +5,25 @@ use std::time::Duration;
 use hpa_testbed::{Effect, Fault, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 
-use super::scenario::{Scenario, autoscalers, during};
+use super::scenario::{Scenario, autoscalers, trigger_on};
 use crate::{
     PERIOD, WINDOW, cluster::Cluster, invariants::violations, journal::Actor, random::CONTROLLER,
 };
 
 #[tokio::test(start_paused = true)]
 async fn controller_killed_after_a_rise_of_the_load() {
-    Scenario::default().kill(76).start(95).survives().await;
+    Scenario::default().kill(76).start(95).assert_survives().await;
 }
 
 /// The load has dropped, and its last value is still in the stabilization windows.
 #[tokio::test(start_paused = true)]
 async fn controller_killed_within_a_window() {
-    Scenario::default().kill(140).start(145).survives().await;
+    Scenario::default().kill(140).start(145).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn controller_stopped_within_a_window() {
-    Scenario::default().stop(140).start(145).survives().await;
+    Scenario::default().stop(140).start(145).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,15 +32,15 @@ async fn controller_killed_every_twenty_seconds() {
     for at in (60..240).step_by(20) {
         scenario = scenario.kill(at).start(at + 1);
     }
-    scenario.survives().await;
+    scenario.assert_survives().await;
 }
 
 /// Writes take seconds, and the controller dies before they take effect.
 #[tokio::test(start_paused = true)]
 async fn controller_killed_before_slow_writes_take_effect() {
-    let slow = during(Match::verbs(["update", "patch"]))
+    let slow = trigger_on(Match::verbs(["update", "patch"]))
         .effect(Effect::Slow { by: Duration::from_secs(5) });
-    Scenario::with([slow]).kill(92).start(94).survives().await;
+    Scenario::with([slow]).kill(92).start(94).assert_survives().await;
 }
 
 /// The elected successor restores the history: the stabilization window does not restart.
@@ -51,7 +51,7 @@ async fn leader_killed_within_a_window() {
         .start_with_election(0, "first")
         .kill(140)
         .start_with_election(141, "second")
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -62,7 +62,7 @@ async fn leader_stopped_within_a_window() {
         .start_with_election(0, "first")
         .stop(140)
         .start_with_election(141, "second")
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -70,12 +70,13 @@ async fn leader_stopped_within_a_window() {
 /// of the old leader never arrive.
 #[tokio::test(start_paused = true)]
 async fn stalled_leader() {
-    let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
+    let stall =
+        trigger_on(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
     Scenario::with([stall.effect(Effect::Stall)])
         .kill(0)
         .start_with_election(0, CONTROLLER)
         .start_standby(30, "standby")
-        .survives()
+        .assert_survives()
         .await;
 }
 

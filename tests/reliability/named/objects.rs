@@ -5,7 +5,7 @@ use std::time::Duration;
 use hpa_testbed::{Effect, Fault, Match};
 use serde_json::{Value, json};
 
-use super::scenario::{Scenario, during, on};
+use super::scenario::{Scenario, on, trigger_on};
 use crate::cluster::Cluster;
 
 fn reads() -> Match {
@@ -13,7 +13,7 @@ fn reads() -> Match {
 }
 
 fn malformed(pointer: &str, value: Value) -> Effect {
-    Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value }
+    Effect::ChangedField { object: String::new(), pointer: pointer.to_owned(), value }
 }
 
 #[tokio::test(start_paused = true)]
@@ -21,7 +21,7 @@ async fn malformed_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/spec/maxReplicas", json!("many")))])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -30,7 +30,7 @@ async fn malformed_status_of_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/status/conditions", json!(7)))])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -38,14 +38,14 @@ async fn malformed_status_of_autoscalers() {
 #[tokio::test(start_paused = true)]
 async fn one_malformed_autoscaler() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    let effect = Effect::Malformed {
+    let effect = Effect::ChangedField {
         object: "api".into(),
         pointer: "/metadata/managedFields".into(),
         value: json!("yesterday"),
     };
     Scenario::with([on(autoscalers, effect)])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -55,13 +55,13 @@ async fn autoscalers_without_metadata() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, malformed("/metadata", Value::Null))])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
 /// Malformed pods for only a minute, because relists for undecodable objects back off.
 fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
-    let pods = during(reads().group("").resource("pods")).until(Duration::from_secs(120));
+    let pods = trigger_on(reads().group("").resource("pods")).until(Duration::from_secs(120));
     pods.effect(malformed(pointer, value))
 }
 
@@ -70,7 +70,7 @@ async fn malformed_pods() {
     let cpu = "/spec/containers/0/resources/requests/cpu";
     Scenario::with([malformed_for_a_minute(cpu, json!("much"))])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -78,20 +78,22 @@ async fn malformed_pods() {
 async fn pods_without_names() {
     Scenario::with([malformed_for_a_minute("/metadata/name", Value::Null)])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn malformed_scales() {
     let scales = reads().subresource("scale");
-    Scenario::with([on(scales, malformed("/spec/replicas", json!("two")))]).survives().await;
+    Scenario::with([on(scales, malformed("/spec/replicas", json!("two")))]).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn scales_without_selector() {
     let scales = reads().subresource("scale");
-    Scenario::with([on(scales, malformed("/status/selector", Value::Null))]).survives().await;
+    Scenario::with([on(scales, malformed("/status/selector", Value::Null))])
+        .assert_survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +103,7 @@ async fn malformed_metrics() {
         on(reads().group("custom.metrics.k8s.io"), malformed("/value", json!(""))),
         on(reads().group("external.metrics.k8s.io"), malformed("/value", json!([]))),
     ];
-    Scenario::with(faults).survives().await;
+    Scenario::with(faults).assert_survives().await;
 }
 
 /// Without samples of some pods, recommendations are higher, and stay in the stabilization window.
@@ -111,7 +113,7 @@ async fn metrics_of_some_pods_only() {
         .incident(60, |cluster| cluster.loads.set_unmeasured(&["web-1", "web-3", "api-0", "api-2"]))
         .incident(240, |cluster| cluster.loads.set_unmeasured(&[]))
         .recovers_after_a_window()
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -124,7 +126,7 @@ async fn metrics_of_no_pod() {
             cluster.loads.set_unmeasured(&all.iter().map(String::as_str).collect::<Vec<_>>());
         })
         .incident(240, |cluster| cluster.loads.set_unmeasured(&[]))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -132,13 +134,13 @@ async fn metrics_of_no_pod() {
 async fn metrics_groups_missing() {
     let groups = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
     let missing = |group: &str| on(Match::any(), Effect::MissingGroup { group: group.to_owned() });
-    Scenario::with(groups.map(missing)).survives().await;
+    Scenario::with(groups.map(missing)).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn apps_group_missing() {
     Scenario::with([on(Match::any(), Effect::MissingGroup { group: "apps".into() })])
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -146,6 +148,6 @@ async fn apps_group_missing() {
 async fn autoscaling_group_missing() {
     Scenario::with([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }

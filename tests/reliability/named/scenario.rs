@@ -15,18 +15,19 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// Start and end of the faults. At the end, every recommendation from before the last drop of the
-/// load has left the stabilization windows.
+/// The start of the faults.
 pub(crate) const BEGIN: Duration = Duration::from_secs(60);
+/// The end of the faults. Late enough that recommendations from before the drop of the load at
+/// 120 s have left the stabilization windows ([`WINDOW`]).
 pub(crate) const END: Duration = Duration::from_secs(240);
 
 /// A fault that affects the controller from [`BEGIN`] to [`END`].
 pub(super) fn on(matching: Match, effect: Effect) -> Fault {
-    during(matching).effect(effect)
+    trigger_on(matching).effect(effect)
 }
 
-/// The trigger of such a fault, to which more conditions can be added.
-pub(super) fn during(matching: Match) -> Trigger {
+/// The trigger of [`on`], for more conditions.
+pub(super) fn trigger_on(matching: Match) -> Trigger {
     Fault::on(matching.client(CONTROLLER)).from(BEGIN).until(END)
 }
 
@@ -67,7 +68,7 @@ enum Step {
     StartStandby(&'static str),
 }
 
-/// Faults and steps in addition to [`common_steps`].
+/// Faults, and the steps that are added to [`common_steps`].
 #[derive(Default)]
 pub(super) struct Scenario {
     faults: Vec<Fault>,
@@ -92,13 +93,13 @@ impl Scenario {
         self
     }
 
-    /// Adds a user action at a second, in both runs.
+    /// Adds a user action after `at` seconds, in both runs.
     pub(super) fn user(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
-    /// Adds an incident at a second. Incidents, and starts and ends of controllers, are not part of
-    /// the baseline.
+    /// Adds an incident after `at` seconds. Incidents, and starts and ends of controllers, are not
+    /// part of the baseline.
     pub(super) fn incident(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
@@ -134,14 +135,14 @@ impl Scenario {
     }
 
     /// Runs the scenario with both endings, and compares with the baseline.
-    pub(super) async fn survives(self) {
+    pub(super) async fn assert_survives(self) {
         for ending in [Ending::Low, Ending::High] {
             let baseline = self.baseline(ending).await;
             let faulty = self.run(ending, true).await;
             assert_eq!(baseline.violations, Vec::<String>::new(), "{ending:?}, baseline");
             assert_eq!(faulty.violations, Vec::<String>::new(), "{ending:?}");
             assert_eq!(faulty.replicas, baseline.replicas, "{ending:?}: soon after the faults");
-            assert_eq!(faulty.statuses, baseline.statuses, "{ending:?}: a window later");
+            assert_eq!(faulty.statuses, baseline.statuses, "{ending:?}: a window after the faults");
         }
     }
 
@@ -204,7 +205,7 @@ impl Scenario {
 struct Outcome {
     /// After [`RECOVERY`].
     replicas: BTreeMap<&'static str, i64>,
-    /// A stabilization window later.
+    /// Four periods and a window after the faults.
     statuses: BTreeMap<&'static str, Value>,
     violations: Vec<String>,
 }

@@ -6,14 +6,14 @@ use hpa_testbed::{Effect, Match, Restart, Snapshot};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 
-use super::scenario::{Scenario, during, on};
+use super::scenario::{Scenario, on, trigger_on};
 use crate::cluster::Cluster;
 
 #[tokio::test(start_paused = true)]
 async fn server_down() {
     Scenario::default()
         .incident(72, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(45)))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -21,7 +21,7 @@ async fn server_down() {
 async fn server_down_until_the_end() {
     Scenario::default()
         .incident(61, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(179)))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -33,7 +33,7 @@ async fn server_restarts_every_ten_seconds() {
             cluster.testbed.restart(Restart::Same, Duration::from_millis(1500));
         });
     }
-    scenario.survives().await;
+    scenario.assert_survives().await;
 }
 
 /// Restores an earlier state of the objects. Resource versions continue.
@@ -47,7 +47,7 @@ async fn server_restored_from_an_earlier_state() {
             let snapshot = restored.lock().take().expect("a snapshot");
             cluster.restart(Restart::Older(snapshot), Duration::from_secs(5));
         })
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -55,7 +55,7 @@ async fn server_restored_from_an_earlier_state() {
 /// that users made during the wait.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
-    Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Stall)]).assert_survives().await;
 }
 
 /// Stalls shorter than the request timeout, while the user scales.
@@ -63,7 +63,7 @@ async fn everything_stalls() {
 async fn writes_stall_while_a_user_scales() {
     let mut scenario = Scenario::default();
     for [from, until] in [[74, 82], [104, 110], [133, 142]] {
-        let writes = during(Match::verbs(["update", "patch"]));
+        let writes = trigger_on(Match::verbs(["update", "patch"]));
         let stall = writes.from(Duration::from_secs(from)).until(Duration::from_secs(until));
         scenario = scenario.fault(stall.effect(Effect::Stall));
     }
@@ -78,7 +78,7 @@ async fn writes_stall_while_a_user_scales() {
         .user(79, scale_all(3))
         .user(107, scale_all(5))
         .user(139, scale_all(4))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -95,7 +95,7 @@ async fn clock_an_hour_ahead() {
     Scenario::default()
         .incident(85, skew_controller(3600))
         .incident(170, skew_controller(0))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -104,7 +104,7 @@ async fn clock_an_hour_behind() {
     Scenario::default()
         .incident(85, skew_controller(-3600))
         .incident(170, skew_controller(0))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -114,7 +114,7 @@ async fn clock_jumps_back_and_forth() {
     for at in 60..239 {
         scenario = scenario.incident(at, skew_controller(if at % 2 == 0 { 40 } else { -40 }));
     }
-    scenario.incident(239, skew_controller(0)).survives().await;
+    scenario.incident(239, skew_controller(0)).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn server_clock_ahead() {
     Scenario::default()
         .incident(85, skew_server(3600))
         .incident(230, skew_server(0))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -131,6 +131,6 @@ async fn server_clock_behind() {
     Scenario::default()
         .incident(85, skew_server(-3600))
         .incident(230, skew_server(0))
-        .survives()
+        .assert_survives()
         .await;
 }

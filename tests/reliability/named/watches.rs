@@ -15,7 +15,7 @@ async fn watches_expire() {
     Scenario::with([on(Match::verb("watch"), Effect::Expired)])
         .incident(70, end_watches)
         .incident(115, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -23,7 +23,7 @@ async fn watches_expire() {
 async fn lists_expire() {
     Scenario::with([on(Match::verb("list"), Effect::Expired)])
         .incident(70, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -42,7 +42,7 @@ async fn bounds_edited_while_lists_expire() {
         .user(65, bound(3))
         .incident(70, Cluster::expire_watches)
         .user(232, bound(8))
-        .survives()
+        .assert_survives()
         .await;
 }
 
@@ -52,25 +52,29 @@ async fn watches_are_dropped_every_second() {
     for at in 60..240 {
         scenario = scenario.incident(at, end_watches);
     }
-    scenario.survives().await;
+    scenario.assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_end_after_each_event() {
-    Scenario::with([on(Match::verb("watch"), Effect::DropWatch { after: 1 })]).survives().await;
+    Scenario::with([on(Match::verb("watch"), Effect::DropWatch { after: 1 })])
+        .assert_survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_break_off_in_an_event() {
     Scenario::with([on(Match::verb("watch"), Effect::TruncatedEvent { after: 0 })])
-        .survives()
+        .assert_survives()
         .await;
 }
 
 /// Until the faults end, watches don't deliver the edits of users.
 #[tokio::test(start_paused = true)]
 async fn silent_watches() {
-    Scenario::with([on(Match::verb("watch"), Effect::SilentWatch { after: 0 })]).survives().await;
+    Scenario::with([on(Match::verb("watch"), Effect::SilentWatch { after: 0 })])
+        .assert_survives()
+        .await;
 }
 
 /// The watch misses an edit of the bounds. Scale writes must still respect the new bounds.
@@ -83,14 +87,14 @@ async fn silent_watch_of_edited_autoscalers() {
     };
     Scenario::with([on(autoscalers("watch"), Effect::SilentWatch { after: 0 })])
         .user(65, bounds)
-        .survives()
+        .assert_survives()
         .await;
 }
 
 /// New pods that the watch doesn't deliver must not cause a scale-down.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_of_pods() {
-    Scenario::with([on(pods("watch"), Effect::SilentWatch { after: 0 })]).survives().await;
+    Scenario::with([on(pods("watch"), Effect::SilentWatch { after: 0 })]).assert_survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +103,7 @@ async fn silent_watch_of_pods_that_cannot_be_listed() {
         on(pods("watch"), Effect::SilentWatch { after: 0 }),
         on(pods("list"), Effect::ServiceUnavailable),
     ];
-    Scenario::with(faults).survives().await;
+    Scenario::with(faults).assert_survives().await;
 }
 
 /// Every restarted watch is expired and has to relist.
@@ -109,7 +113,7 @@ async fn repeated_compaction() {
     for at in (60..240).step_by(10) {
         scenario = scenario.incident(at, Cluster::expire_watches);
     }
-    scenario.survives().await;
+    scenario.assert_survives().await;
 }
 
 /// Lists come from a stale cache of the API server.
@@ -117,6 +121,6 @@ async fn repeated_compaction() {
 async fn stale_lists() {
     Scenario::with([on(Match::verb("list"), Effect::Stale { revisions: 15 })])
         .incident(112, Cluster::expire_watches)
-        .survives()
+        .assert_survives()
         .await;
 }

@@ -129,7 +129,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let from = random_time(rng, [CHANGE_SECONDS[0], FAULTS_END.as_secs() - 1]);
     // Recommendations from a part of the metrics, or from an earlier state, stay in the
     // stabilization window.
-    let affects_window = matches!(effect, Effect::Malformed { .. } | Effect::Stale { .. });
+    let affects_window = matches!(effect, Effect::ChangedField { .. } | Effect::Stale { .. });
     let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
     let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
@@ -360,5 +360,5 @@ fn malformed(rng: &mut Rng) -> (Requests, Effect) {
     let value: Value = serde_json::from_str(value).unwrap_or(json!(null));
     let mut requests = Requests::of_group(matching.clone(), group);
     requests.reads_pods_or_metrics |= group.is_empty();
-    (requests, Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value })
+    (requests, Effect::ChangedField { object: String::new(), pointer: pointer.to_owned(), value })
 }

@@ -132,7 +132,7 @@ async fn cached_scale_that_contradicts_the_pods_is_read() {
     let (cluster, faults) = steady_at_four().await;
     for pointer in ["/spec/replicas", "/status/replicas"] {
         let (object, pointer, value) = ("web".to_owned(), pointer.to_owned(), json!(4));
-        faults.add(on(watches("deployments"), Effect::Malformed { object, pointer, value }));
+        faults.add(on(watches("deployments"), Effect::ChangedField { object, pointer, value }));
     }
     cluster.testbed.end_watches();
     sleep_periods(&cluster, 2).await;

@@ -1,4 +1,4 @@
-//! Pods that this controller can't decode, or with unreadable requests.
+//! Pods that can't be decoded, and pods whose requests can't be read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{NAMESPACE, cluster::Cluster};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Lists that check for a rewind of resource versions: one every five minutes.
-const CHECKS_IN_AN_HOUR: u64 = 12;
+const REWIND_CHECKS_PER_HOUR: u64 = 12;
 /// The interval between changes of a pod, longer than the delay of the first relist for an
 /// undecodable object.
 const CHURN_INTERVAL: Duration = Duration::from_secs(8);
@@ -21,8 +21,8 @@ fn excessive_request() -> String {
     "7".repeat(72_000)
 }
 
-/// Counts lists of pods by the controller.
-fn count_lists(faults: &Faults) -> FaultId {
+/// Adds a fault without effect, whose hits count the controller's lists of pods.
+fn add_list_counter(faults: &Faults) -> FaultId {
     let lists = Match::verb("list").group("").resource("pods");
     faults.add(on(lists, Effect::Slow { by: Duration::ZERO }))
 }
@@ -31,7 +31,7 @@ fn count_lists(faults: &Faults) -> FaultId {
 fn make_undecodable(cluster: &Cluster, faults: &Faults) {
     let pods = Match::verbs(["get", "list", "watch"]).group("").resource("pods");
     let (object, pointer) = ("tenant-0".into(), "/status/startTime".into());
-    faults.add(on(pods, Effect::Malformed { object, pointer, value: json!("yesterday") }));
+    faults.add(on(pods, Effect::ChangedField { object, pointer, value: json!("yesterday") }));
     cluster.testbed.end_watches();
 }
 
@@ -45,7 +45,7 @@ fn set_request(cluster: &Cluster, pod: &str, request: &str) {
 #[tokio::test(start_paused = true)]
 async fn excessive_request_fails_the_metric_and_causes_no_relist() {
     let (cluster, faults) = running_cluster().await;
-    let lists = count_lists(&faults);
+    let list_counter = add_list_counter(&faults);
     set_request(&cluster, "web-0", &excessive_request());
     let end = cluster.clock.age() + HOUR;
     while cluster.clock.age() < end {
@@ -54,8 +54,8 @@ async fn excessive_request_fails_the_metric_and_causes_no_relist() {
         });
         cluster.sleep(CHURN_INTERVAL).await;
     }
-    let lists = faults.hits(lists);
-    assert!(lists <= CHECKS_IN_AN_HOUR, "{lists} lists of pods in an hour");
+    let lists = faults.hits(list_counter);
+    assert!(lists <= REWIND_CHECKS_PER_HOUR, "{lists} lists of pods in an hour");
     let [status, reason, message] =
         cluster.testbed.condition("web", "ScalingActive").expect("a condition");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "FailedGetResourceMetric"));
@@ -72,19 +72,19 @@ async fn excessive_request_fails_the_metric_and_causes_no_relist() {
 #[tokio::test(start_paused = true)]
 async fn pod_that_stays_undecodable_causes_few_relists() {
     let (cluster, faults) = running_cluster().await;
-    let lists = count_lists(&faults);
+    let list_counter = add_list_counter(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(objects::pod("tenant", 0));
     cluster.sleep(HOUR).await;
-    let lists = faults.hits(lists);
-    assert!(lists <= CHECKS_IN_AN_HOUR + 4, "{lists} lists of pods in an hour");
+    let lists = faults.hits(list_counter);
+    assert!(lists <= REWIND_CHECKS_PER_HOUR + 4, "{lists} lists of pods in an hour");
     finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn recreating_an_undecodable_pod_causes_few_relists() {
     let (cluster, faults) = running_cluster().await;
-    let lists = count_lists(&faults);
+    let list_counter = add_list_counter(&faults);
     make_undecodable(&cluster, &faults);
     let end = cluster.clock.age() + HOUR;
     while cluster.clock.age() < end {
@@ -94,17 +94,17 @@ async fn recreating_an_undecodable_pod_causes_few_relists() {
         cluster.delete("v1", "Pod", "tenant-0");
         cluster.sleep(CHURN_INTERVAL).await;
     }
-    let lists = faults.hits(lists);
+    let lists = faults.hits(list_counter);
     assert!((5..=20).contains(&lists), "{lists} lists of pods in an hour");
     finish(cluster).await;
 }
 
-/// While a pod of another namespace is undecodable, a target with fewer pods than reported must not
-/// cause a list at each reconcile.
+/// A pod of another namespace is undecodable, and Deployment `web` reports more replicas than it
+/// has pods. Reconciles must not list pods because of that.
 #[tokio::test(start_paused = true)]
 async fn undecodable_pod_does_not_affect_other_namespaces() {
     let (cluster, faults) = running_cluster().await;
-    let lists = count_lists(&faults);
+    let list_counter = add_list_counter(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenant" },
@@ -115,12 +115,12 @@ async fn undecodable_pod_does_not_affect_other_namespaces() {
     let targets = Match::any().resource("deployments");
     let (object, pointer) = ("web".into(), "/status/replicas".into());
     let reports_more =
-        faults.add(on(targets, Effect::Malformed { object, pointer, value: json!(3) }));
+        faults.add(on(targets, Effect::ChangedField { object, pointer, value: json!(3) }));
     cluster.testbed.end_watches();
     cluster.testbed.compact();
     cluster.sleep(HOUR).await;
     assert!(faults.hits(reports_more) > 0);
-    let lists = faults.hits(lists);
-    assert!(lists <= CHECKS_IN_AN_HOUR + 4, "{lists} lists of pods in an hour");
+    let lists = faults.hits(list_counter);
+    assert!(lists <= REWIND_CHECKS_PER_HOUR + 4, "{lists} lists of pods in an hour");
     finish(cluster).await;
 }

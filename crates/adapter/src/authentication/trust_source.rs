@@ -144,8 +144,8 @@ impl TrustSource {
         Ok(trust)
     }
 
-    /// Updates an authenticator when the ConfigMap changes, and with the files every minute. If the
-    /// new CAs are invalid, keeps the previous ones.
+    /// Updates an authenticator from the ConfigMap when it changes, and from the files every
+    /// minute. If the new CAs are invalid, keeps the previous ones.
     pub async fn run(mut self, authenticator: Arc<Authenticator>, stop: CancellationToken) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let named = watcher::Config::default().fields(&format!("metadata.name={NAME}"));

@@ -161,7 +161,6 @@ const fn list(items: &'static [Field]) -> [Field; 2] {
     [(1, "metadata", Message(LIST_META)), (2, "items", Messages(items))]
 }
 
-/// The fields of a kind.
 fn fields_of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     const CUSTOM_V1BETA1_LIST: &[Field] = &list(CUSTOM_V1BETA1);
     const CUSTOM_V1BETA2_LIST: &[Field] = &list(CUSTOM_V1BETA2);

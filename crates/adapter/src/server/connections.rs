@@ -92,7 +92,6 @@ struct ConnectionEntry {
     close: CancellationToken,
 }
 
-/// The reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     Idle,

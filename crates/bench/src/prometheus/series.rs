@@ -163,7 +163,7 @@ mod tests {
     #[rstest]
     #[case::many_series(1000, 7)]
     #[case::one_name(300, 1)]
-    #[case::as_many_names(600, 600)]
+    #[case::as_many_names_as_series(600, 600)]
     fn all_series_are_distinct_and_names_are_adjacent(#[case] series: u64, #[case] names: u64) {
         // Four pods.
         let catalog = Catalog::new(&population(&["--autoscalers=2", "--pods=2"]), series, names);

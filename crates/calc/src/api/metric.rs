@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{UnknownFields, open_enum::open_enum};
-use crate::{quantity::Quantity, selector::LabelSelector};
+use crate::{quantity::Quantity, readings::MetricsApi, selector::LabelSelector};
 
 open_enum! {
     /// The source of a metric.
@@ -39,14 +39,23 @@ impl MetricSourceType {
         format!("{first}{}", name.get(1..).unwrap_or_default())
     }
 
+    /// The API that serves metrics of the type. `None` for an unknown type.
+    pub fn metrics_api(&self) -> Option<MetricsApi> {
+        match self {
+            Self::ContainerResource | Self::Resource => Some(MetricsApi::Resource),
+            Self::Object | Self::Pods => Some(MetricsApi::Custom),
+            Self::External => Some(MetricsApi::External),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Whether metrics of the type exist without pods, so that they can scale up from zero.
     pub(crate) fn exists_without_pods(&self) -> bool {
         matches!(self, Self::Object | Self::External)
     }
 
-    /// Whether metrics of the type are served by the API `metrics.k8s.io`.
     pub(crate) fn is_resource(&self) -> bool {
-        matches!(self, Self::Resource | Self::ContainerResource)
+        self.metrics_api() == Some(MetricsApi::Resource)
     }
 }
 

@@ -51,7 +51,7 @@ pub struct HorizontalPodAutoscalerSpec {
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
     /// The size of the spec as JSON, in bytes, if it is too large. Decisions then reject the spec.
-    /// Not a field of the API: [`measure_spec`](crate::validation::measure_spec) sets it.
+    /// Not a field of the API: [`prepare_spec`](crate::defaults::prepare_spec) sets it.
     #[serde(skip)]
     pub excessive_bytes: Option<usize>,
 }

@@ -52,12 +52,6 @@ impl HorizontalPodAutoscalerStatus {
         self.condition(condition_type)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
-
-    /// Whether the condition of a type is `False`.
-    pub fn is_false(&self, condition_type: &ConditionType) -> bool {
-        self.condition(condition_type)
-            .is_some_and(|condition| condition.status == ConditionStatus::False)
-    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]

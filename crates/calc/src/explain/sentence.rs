@@ -21,7 +21,8 @@ pub enum Reason {
     /// The metrics, without a limit. Also used if no metric was read because the replicas were out
     /// of bounds.
     Metrics,
-    /// A recommendation within the stabilization window.
+    /// A recommendation within the stabilization window, also if a policy or `maxReplicas` is below
+    /// that recommendation.
     Stabilization,
     /// A policy, or the rate limit of an autoscaler without `behavior`.
     Policy,
@@ -44,20 +45,25 @@ impl Explanation {
             (Summary::Failed(_), ..) => Reason::Failed,
             (Summary::ScalingDisabled, ..) => Reason::ScalingDisabled,
             (Summary::Paused(_), ..) => Reason::Paused,
-            // The metrics don't ask for more than `maxReplicas`. A past recommendation does.
-            (_, Some(ConditionReason::TooManyReplicas), Some(_)) if !self.exceeds_desired() => {
-                Reason::Stabilization
+            // A past recommendation is above the limit, the proposal isn't.
+            (_, Some(_), Some(_)) if self.proposed_replicas == Some(self.desired_replicas) => {
+                Reason::Metrics
             }
+            (
+                _,
+                Some(ConditionReason::TooManyReplicas | ConditionReason::ScaleUpLimit),
+                Some(_),
+            ) if !self.exceeds_desired() => Reason::Stabilization,
             (_, Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
             (_, Some(ConditionReason::TooFewReplicas), _) => Reason::MinReplicas,
             (_, Some(_), _) => Reason::Policy,
             // Without the stabilization, the bound would lead to the same replicas.
-            (_, None, Some(_)) => match self.exceeded_bound {
-                Some(ConditionReason::TooManyReplicas) => Reason::MaxReplicas,
-                Some(_) => Reason::MinReplicas,
-                None => Reason::Stabilization,
+            (_, None, stabilized_by) => match (&self.exceeded_bound, stabilized_by) {
+                (Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
+                (Some(_), _) => Reason::MinReplicas,
+                (None, Some(_)) => Reason::Stabilization,
+                (None, None) => Reason::Metrics,
             },
-            (_, None, None) => Reason::Metrics,
         }
     }
 
@@ -185,23 +191,42 @@ impl Explanation {
             Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
             Reason::Policy => {
                 let policy = policy_text(&hpa.spec, self.limited_by.as_ref(), desired);
-                if stabilized == proposed {
-                    policy
+                // Past the proposal, the stabilization doesn't make the policy stricter.
+                let is_before_proposal = (desired < stabilized) == (stabilized < proposed);
+                if stabilized != proposed && is_before_proposal {
+                    format!("{policy}, {}", self.stabilization_text(proposed, stabilized))
                 } else {
-                    format!("{policy}, stabilization {stabilized}")
+                    policy
                 }
             }
-            Reason::Stabilization if self.limited_by.is_some() => {
-                format!("stabilization holds {stabilized}, maxReplicas is {}", bounds.max_replicas)
-            }
-            Reason::Stabilization => match self.stabilization_window_seconds {
-                Some(window) if proposed < stabilized => {
-                    format!("stabilization holds {stabilized} {}", window_text(window))
+            Reason::Stabilization => {
+                let stabilization = self.stabilization_text(proposed, stabilized);
+                match &self.limited_by {
+                    None => stabilization,
+                    Some(ConditionReason::TooManyReplicas) => {
+                        format!("{stabilization}, maxReplicas is {}", bounds.max_replicas)
+                    }
+                    limit => {
+                        let policy = policy_text(&hpa.spec, limit.as_ref(), desired);
+                        format!("{stabilization}, {policy}")
+                    }
                 }
-                _ => format!("stabilization holds {stabilized}"),
-            },
+            }
         };
         Some(format!("{limit}, metrics ask for {proposed}"))
+    }
+
+    /// The effect of past recommendations, and for how long it may last.
+    fn stabilization_text(&self, proposed: i32, stabilized: i32) -> String {
+        let effect = match (stabilized > self.current_replicas, stabilized > proposed) {
+            (false, _) => "holds",
+            (true, false) => "allows",
+            // Without `behavior`, a past recommendation can raise the replicas.
+            (true, true) => "keeps a recommendation of",
+        };
+        let window = self.stabilization_window_seconds;
+        let window = window.map(|window| format!(" {}", window_text(window)));
+        format!("stabilization {effect} {stabilized}{}", window.unwrap_or_default())
     }
 }
 

@@ -79,7 +79,6 @@ pub(super) enum EvaluateError {
 }
 
 impl EvaluateError {
-    /// The kind of the failure.
     pub(super) fn kind(&self) -> MetricFailure {
         match self {
             Self::Spec(_) => MetricFailure::InvalidSpec,

@@ -65,7 +65,7 @@ fn scale_down_is_stabilized_without_behavior(
 
 #[rstest]
 #[case::recommendation_of_now_blocks(0, 10, DOWN)]
-#[case::earlier_recommendation_does_not(1, 5, None)]
+#[case::earlier_recommendation_does_not_block(1, 5, None)]
 fn zero_window_without_behavior_covers_now(
     #[case] ago: i64,
     #[case] replicas: i32,

@@ -9,7 +9,7 @@ fn parsed(text: &str) -> Quantity {
 }
 
 #[rstest]
-#[case::not_the_text_of_the_float(29_999, "29.999")]
+#[case::float_would_be_inexact(29_999, "29.999")]
 #[case::whole(30_000, "30")]
 #[case::trailing_zeros(10_500, "10.5")]
 #[case::zeros_after_the_point(-1_005, "-1.005")]
@@ -39,13 +39,13 @@ fn quantity_takes_16_bytes() {
 #[case::kept_plus("+1", "+1")]
 #[case::kept_exponent_form("1E+03", "1E+03")]
 #[case::exponent_not_of_three("1e4", "10e3")]
-#[case::fast_nano("1n", "1n")]
+#[case::nano_on_the_fast_path("1n", "1n")]
 #[case::finer_than_nano_rounds_up("1e-10", "1e-9")]
 #[case::far_finer_than_nano_rounds_up("-1e-2000000000", "-1e-9")]
 #[case::rounding_carries("0.9999999999", "1")]
 #[case::rounding_carries_over_many_digits("999999999999999999.9999999999", "1E")]
-#[case::most_fast_digits("999999999999999999", "999999999999999999")]
-#[case::more_than_fast_digits("1000000000000000000", "1E")]
+#[case::most_digits_of_the_fast_path("999999999999999999", "999999999999999999")]
+#[case::one_digit_more_than_the_fast_path("1000000000000000000", "1E")]
 #[case::more_than_64_bits("123456789123456789123456789", "123456789123456789123456789")]
 #[case::decimals_are_not_limited("1234567890123456789e1000", "12345678901234567890e999")]
 #[case::no_suffix_above_exa("1000E", "1")]
@@ -60,8 +60,8 @@ fn quantity_takes_16_bytes() {
 #[case::largest_binary("7.9999999999999999999Ei", "9223372036854775807")]
 #[case::limited_binary("8Ei", "9223372036854775807")]
 #[case::limited_negative_binary("-99999999999999999999999Ki", "-9223372036854775807")]
-fn quantity_prints_like_the_api(#[case] text: &str, #[case] canonical: &str) {
-    assert_eq!(parsed(text).to_string(), canonical);
+fn quantity_prints_like_the_api(#[case] text: &str, #[case] printed: &str) {
+    assert_eq!(parsed(text).to_string(), printed);
 }
 
 #[rstest]
@@ -231,8 +231,8 @@ proptest! {
     }
 
     #[test]
-    fn milli_value_survives_printing_and_parsing(milli: i64, short in 0_u32..64, binary: bool) {
-        let milli = MilliValue::from_milli(milli >> short);
+    fn milli_value_survives_printing_and_parsing(milli: i64, shift in 0_u32..64, binary: bool) {
+        let milli = MilliValue::from_milli(milli >> shift);
         let format = if binary { Format::BinarySI } else { Format::DecimalSI };
         let quantity = Quantity::from_milli(milli, format);
         prop_assert_eq!(quantity.milli_value(), milli);

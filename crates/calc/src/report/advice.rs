@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     error_texts::is_api_missing,
+    failed_write,
     failure::{about_age, about_failure, about_unread, is_starting},
     headline,
     inputs::Inputs,
@@ -15,7 +16,7 @@ use super::{
     warning::{Warning, warnings},
 };
 use crate::{
-    api::{ConditionReason, ConditionStatus, ConditionType, PolicySelect},
+    api::{ConditionReason, ConditionType, PolicySelect},
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
@@ -40,6 +41,8 @@ pub(super) fn advise(
     let mut advice = Vec::new();
     let reported_failure = ReportedFailure::new(inputs, decision);
     advice.extend(reported_failure.map(|failure| failure.advice(inputs, metrics)));
+    // In a dry run, another controller stores the status.
+    advice.extend(failed_write::advice(&inputs.hpa).filter(|_| !inputs.settings.dry_run));
     advice.extend(about_plan(inputs));
     let reported = ReportedMetrics::new(inputs, decision);
     for (index, metric) in metrics.iter().enumerate() {
@@ -270,7 +273,7 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
 
 /// Advice from the controller's last status.
 fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
-    let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
+    let status = &inputs.hpa.status;
     if inputs.settings.dry_run {
         // In a dry run, another controller stores the status.
         return Vec::new();
@@ -283,17 +286,6 @@ fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
         ];
     }
     let mut advice = Vec::new();
-    let able = status.condition(&ConditionType::AbleToScale);
-    if let Some(able) = able.filter(|able| able.reason == ConditionReason::FailedUpdateScale) {
-        let is_failing = able.status == ConditionStatus::False;
-        advice.extend(is_failing.then(|| {
-            format!(
-                "The controller could not write the scale: {}. Check its rights, and quotas and \
-                 admission webhooks for {}.",
-                able.message, hpa.spec.scale_target_ref.kind
-            )
-        }));
-    }
     if inputs.history.is_none() && decision.scale_to().is_some() {
         let limits = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
         let limits = limits.into_iter().filter_map(|condition| status.condition(condition));

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{
     error_texts::FORBIDDEN,
-    failure,
+    failed_write, failure,
     inputs::Inputs,
     limits::ReplicaLimits,
     phrases::{SettingOrigin, names, paused_text},
@@ -206,21 +206,20 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     if is_forbidden_here(decision, &reported) {
         return Some("the controller may read the metrics that you may not read".to_owned());
     }
-    let last_reported = |reason: &ConditionReason| format!("the controller last reported {reason}");
     let failure = ReportedFailure::new(inputs, decision);
     let Some(to) = decision.scale_to() else {
         return failure.map(|failure| last_reported(failure.reason()));
     };
     let explanation = decision.explanation();
     let direction = Direction::of_change(explanation.current_replicas, to);
-    let mut reason = failed_write(&inputs.hpa.status);
+    let mut reported = unwritten_scale(&inputs.hpa.status);
     // With a known history, the decision has applied the limit. While reads fail, the controller
     // doesn't update it.
     if inputs.history.is_none() && failure.is_none() {
-        reason = reason.or_else(|| reported_limit(inputs, direction));
+        reported = reported.or_else(|| reported_limit(inputs, direction).map(last_reported));
     }
-    if let Some(reason) = reason {
-        return Some(last_reported(reason));
+    if reported.is_some() {
+        return reported;
     }
     match (failure, unknown_limit(inputs, explanation, direction)) {
         (Some(failure), Some(limit)) => {
@@ -231,11 +230,16 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     }
 }
 
-/// The reason of `AbleToScale=False`, unless it is that the scale could not be read.
-fn failed_write(status: &HorizontalPodAutoscalerStatus) -> Option<&ConditionReason> {
+fn last_reported(reason: &ConditionReason) -> String {
+    format!("the controller last reported {reason}")
+}
+
+/// The cause of `AbleToScale=False`, unless it is that the scale could not be read.
+fn unwritten_scale(status: &HorizontalPodAutoscalerStatus) -> Option<String> {
     let able = status.condition(&ConditionType::AbleToScale)?;
     let is_write = able.reason != ConditionReason::FailedGetScale;
-    (able.status == ConditionStatus::False && is_write).then_some(&able.reason)
+    (able.status == ConditionStatus::False && is_write)
+        .then(|| failed_write::sentence(status).unwrap_or_else(|| last_reported(&able.reason)))
 }
 
 /// The limit that the controller may apply to a scaling, because of a history that is not known

@@ -8,6 +8,7 @@
 mod advice;
 mod change;
 pub mod error_texts;
+mod failed_write;
 mod failure;
 mod headline;
 mod inputs;

@@ -9,6 +9,7 @@ use crate::{
     api::{HorizontalPodAutoscaler, MetricSourceType},
     explain::list_first,
     pause::Pause,
+    readings::MetricsApi,
     settings::DOMAIN,
     shell::quote,
 };
@@ -88,11 +89,7 @@ pub(super) fn paused_text(hpa: &HorizontalPodAutoscaler, pause: Pause) -> String
 
 /// The API group that metrics of a type are read from.
 pub(super) fn metrics_api(source_type: &MetricSourceType) -> &'static str {
-    match source_type {
-        source_type if source_type.is_resource() => "metrics.k8s.io",
-        MetricSourceType::External => "external.metrics.k8s.io",
-        _ => "custom.metrics.k8s.io",
-    }
+    source_type.metrics_api().unwrap_or(MetricsApi::Custom).group()
 }
 
 /// The server that usually serves the [`metrics_api`]. `article` comes before the word `adapter`.

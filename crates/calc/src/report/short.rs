@@ -211,7 +211,7 @@ impl ShortReport {
 }
 
 impl Report {
-    /// The state by this decision. `reported` is the state by the stored status. It remains if the
+    /// The state after this decision. `reported` is that of the stored status. It remains if the
     /// decision is doubtful, except in a dry run. [`State::New`] also remains, unless the decision
     /// failed, or scaling is disabled or paused.
     pub fn state(&self, reported: State) -> State {

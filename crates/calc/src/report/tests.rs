@@ -188,7 +188,7 @@ fn metric_that_fails_beside_others_is_in_the_sentence() {
         "stays at 4: cpu is at 71% of requests, target 66%; within tolerance; queue cannot be \
          read: the server could not find the metric queue"
     );
-    assert_contains(&report, "\nWhat would change it, by the metrics that were read\n");
+    assert_contains(&report, "\nWhat would change it according to the metrics that were read\n");
     let short = ShortReport::new(&hpa, &inputs.settings);
     assert_eq!(short.state, State::MetricMissing);
 }

@@ -42,7 +42,7 @@ impl Display for Report {
             let is_held = !self.history_known && (self.is_doubtful() || self.may_stabilize());
             let unless = if is_held { ", unless the history prevents it" } else { "" };
             let has_failed = self.metrics.iter().any(|one| one.explanation.failure.is_some());
-            let source = if has_failed { ", by the metrics that were read" } else { "" };
+            let source = if has_failed { " according to the metrics that were read" } else { "" };
             writeln!(f, "\nWhat would change it{source}{unless}")?;
         }
         for change in &self.changes {

@@ -1,5 +1,5 @@
-//! Limits of selectors, and of the labels of pods. Tenants write both, and a reconcile matches every
-//! selector of a namespace with every label set, so both must be small.
+//! Limits of selectors, and of the labels of pods. Tenants write both, and a reconcile may match a
+//! selector with every label set of a namespace, so both must be small.
 
 use super::{Requirement, SelectorError};
 

@@ -84,7 +84,7 @@ fn entry_holds_from_its_start_to_its_end(
 
 #[rstest]
 #[case::friday_night("2026-01-09T23:00:00Z", 5)]
-#[case::which_ends_on_saturday("2026-01-10T05:00:00Z", 5)]
+#[case::friday_night_after_midnight("2026-01-10T05:00:00Z", 5)]
 #[case::saturday_night("2026-01-10T23:00:00Z", 2)]
 #[case::thursday_night("2026-01-09T05:00:00Z", 2)]
 fn days_of_an_entry_are_those_on_which_it_starts(#[case] time: &str, #[case] min: i32) {

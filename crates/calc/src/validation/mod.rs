@@ -22,10 +22,11 @@ use self::{
 };
 pub use self::{
     cause::{Cause, CauseReason},
-    size::{MAX_SPEC_BYTES, drop_refused_parts, measure_spec},
+    size::{MAX_SPEC_BYTES, drop_refused_parts},
 };
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
 use crate::go_text::Quoted;
+pub(crate) use size::measure_spec;
 
 /// The maximum number of metrics of an autoscaler. The core API has no limit, so the API server
 /// accepts more, and decisions reject them.

@@ -7,7 +7,6 @@ use super::{
 use crate::api::CrossVersionObjectReference;
 use crate::go_text::Quoted;
 
-/// The rule for an `apiVersion`.
 #[derive(Clone, Copy)]
 pub(super) enum ApiVersionRule {
     /// `group/version`.

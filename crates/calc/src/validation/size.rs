@@ -16,18 +16,19 @@ const MAX_TARGET_TEXT_BYTES: usize = 512;
 /// The maximum size of the unknown fields that a refused spec keeps, as JSON. They are settings.
 const MAX_KEPT_FIELD_BYTES: usize = 8 << 10;
 
-/// Measures a spec, after defaulting ([`crate::defaults::apply_defaults`]), and sets
-/// [`HorizontalPodAutoscalerSpec::excessive_bytes`] if it is larger than [`MAX_SPEC_BYTES`]. A spec
-/// that was measured as too large before stays too large, because parts of it may be dropped.
-pub fn measure_spec(spec: &mut HorizontalPodAutoscalerSpec) {
+/// Measures a spec with defaults, and sets [`HorizontalPodAutoscalerSpec::excessive_bytes`] if it
+/// is larger than [`MAX_SPEC_BYTES`]. A spec that was measured as too large before stays too large,
+/// because parts of it may be dropped.
+pub(crate) fn measure_spec(spec: &mut HorizontalPodAutoscalerSpec) {
     if spec.excessive_bytes.is_none() {
         spec.excessive_bytes = Some(json_bytes(spec)).filter(|bytes| *bytes > MAX_SPEC_BYTES);
     }
 }
 
-/// Drops the parts of a spec that [`measure_spec`] has found too large, so that a cache of specs
-/// needs little memory for it: metrics and behavior. Decisions don't need them, because they reject
-/// the spec. Target, bounds and settings stay. Other specs stay as they are.
+/// Drops the parts of a spec that [`prepare_spec`](crate::defaults::prepare_spec) has found too
+/// large, so that a cache of specs needs little memory for it: metrics and behavior. Decisions
+/// don't need them, because they reject the spec. Target, bounds and settings stay. Other specs
+/// stay as they are.
 pub fn drop_refused_parts(spec: &mut HorizontalPodAutoscalerSpec) {
     if spec.excessive_bytes.is_none() {
         return;

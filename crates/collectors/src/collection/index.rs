@@ -7,7 +7,7 @@ use std::{
 };
 
 use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
-use hpa_prometheus::promql::parse_without_regexes;
+use hpa_prometheus::promql::parse_without_regex_checks;
 
 use super::{
     CollectionSettings,
@@ -206,7 +206,7 @@ fn create_metrics(
         }
         // Regular expressions are not checked, because compiling them for each change of an
         // autoscaler would cost too much. Prometheus checks them.
-        problems.extend(setting_findings(&config, environment, parse_without_regexes));
+        problems.extend(setting_findings(&config, environment, parse_without_regex_checks));
         let hash = config.annotations_hash(&context.hasher);
         let kept_config = config.clone().without_annotations();
         let is_same = |metric: &&Arc<CollectedMetric>| {

@@ -111,7 +111,7 @@ impl PrometheusQuery {
         match &context.clients.namespace_label {
             Some(label) if self.is_from_tenant && !is_tenants_server => {
                 promql::restrict(&self.query, label, context.namespace).map_err(|error| {
-                    match promql::parse_without_regexes(&self.query) {
+                    match promql::parse_without_regex_checks(&self.query) {
                         Ok(_) => FetchError::NotRestricted(error),
                         Err(error) => FetchError::QuerySyntax(error),
                     }
@@ -164,7 +164,7 @@ impl PrometheusQuery {
         }
         let result = decode_query(&reply.body, Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
-            server: url::origin(&request.uri),
+            server: hpa_metrics::origin(&request.uri),
             source: without_response_content(failure, ServerOwner::Tenant),
         })
     }
@@ -183,16 +183,21 @@ pub(crate) fn query_setting(metric: &MetricConfig) -> Result<(&str, &str), Confi
     Ok((name, metric.value(name).ok_or(ConfigError::NoQuery)?))
 }
 
-/// Queries a server of the operator.
 async fn query_operators_server(
     client: Option<&Client>,
     query: String,
 ) -> Result<Arc<QueryResult>, FetchError> {
     let client = client.ok_or(FetchError::NotConfigured("a Prometheus server"))?;
     let query = InstantQuery { query, timeout: TimeoutParameter::Limit };
-    client.query(&query).await.map_err(|failure| FetchError::Prometheus {
-        server: client.settings().name.clone(),
-        source: without_response_content(failure, ServerOwner::Operator),
+    client.query(&query).await.map_err(|failure| {
+        let mut server = client.settings().name.clone();
+        if failure.lacks_server() {
+            server = format!("{server} at {}", client.settings().origin());
+        }
+        FetchError::Prometheus {
+            server,
+            source: without_response_content(failure, ServerOwner::Operator),
+        }
     })
 }
 

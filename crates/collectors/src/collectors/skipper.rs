@@ -171,7 +171,6 @@ fn ingress_query(
     Ok(rps_query(SERIES, &hosts, weight))
 }
 
-/// The query of a `RouteGroup`.
 fn route_group_query(
     (namespace, name): (&str, &str),
     group: &RouteGroup,

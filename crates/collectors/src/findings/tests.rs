@@ -65,7 +65,7 @@ fn valid_annotations_have_no_finding() {
 #[case::unbalanced(
     &[("external.queue.prometheus/query", "sum(x"), KEY, ENDPOINT],
     "annotations metric-config.external.queue.prometheus/*: query: the query \
-     ends instead of `,` or `)`"
+     ends where `,` or `)` is expected"
 )]
 #[case::no_metric(
     &[QUERY, KEY, ENDPOINT, ("pods.rps.json-path/path", "/")],
@@ -120,7 +120,8 @@ fn metrics_in_the_legacy_form_share_annotations() {
 
 #[test]
 fn query_in_the_legacy_form_is_parsed() {
-    let expected = format!("{LEGACY}: latency-average: the query ends instead of `,` or `)`");
+    let expected =
+        format!("{LEGACY}: latency-average: the query ends where `,` or `)` is expected");
     assert_eq!(legacy_texts("latency-average", "sum(x"), [expected]);
 }
 

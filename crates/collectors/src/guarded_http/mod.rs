@@ -197,5 +197,5 @@ fn redirect(request: &mut HttpRequest, new_uri: Uri) -> Result<(), HttpError> {
 
 /// Adds the scheme, host and port of a URL to an error.
 pub(crate) fn http_error(uri: &Uri, source: HttpError) -> FetchError {
-    FetchError::Http { server: url::origin(uri), source }
+    FetchError::Http { server: hpa_metrics::origin(uri), source }
 }

@@ -341,7 +341,7 @@ mod tests {
     #[case::compatible("::10.0.0.1")]
     #[case::translated("::ffff:0:10.0.0.1")]
     #[case::nat64("64:ff9b::a00:1")]
-    #[case::sixtofour("2002:a00:1::5")]
+    #[case::six_to_four("2002:a00:1::5")]
     #[case::isatap("2001:db8::5efe:10.0.0.1")]
     fn translated_address_stands_for_its_ipv4_address(#[case] text: &str) {
         let address = without_translation(text.parse().unwrap());

@@ -1,5 +1,6 @@
 //! Parses and builds URLs.
 
+use hpa_metrics::origin;
 use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -67,12 +68,6 @@ pub(crate) fn is_https(uri: &Uri) -> bool {
 
 pub(crate) fn port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(if is_https(uri) { 443 } else { 80 })
-}
-
-/// Scheme, host and port, without credentials, for messages.
-pub(crate) fn origin(uri: &Uri) -> String {
-    let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{}{port}", uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default())
 }
 
 /// Whether two URLs have the same scheme, host and port.

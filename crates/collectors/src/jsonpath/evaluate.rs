@@ -153,9 +153,10 @@ impl Evaluation<'_> {
 /// The values that the steps of a path have selected so far.
 struct Selection<'e> {
     values: Vec<Value>,
-    /// The last true result of a filter or script. This reproduces a defect of the reference: if
-    /// the next step is a name, and the first value is neither an array nor an object, the step
-    /// selects this result.
+    /// The value that a variable of the reference still has after a filter or script: the filter's
+    /// result for the last child, if that is true, or for a script a missing value or the child
+    /// that its key selects. This reproduces a defect: if the next step is a name, and the first
+    /// value is neither an array nor an object, the step selects this value.
     left_over: Option<Value>,
     evaluation: Evaluation<'e>,
 }
@@ -251,7 +252,7 @@ impl Selection<'_> {
                 continue;
             }
             if self.left_over.is_some() {
-                // The reference resets the value, but not the flag that it is present.
+                // The reference clears its variable here, but still treats it as present.
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.script_key(&result, &value)? else { continue };
@@ -290,9 +291,10 @@ impl Selection<'_> {
     fn select_keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
         let mut selected = Vec::new();
         for key in keys {
-            // The steps for copying and unquoting the key.
+            // The cost of copying and unquoting the key.
             self.evaluation.budget.spend(key.text.len() / 8)?;
-            // In the reference, the first array resolves a negative index for all values.
+            // In the reference, the first non-empty array resolves a negative index or an
+            // expression. That index is used for all later values.
             let mut key = key.clone();
             for value in &self.values {
                 self.evaluation.budget.spend_key(&key.text)?;

@@ -127,15 +127,6 @@ impl ScheduledMetric {
         self.value_in(&self.effective_windows(now, now), now)
     }
 
-    /// Whether an entry is in its window or in one of its ramps: `status.active`.
-    pub fn is_active_at(&self, now: Timestamp) -> Result<bool, ScheduleError> {
-        self.validate_at(now)?;
-        Ok(self.effective_windows(now, now).iter().any(|window| {
-            let (rise, fall) = self.ramp.extent(window);
-            rise <= now && now < fall
-        }))
-    }
-
     /// The windows near the period between two times, in the order of the entries. They include all
     /// windows whose value or ramps can affect the value in this period.
     pub fn windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {

@@ -176,7 +176,7 @@ fn status_is_active_in_windows_and_ramps() {
         ("2026-11-28T01:29:59Z", true),
         ("2026-11-28T01:30:00Z", false),
     ] {
-        assert_eq!(metric.is_active_at(at(time)), Ok(is_active), "{time}");
+        assert_eq!(metric.evaluate(at(time)).is_active, Some(is_active), "{time}");
     }
 }
 
@@ -304,7 +304,7 @@ fn schedule_with_maximum_entries_is_evaluated_in_bounded_time() {
     let metric = metric(json!({"schedules": entries}), Compat::Off);
     for _ in 0..10 {
         metric.value_at(now).unwrap();
-        metric.is_active_at(now).unwrap();
+        metric.evaluate(now);
     }
     let change = metric.next_change(now).unwrap().unwrap();
     assert_ne!(metric.value_at(change.at - 1.nanosecond()), metric.value_at(change.at));
@@ -333,7 +333,7 @@ fn evaluation_is_valid_until_the_outcome_changes() {
                 count += 1;
             }
             assert_eq!(evaluation.value, metric.value_at(now), "{now}");
-            assert_eq!(evaluation.is_active, metric.is_active_at(now).ok(), "{now}");
+            assert_eq!(evaluation.is_active, metric.evaluate(now).is_active, "{now}");
             now += 20.seconds();
         }
         assert!(count < 50, "{count}");

@@ -140,6 +140,16 @@ async fn message_of_the_operators_server_is_kept_for_syntax_only(
 }
 
 #[tokio::test]
+async fn error_about_a_response_of_the_operators_server_names_its_address() {
+    let server = Server::start(|_| ok("a login page")).await;
+    let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let plan = external("prometheus", &[("query", "up")]);
+    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let expected = format!("the query to p at {} failed: the response isn't", server.url(""));
+    assert!(error.contains(&expected), "{error}");
+}
+
+#[tokio::test]
 async fn without_a_server_the_metric_is_not_configured() {
     let plan = external("prometheus", &[("query", "up")]);
     let error = error(fetch(settings(), Objects::default(), &plan).await);

@@ -281,7 +281,10 @@ async fn nakadi_subscription_is_read_by_its_id() {
 
 /// The reference reads a missing number as 0, and an autoscaler may then scale down.
 #[rstest]
-#[case::one_lacks_it(r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#, Some(7000))]
+#[case::one_partition_without_lag(
+    r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#,
+    Some(7000)
+)]
 #[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]
 #[case::other_name(r#"{"items":[{"partitions":[{"lag":7}]}]}"#, Some(0))]
 #[case::no_partition(r#"{"items":[{"partitions":[]}]}"#, Some(0))]

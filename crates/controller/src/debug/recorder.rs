@@ -16,7 +16,7 @@ use super::schema::Decision;
 use crate::{
     cache::{DecisionSample, Decisions, RecordedDecision},
     metrics::Telemetry,
-    reconcile::{ConcludedReconcile, Observer},
+    reconcile::{Observer, ReconcileBeforeStatusWrite},
 };
 
 /// The limit for one autoscaler's decisions, because the debug API serves them in one document.
@@ -47,8 +47,8 @@ impl DecisionRecorder {
 }
 
 impl Observer for DecisionRecorder {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, conclusion, at, .. } = *concluded;
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
+        let ReconcileBeforeStatusWrite { key, hpa, conclusion, at, .. } = *concluded;
         let sources = self.telemetry.sources();
         let Some(autoscaler) = sources.autoscalers.get(key) else { return };
         let decision = decision(hpa, conclusion);

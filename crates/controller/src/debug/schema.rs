@@ -103,7 +103,6 @@ pub struct AutoscalerList {
     pub next: Option<String>,
 }
 
-/// An autoscaler in a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerItem {

@@ -19,7 +19,7 @@ use crate::{
     cache::{Autoscaler, Origin},
     key::{AutoscalerApi, HpaKey},
     metrics::{Telemetry, TelemetrySources},
-    reconcile::{ConcludedReconcile, Observer},
+    reconcile::{Observer, ReconcileBeforeStatusWrite},
 };
 
 const START: Timestamp = Timestamp::constant(1_780_000_000, 0);
@@ -46,7 +46,7 @@ impl Controller {
     }
 
     fn record(&self, key: &HpaKey, second: i64, conclusion: &Conclusion) {
-        self.recorder.concluded(&ConcludedReconcile {
+        self.recorder.concluded(&ReconcileBeforeStatusWrite {
             key,
             hpa: &hpa(&key.to_string()),
             settings: &hpa_calc::Settings::default(),
@@ -272,7 +272,7 @@ fn nothing_is_recorded_without_a_recorder() {
     let key = HpaKey::new("shop", "web");
     let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
     let hpa = hpa("web");
-    controller.telemetry.concluded(&ConcludedReconcile {
+    controller.telemetry.concluded(&ReconcileBeforeStatusWrite {
         key: &key,
         hpa: &hpa,
         settings: &hpa_calc::Settings::default(),

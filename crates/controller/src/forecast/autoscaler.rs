@@ -220,7 +220,7 @@ impl AutoscalerForecasts {
                 metric.set_check_result(decision, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
-            Err(_) => Duration::from_mins(metric.set_failed()),
+            Err(error) => Duration::from_mins(metric.set_failed(&error)),
         };
         metric.next_check = Instant::now() + delay;
     }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{ForecastReason, MetricForecast, replicas::Load};
+use hpa_calc::{ForecastReason, MetricForecast, go_text::truncate, replicas::Load};
 use hpa_forecast::{Comparison, ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Trace};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
-use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY};
+use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY, PastError};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
 const MAX_RETRY_MINUTES: u64 = 60;
+
+/// The maximum length of a failed check's cause, in characters.
+const MAX_CAUSE_LEN: usize = 300;
 
 /// The parameters of an autoscaler's forecasts.
 #[derive(Clone, Debug)]
@@ -37,7 +40,6 @@ pub(super) struct MetricState {
     _permit: Arc<HistoryPermit>,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug)]
 pub(super) struct CheckResult {
     pub(super) at: Timestamp,
@@ -164,10 +166,11 @@ impl MetricState {
     }
 
     /// Stores a failed check. Returns the minutes until it is repeated.
-    pub(super) fn set_failed(&mut self) -> u64 {
+    pub(super) fn set_failed(&mut self, error: &PastError) -> u64 {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        // The error names the server and the query, which users of the cluster must not see.
-        let text = "the metric's past can't be read; see the controller log".into();
+        let (PastError::Failed { cause, .. } | PastError::Unknown(cause)) = error;
+        let cause = truncate(cause.clone(), MAX_CAUSE_LEN);
+        let text = format!("the metric's past can't be read: {cause}").into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
         (FIRST_RETRY_MINUTES << count.min(8)).min(MAX_RETRY_MINUTES)
     }

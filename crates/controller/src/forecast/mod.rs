@@ -81,8 +81,22 @@ pub enum PastError {
     #[error("{0}")]
     Unknown(String),
     /// The source failed.
-    #[error("{0}")]
-    Failed(String),
+    #[error("{error}")]
+    Failed {
+        /// The error for the log, which may have the query and the path of a URL.
+        error: String,
+        /// The cause for the condition, which users of the cluster read: without queries, paths and
+        /// texts of a server.
+        cause: String,
+    },
+}
+
+impl PastError {
+    /// A failure whose error users of the cluster may read.
+    pub fn failed(cause: impl Into<String>) -> Self {
+        let cause = cause.into();
+        Self::Failed { error: cause.clone(), cause }
+    }
 }
 
 /// The past loads of metrics, in the unit of [`hpa_calc::Plan::loads`].

@@ -95,7 +95,7 @@ fn reason(readings: &Readings) -> Option<ForecastReason> {
 }
 
 fn failure() -> Result<Trace, PastError> {
-    Err(PastError::Failed("connection refused".to_owned()))
+    Err(PastError::failed("connection refused"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn last_check_holds_for_two_days_if_the_source_fails() {
     }
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), at(49));
     let text = &readings.forecast(0).unwrap().text;
-    assert_eq!(&**text, "the metric's past can't be read; see the controller log");
+    assert_eq!(&**text, "the metric's past can't be read: connection refused");
     tokio::time::advance(Duration::from_hours(1)).await;
     run_check(&mut forecasts, &shared, &hpa, Ok(past_loads(28)), at(50));
     assert_eq!(reason_at(&mut forecasts, 50), Some(ForecastReason::Forecasting));

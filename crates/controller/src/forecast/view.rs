@@ -4,7 +4,7 @@ use hpa_calc::{
     ForecastReason, LoadForecast, MetricForecast,
     api::{MetricSourceType, MetricSpec},
 };
-use hpa_forecast::{Level, Outcome, Season};
+use hpa_forecast::{LevelKind, Outcome, Season};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -162,7 +162,7 @@ fn view(
             };
             name.to_owned()
         }),
-        is_smoothed: last_check.is_some_and(|check| check.model.level == Level::Smoothed),
+        is_smoothed: last_check.is_some_and(|check| check.model.level_kind == LevelKind::Smoothed),
         horizon_seconds: parameters.horizon.as_secs(),
         quantile: parameters.quantile,
         load_per_replica: state.last_load.map(|(_, load)| load.per_replica),

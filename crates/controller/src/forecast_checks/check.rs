@@ -106,7 +106,7 @@ impl ForecastChecks {
             Ok(Ok(past)) => Ok(Ok(past)),
             Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(PastError::Failed(format!("not read within {READ_TIMEOUT:?}"))),
+            Err(_) => Err(PastError::failed(format!("not read within {READ_TIMEOUT:?}"))),
         }
     }
 
@@ -121,6 +121,9 @@ impl ForecastChecks {
         let _permit = calculations.acquire().await;
         let settings = check.settings.clone();
         let calculation = tokio::task::spawn_blocking(move || (decide(&past, &settings), past));
-        calculation.await.map_err(|error| PastError::Failed(error.to_string()))
+        calculation.await.map_err(|error| PastError::Failed {
+            error: error.to_string(),
+            cause: "the calculation failed".to_owned(),
+        })
     }
 }

@@ -318,10 +318,12 @@ async fn namespace_with_many_slow_metrics_gets_one_check_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_read_is_repeated_with_a_backoff() {
-    let refused =
-        |_| async { Err(PastError::Failed("http://prometheus: refused".to_owned())) }.boxed();
+    let refused = |_| {
+        let (error, cause) = ("http://p/secret: refused".to_owned(), "refused".to_owned());
+        async move { Err(PastError::Failed { error, cause }) }.boxed()
+    };
     let (forecast, requests) = check_for(refused, 6 * HOUR).await;
-    let text = "the metric's past can't be read; see the controller log";
+    let text = "the metric's past can't be read: refused";
     assert_eq!(forecast, Some(("SourceFailed".to_owned(), text.to_owned())));
     // About at 0, 5, 15, 35 and 75 minutes, and then every hour: nine requests.
     assert!((7..=11).contains(&requests), "{requests}");
@@ -332,7 +334,7 @@ async fn hanging_source_times_out() {
     let (forecast, requests) = check_for(|_| std::future::pending().boxed(), HOUR).await;
     let (reason, text) = forecast.unwrap();
     assert_eq!(reason, "SourceFailed");
-    assert_eq!(text, "the metric's past can't be read; see the controller log");
+    assert_eq!(text, "the metric's past can't be read: not read within 60s");
     // About at 0, 6, 17 and 38 minutes: each request first times out after a minute.
     assert!((3..=6).contains(&requests), "{requests}");
 }

@@ -33,7 +33,7 @@ use crate::{
     cache::Autoscalers,
     k8s::KubeError,
     key::HpaKey,
-    reconcile::{ConcludedReconcile, Observer},
+    reconcile::{Observer, ReconcileBeforeStatusWrite},
     settings::SettingSource,
 };
 pub(crate) use health::HistoryHealth;
@@ -103,8 +103,8 @@ impl StoredShard {
 type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
 impl Observer for HistoryStore {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, settings, conclusion, .. } = concluded;
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
+        let ReconcileBeforeStatusWrite { key, hpa, settings, conclusion, .. } = concluded;
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
         let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);

@@ -126,7 +126,6 @@ impl ReconcileTrigger {
     }
 }
 
-/// The intervals of all watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchIntervals {
     /// The delay from missed events, or from a first undecodable object, to the relist. Also the

@@ -6,7 +6,7 @@ mod tests;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use hpa_metrics::{describe, is_within_list};
+use hpa_metrics::{describe, is_within_list, take_log_slot};
 use kube::{
     Api, Client, Resource,
     runtime::{
@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchObserver};
 use crate::{
     cache::{WatchAge, WatchAges},
-    k8s::{ConnectionLost, MAX_PAGE_SIZE, take_log_slot},
+    k8s::{ConnectionLost, MAX_PAGE_SIZE},
     key::Scope,
 };
 

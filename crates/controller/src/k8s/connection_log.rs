@@ -4,19 +4,15 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use hpa_metrics::describe;
+use hpa_metrics::{describe, take_log_slot};
 use http::{Request, Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
-
-/// The minimum time between two log lines about outages, and between two about rejections.
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The error of a request that failed while all other requests failed as well. The
 /// [`ConnectionLog`] logs it, so that callers don't have to.
@@ -101,16 +97,6 @@ impl State {
     }
 }
 
-/// Returns whether to log a line now: a minute after the last one. If so, sets the time of the last
-/// line to `now`.
-pub(crate) fn take_log_slot(last_logged: &mut Option<Instant>, now: Instant) -> bool {
-    if last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
-        return false;
-    }
-    *last_logged = Some(now);
-    true
-}
-
 /// Reports the outcome of each request to a [`ConnectionLog`].
 #[derive(Clone)]
 pub(super) struct ConnectionLogLayer(pub(super) Arc<ConnectionLog>);
@@ -157,6 +143,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::{
         sync::oneshot,
         time::{advance, sleep},

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, OwnerReference, Pod},
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     settings::AnnotationFilter,
-    validation::{MAX_METRICS, drop_refused_parts, measure_spec},
+    validation::{MAX_METRICS, drop_refused_parts},
 };
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use jiff::Timestamp;
@@ -182,8 +182,7 @@ fn plain_hpa(body: &[u8]) -> DocumentResult<HorizontalPodAutoscaler> {
         "annotations": meta.annotations,
     });
     let mut hpa: HorizontalPodAutoscaler = decode_whole(&metadata, spec, status)?;
-    apply_defaults(&mut hpa.spec);
-    measure_spec(&mut hpa.spec);
+    prepare_spec(&mut hpa.spec);
     if hpa.spec.excessive_bytes.is_some() {
         hpa.status.current_metrics.clear();
     }

@@ -23,7 +23,7 @@ pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients, ConnectError,
     KubeconfigOverrides, KubeconfigProblem, ProxyError, RejectingServer,
 };
-pub(crate) use connection_log::{ConnectionLost, take_log_slot};
+pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
 pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
@@ -32,5 +32,7 @@ pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;
 pub(crate) use request::{ApiRequest, KubeError, path_segment};
 pub use request_observer::RequestObserver;
-pub use status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, StatusWriter, is_in_future};
+pub use status_write::{
+    FieldManager, ManagedFieldsEntry, StatusWrite, StatusWriter, is_clearly_after,
+};
 pub use timeout::{DEADLINE_EXCEEDED, DeadlineExceeded};

@@ -3,16 +3,22 @@
 //! Metadata is read leniently, spec and status stay JSON text until [`PartialObject::decode`].
 //! So an undecodable object doesn't fail the list that contains it.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    marker::PhantomData,
+    panic::{self, AssertUnwindSafe},
+};
 
 use hpa_calc::{
     api::{
         HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
         ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus,
     },
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     settings::AnnotationFilter,
-    validation::{MAX_METRICS, drop_refused_parts, measure_spec},
+    validation::{MAX_METRICS, drop_refused_parts},
 };
 use hpa_metrics::decode_json;
 use jiff::Timestamp;
@@ -36,6 +42,8 @@ pub(crate) enum DecodeError {
     MissingName,
     #[error(transparent)]
     Field(#[from] hpa_metrics::DecodeError),
+    #[error("its decoding panicked")]
+    Panicked,
 }
 
 /// The metadata that the controller reads. No object that the API server stores can fail here:
@@ -181,10 +189,9 @@ pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec,
     let mut spec = decode_member("spec", json)?;
     // The API server defaults specs of the core API. The custom API's schema can't express all
     // defaults.
-    apply_defaults(&mut spec);
+    prepare_spec(&mut spec);
     // The engine rejects a spec that is larger or has more metrics, so the rest would only take
     // memory.
-    measure_spec(&mut spec);
     drop_refused_parts(&mut spec);
     spec.metrics.truncate(MAX_METRICS + 1);
     spec.metrics.shrink_to_fit();
@@ -222,7 +229,14 @@ pub(crate) struct PartialObject<K> {
 }
 
 impl<K: CachedKind> PartialObject<K> {
+    /// Decodes the object. A panic is an error: one object must not end the informer, and with it
+    /// the process.
     pub(crate) fn decode(self) -> Result<K, DecodeError> {
+        let decode = AssertUnwindSafe(move || self.decode_members());
+        panic::catch_unwind(decode).unwrap_or(Err(DecodeError::Panicked))
+    }
+
+    fn decode_members(self) -> Result<K, DecodeError> {
         self.meta.check_names()?;
         let spec = self.spec.as_deref().map_or("null", RawValue::get);
         let status = self.status.as_deref().map_or("null", RawValue::get);
@@ -368,6 +382,25 @@ mod tests {
         // `MAX_OTHER_NAMES` of `hpa_calc`, and two more.
         assert_eq!(annotations.len(), 18);
         assert!(annotations.values().all(String::is_empty));
+    }
+
+    #[test]
+    fn panic_on_an_object_is_an_error() {
+        enum Panicking {}
+
+        impl CachedKind for Panicking {
+            const KIND: &'static str = "Panicking";
+            const GROUP: &'static str = "";
+            const VERSION: &'static str = "v1";
+            const PLURAL: &'static str = "panicking";
+
+            fn decode(_: PartialMeta, _: &str, _: &str) -> Result<Self, DecodeError> {
+                panic!("a defect")
+            }
+        }
+
+        let object = object::<Panicking>(json!({ "metadata": { "namespace": "a", "name": "b" } }));
+        assert!(matches!(object.decode(), Err(DecodeError::Panicked)));
     }
 
     #[test]

@@ -71,10 +71,10 @@ impl StatusWrite {
     }
 }
 
-/// Whether the time of an entry of `managedFields` is more than a minute after `now`. Such a time
-/// is forged, unless the clocks differ by that much.
-pub fn is_in_future(at: Timestamp, now: Timestamp) -> bool {
-    at.duration_since(now) > MAX_CLOCK_LAG
+/// Whether a time is more than a minute after another one, by which usual clocks don't differ. If
+/// the time of an entry of `managedFields` is clearly after now, it is forged.
+pub fn is_clearly_after(at: Timestamp, earlier: Timestamp) -> bool {
+    at.duration_since(earlier) > MAX_CLOCK_LAG
 }
 
 /// `kube-controller-manager at 2026-01-01T00:00:00Z`.
@@ -104,7 +104,7 @@ pub struct StatusWriter {
 impl StatusWriter {
     /// The writer of the newest status write that `managedFields` record at the time `now`. Entries
     /// without a time are the oldest. Ignores times that are unreadable or
-    /// [in the future](is_in_future), which users may have forged.
+    /// [in the future](is_clearly_after), which users may have forged.
     pub fn newest(entries: &[ManagedFieldsEntry], now: Timestamp) -> Option<Self> {
         entries.iter().filter_map(|entry| entry.status_writer(now)).max_by_key(|writer| writer.at)
     }
@@ -120,7 +120,7 @@ impl ManagedFieldsEntry {
         let manager = self.manager.clone().filter(|manager| !manager.is_empty())?;
         let time = self.time.as_deref().filter(|time| !time.is_empty());
         let at = time.map(str::parse::<Timestamp>).transpose().ok()?;
-        let is_forged = at.is_some_and(|at| is_in_future(at, now));
+        let is_forged = at.is_some_and(|at| is_clearly_after(at, now));
         (!is_forged).then_some(StatusWriter { manager, at })
     }
 }

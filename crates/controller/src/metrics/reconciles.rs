@@ -16,14 +16,14 @@ use crate::{
     cache::{Autoscaler, ErrorClass, MetricProposal, ReconcileDetail},
     k8s::RequestObserver,
     key::HpaKey,
-    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
+    reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
     settings::SyncPeriod,
     shadow::ComparisonResult,
 };
 
 impl Observer for Telemetry {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, hpa, conclusion, read_durations, .. } = *concluded;
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
+        let ReconcileBeforeStatusWrite { key, hpa, conclusion, read_durations, .. } = *concluded;
         for (index, metric) in conclusion.explanation.metrics.iter().enumerate() {
             let duration = read_durations.get(index).copied().unwrap_or_default();
             self.metric_computed(hpa, index, metric, duration);

@@ -20,7 +20,7 @@ use crate::{
     cache::{ErrorClass, Origin},
     health::HealthError,
     key::AutoscalerApi,
-    reconcile::{ConcludedReconcile, FinishedReconcile, Observer},
+    reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
     settings::SyncPeriod,
 };
 
@@ -94,7 +94,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
     let read_durations = vec![Duration::from_millis(5); proposals.len()];
     let key = key(name);
-    telemetry.concluded(&ConcludedReconcile {
+    telemetry.concluded(&ReconcileBeforeStatusWrite {
         key: &key,
         hpa: &hpa,
         settings: &Settings::default(),
@@ -105,7 +105,6 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     });
 }
 
-/// The value of a series.
 fn value(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }

@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     attempt::{Attempt, Outcome},
-    observer::{ConcludedReconcile, FinishedReconcile},
+    observer::{FinishedReconcile, ReconcileBeforeStatusWrite},
     read::Target,
     report::log_conclusion,
     status_patch::is_scaled_to_zero,
@@ -254,7 +254,7 @@ impl<'a> Attempt<'a> {
         if conclusion.error.is_some() {
             autoscaler.distrust_scale();
         }
-        reconciler.observer.concluded(&ConcludedReconcile {
+        reconciler.observer.concluded(&ReconcileBeforeStatusWrite {
             key,
             hpa,
             settings: self.settings,

@@ -11,7 +11,7 @@ use hpa_calc::{
 use tracing::{debug, info, warn};
 
 use super::{
-    observer::{ConcludedReconcile, FinishedReconcile},
+    observer::{FinishedReconcile, ReconcileBeforeStatusWrite},
     reconciler::Reconciler,
     worker_slot::WorkerSlot,
 };
@@ -78,7 +78,7 @@ impl Reconciler {
             conclude_unwritten(decision, now.wall)
         };
         let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.report_dry_run(&ConcludedReconcile {
+        self.report_dry_run(&ReconcileBeforeStatusWrite {
             key,
             hpa,
             settings: self.settings.flags(),
@@ -117,8 +117,8 @@ impl Reconciler {
         }
     }
 
-    fn report_dry_run(&self, concluded: &ConcludedReconcile<'_>) {
-        let ConcludedReconcile { key, conclusion, duration, .. } = *concluded;
+    fn report_dry_run(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
+        let ReconcileBeforeStatusWrite { key, conclusion, duration, .. } = *concluded;
         let error = conclusion.error.as_ref();
         self.observer.concluded(concluded);
         let is_decided = error.is_none_or(ReconcileError::is_partial);

@@ -34,7 +34,7 @@ use tracing::{Instrument, debug};
 
 use self::attempt::{Attempt, Outcome};
 pub use self::{
-    observer::{ConcludedReconcile, FinishedReconcile, Observer},
+    observer::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
     peer_warnings::PeerWarnings,
     reconciler::Reconciler,
     worker_slot::{WorkerSlot, WorkerSlots},

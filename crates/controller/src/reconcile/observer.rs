@@ -9,7 +9,7 @@ use crate::{cache::ErrorClass, key::HpaKey, shadow::ComparisonResult};
 
 /// A reconcile after its scale write, if it has one, and before its status write.
 #[derive(Clone, Copy, Debug)]
-pub struct ConcludedReconcile<'a> {
+pub struct ReconcileBeforeStatusWrite<'a> {
     pub key: &'a HpaKey,
     /// The autoscaler at the start of the reconcile. In dry run, the decision may use an earlier
     /// status of the peer.
@@ -53,7 +53,7 @@ impl<'a> FinishedReconcile<'a> {
 /// Callbacks on reconciles. The workers call them, so they must not block.
 pub trait Observer: Send + Sync {
     /// Called when a reconcile has reached its conclusion, before its status is written.
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>);
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>);
 
     /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
     fn compared(&self, key: &HpaKey, result: ComparisonResult) {
@@ -75,12 +75,12 @@ pub trait Observer: Send + Sync {
 
 /// Ignores everything.
 impl Observer for () {
-    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ReconcileBeforeStatusWrite<'_>) {}
 }
 
 /// Calls each observer, in order.
 impl Observer for Vec<Arc<dyn Observer>> {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
         for observer in self {
             observer.concluded(concluded);
         }

@@ -45,7 +45,6 @@ const MIN_UNCHANGED_RECONCILES: u32 = 2;
 /// reconcile before don't.
 const EARLIER_INPUTS: usize = 2;
 
-/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ComparisonResult {
     Same,

@@ -32,6 +32,8 @@ pub struct Summary {
     pub peer_is_active: bool,
     /// The last status write of the peer, and its age, as far as autoscalers record it.
     pub last_peer_write: Option<(StatusWrite, SignedDuration)>,
+    /// The host that holds the lease of the peer. `None` if none does, or if that is unknown.
+    pub peer_lease_holder: Option<String>,
     /// The autoscalers with a difference, by name.
     pub rows: Vec<Row>,
 }
@@ -113,7 +115,12 @@ impl Summary {
             return writeln!(f, "The statuses don't record which controller wrote them, or when");
         };
         let manager = one_line(manager);
-        let doubt = if self.peer_is_quiet() { ": it may have stopped" } else { "" };
+        let doubt = match &self.peer_lease_holder {
+            _ if !self.peer_is_quiet() => String::new(),
+            // A peer without changes has no status to write.
+            Some(host) => format!("; {} holds its lease", one_line(host)),
+            None => ": it may have stopped".to_owned(),
+        };
         if self.peer_is_active {
             return writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago{doubt}");
         }

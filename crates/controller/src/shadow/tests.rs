@@ -408,6 +408,12 @@ fn comparison_with_an_inactive_peer_is_inconclusive() {
         active.to_string(),
         "The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
     );
+    let idle = Summary { peer_lease_holder: Some("cp-1".to_owned()), ..inactive.clone() };
+    assert_eq!(
+        idle.to_string(),
+        "The peer (k3s) wrote no status during the comparison, the last one 4m 10s ago; cp-1 holds \
+         its lease\n"
+    );
     let write = inactive.last_peer_write.clone().map(|(write, _)| write);
     let last_peer_write = write.map(|write| (write, SignedDuration::ZERO));
     let recent = Summary { last_peer_write, ..inactive };

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::api::{ConditionReason, HorizontalPodAutoscaler};
 use hpa_controller::{
-    ConcludedReconcile, HpaKey, Observer,
+    HpaKey, Observer, ReconcileBeforeStatusWrite,
     cache::Origin,
     scale_target::ScaleClient,
     shadow::{
@@ -20,12 +20,11 @@ use crate::{
     server::Server,
 };
 
-/// Records the results of comparisons.
 #[derive(Default)]
 struct RecordedResults(Mutex<Vec<ComparisonResult>>);
 
 impl Observer for RecordedResults {
-    fn concluded(&self, _: &ConcludedReconcile<'_>) {}
+    fn concluded(&self, _: &ReconcileBeforeStatusWrite<'_>) {}
 
     fn compared(&self, _: &HpaKey, result: ComparisonResult) {
         self.0.lock().push(result);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{history::Direction, selector::Selector};
 use hpa_controller::{
-    Clock, ConcludedReconcile, FinishedReconcile, Instants, Observer,
+    Clock, FinishedReconcile, Instants, Observer, ReconcileBeforeStatusWrite,
     cache::{ErrorClass, Origin},
     reconcile::Reconciler,
 };
@@ -136,7 +136,7 @@ pub(crate) type Outcome = (Option<Direction>, Option<i32>, Option<ErrorClass>);
 struct Outcomes(Mutex<Vec<Outcome>>);
 
 impl Observer for Outcomes {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
         assert_eq!(concluded.read_durations.len(), 1);
     }
 

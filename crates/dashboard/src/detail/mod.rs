@@ -153,7 +153,7 @@ impl Detail {
         // Keep the last known decision while the controller can't be read.
         self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
-        let doubt = self.doubt(&entry).await;
+        let doubt = self.doubt(&entry);
         let (report, forbidden, not_read) = self.decide(&entry, past, doubt.clone()).await;
         let has_failed =
             !not_read.is_empty() || report.as_ref().is_some_and(|report| report.error.is_some());
@@ -293,17 +293,12 @@ impl Detail {
     }
 
     /// The reason to doubt that a controller makes this decision too. `None` if there is none.
-    async fn doubt(&self, entry: &Entry) -> Option<String> {
-        let is_inactive = self.board.is_inactive();
-        if let (true, Some(source), Some(manager)) =
-            (is_inactive, &self.cluster.records, &entry.controller.name)
-        {
-            let (key, writers) = (HpaKey::from(&self.id), self.board.status_writers());
-            let inactivity = source.autoscaler_inactivity(&key, manager, &writers).await;
-            if inactivity.is_some() {
-                return inactivity;
-            }
+    fn doubt(&self, entry: &Entry) -> Option<String> {
+        let idle = self.board.idle_clause(&self.id);
+        if idle.is_some() {
+            return idle;
         }
+        let is_inactive = self.board.is_inactive();
         let text = match self.decided_at {
             Some(at) if self.is_long_ago(at) => "the controller made its last decision long ago",
             Some(_) => return None,

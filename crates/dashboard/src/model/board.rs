@@ -84,12 +84,17 @@ struct BoardState {
     sources: Sources,
     /// A sentence about a controller that makes no decisions, if there is one.
     inactivity: Option<String>,
+    /// See [`ControllerActivity::idle`](crate::ControllerActivity::idle).
+    idle: BTreeMap<HpaKey, String>,
+    /// A sentence about several controllers that store statuses, if there are several.
+    conflict: Option<String>,
 }
 
 impl Board {
     pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let rows = Rows::new(settings, policy);
-        let state = RwLock::new(BoardState { rows, sources: Sources::new(apis), inactivity: None });
+        let sources = Sources::new(apis);
+        let state = RwLock::new(BoardState { rows, sources, ..BoardState::default() });
         Self { state, version: watch::Sender::new(0), viewers: watch::Sender::new(0) }
     }
 
@@ -229,10 +234,23 @@ impl Board {
         self.modify(|state| _ = state.sources.notes.insert(api, note));
     }
 
-    /// Sets the sentence about a controller that makes no decisions. `None` if there is none.
-    pub(crate) fn set_inactivity(&self, inactivity: Option<String>) {
+    /// Sets the sentence about a controller that makes no decisions, `None` if there is none, and the
+    /// clauses about the autoscalers on which no controller acts.
+    pub(crate) fn set_inactivity(
+        &self,
+        inactivity: Option<String>,
+        idle: BTreeMap<HpaKey, String>,
+    ) {
+        self.state.write().idle = idle;
         if self.state.read().inactivity != inactivity {
             self.modify(|state| state.inactivity = inactivity);
+        }
+    }
+
+    /// Sets the sentence about several controllers that store statuses. `None` if there are none.
+    pub(crate) fn set_conflict(&self, conflict: Option<String>) {
+        if self.state.read().conflict != conflict {
+            self.modify(|state| state.conflict = conflict);
         }
     }
 
@@ -270,13 +288,24 @@ impl Board {
         self.state.read().is_inactive()
     }
 
+    /// A clause if no controller acts on an autoscaler, as far as that can be read.
+    pub(crate) fn idle_clause(&self, id: &Identity) -> Option<String> {
+        let state = self.state.read();
+        if state.is_inactive() { state.idle.get(&HpaKey::from(id)).cloned() } else { None }
+    }
+
     /// The writers of the statuses, one for each autoscaler with a status.
     pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
         let state = self.state.read();
         let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
-            let Controller { name, at } = &entry.controller;
-            let namespace = id.namespace.clone();
-            Some(AutoscalerStatusWriter { api: id.api, namespace, manager: name.clone()?, at: *at })
+            let Controller { name: manager, at } = &entry.controller;
+            Some(AutoscalerStatusWriter {
+                api: id.api,
+                namespace: id.namespace.clone(),
+                name: id.name.clone(),
+                manager: manager.clone()?,
+                at: *at,
+            })
         });
         writers.collect()
     }
@@ -352,7 +381,8 @@ impl Board {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
-    /// Sentences about inactive controllers, outages, and data that is not shown.
+    /// Sentences about inactive controllers, several controllers, outages, and data that is not
+    /// shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }
@@ -408,9 +438,10 @@ impl BoardState {
     }
 
     fn problems(&self) -> Vec<String> {
-        let inactivity = self.inactivity.iter().filter(|_| self.is_inactive()).cloned();
+        let of_leases = self.inactivity.iter().chain(&self.conflict);
+        let of_leases = of_leases.filter(|_| !self.sources.is_down()).cloned();
         let outages = self.sources.outages().into_iter();
         let outages = outages.map(|outage| format!("{}.", outage.text));
-        inactivity.chain(outages).chain(self.sources.visible_notes()).collect()
+        of_leases.chain(outages).chain(self.sources.visible_notes()).collect()
     }
 }

@@ -7,10 +7,10 @@ use std::{
 
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     report::{Surroundings, TargetKey},
     settings::SettingPolicy,
-    validation::{drop_refused_parts, measure_spec},
+    validation::drop_refused_parts,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -97,8 +97,7 @@ impl Rows {
                 return;
             }
         };
-        apply_defaults(&mut hpa.spec);
-        measure_spec(&mut hpa.spec);
+        prepare_spec(&mut hpa.spec);
         drop_refused_parts(&mut hpa.spec);
         let previous = self.entries.remove(&id);
         let is_unchanged = |entry: &&Entry| {

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Settings,
     report::{State, Surroundings},
@@ -212,7 +214,7 @@ fn fail_list(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64
 #[test]
 fn list_is_incomplete_only_if_its_own_api_fails_or_lacks_the_namespace() {
     let board = board(&["a"]);
-    board.set_inactivity(Some("No controller makes decisions.".to_owned()));
+    board.set_inactivity(Some("No controller makes decisions.".to_owned()), BTreeMap::new());
     board.set_note(AutoscalerApi::Custom, "only one namespace of the custom API".to_owned());
     board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
     fail_list(&board, AutoscalerApi::Custom, false, 0);

@@ -52,6 +52,27 @@ fn assert_no_errors(tab: &Tab) {
 }
 
 #[tokio::test]
+async fn page_of_one_namespace_has_no_filter_for_namespaces() {
+    let Some(program) = find_program() else { return };
+    let mut tab = Tab::new(&program).await;
+    let filter = "document.getElementById('namespace').closest('label')";
+    // A page whose server has ended reports errors.
+    let mut running = Vec::new();
+    for (namespace, scope, is_hidden) in [
+        (None, "production-eu", false),
+        (Some(NAMESPACE.to_owned()), "production-eu, only namespace shop", true),
+    ] {
+        let options = Options { namespace, ..Options::default() };
+        let cluster = Cluster::with_options(0, options).await;
+        let shown = format!("document.getElementById('cluster').textContent === '{scope}'");
+        tab.open(&cluster.url, &shown).await;
+        assert_eq!(tab.evaluate(&format!("{filter}.hidden")).await, is_hidden, "{scope}");
+        running.push(cluster);
+    }
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
 async fn list_can_be_used_by_keyboard_and_shows_changes() {
     let Some(program) = find_program() else { return };
     let cluster = Cluster::new(30).await;

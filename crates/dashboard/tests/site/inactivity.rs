@@ -12,10 +12,15 @@ use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{Cluster, hpa, options, with_status};
+use crate::{Cluster, hpa, options};
 
-/// A controller whose last decision is this old. `None` if its debug API doesn't answer.
-struct InactiveController(Option<SignedDuration>);
+/// A controller that makes no decisions.
+struct InactiveController {
+    /// The age of its last decision. `None` if its debug API doesn't answer.
+    age: Option<SignedDuration>,
+    /// Whether the leases show that no controller acts on `web`.
+    is_idle: bool,
+}
 
 #[async_trait]
 impl RecordSource for InactiveController {
@@ -25,7 +30,7 @@ impl RecordSource for InactiveController {
         _: Option<&str>,
         _: Option<Timestamp>,
     ) -> Result<ControllerRecords, String> {
-        let age = self.0.ok_or("nothing answers")?;
+        let age = self.age.ok_or("nothing answers")?;
         // The controller's clock is an hour behind the dashboard's.
         let now = Timestamp::now() - SignedDuration::from_hours(1);
         let until = now - age;
@@ -42,36 +47,31 @@ impl RecordSource for InactiveController {
         Ok(ControllerRecords { now: Some(now), decisions, samples, ..ControllerRecords::default() })
     }
 
-    /// A dead kube-controller-manager.
-    async fn autoscaler_inactivity(
-        &self,
-        _: &HpaKey,
-        manager: &str,
-        writers: &[AutoscalerStatusWriter],
-    ) -> Option<String> {
-        assert!(writers.iter().any(|writer| writer.manager == manager), "{writers:?}");
-        let is_reference = manager == "kube-controller-manager";
-        is_reference.then(|| "No controller acts on this autoscaler".to_owned())
-    }
-
     async fn activity(
         &self,
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let is_inactive = self.0.is_none_or(|age| age > limit);
+        let is_inactive = self.age.is_none_or(|age| age > limit);
+        let web = HpaKey::new(NAMESPACE, "web");
+        let clause = "No controller acts on this autoscaler".to_owned();
         let sentence = || format!("No controller makes decisions ({} statuses).", writers.len());
-        let overdue = |age| OverdueAutoscaler { key: HpaKey::new(NAMESPACE, "web"), age };
+        let overdue = |age| OverdueAutoscaler { key: web.clone(), age };
         ControllerActivity {
             inactivity: is_inactive.then(sentence),
-            overdue: self.0.filter(|age| *age > limit).map(overdue).into_iter().collect(),
+            overdue: self.age.filter(|age| *age > limit).map(overdue).into_iter().collect(),
+            idle: self.is_idle.then(|| (web.clone(), clause)).into_iter().collect(),
             ..ControllerActivity::default()
         }
     }
 }
 
 async fn start_cluster(age: Option<SignedDuration>) -> Cluster {
-    let records: Arc<dyn RecordSource> = Arc::new(InactiveController(age));
+    start(InactiveController { age, is_idle: false }).await
+}
+
+async fn start(controller: InactiveController) -> Cluster {
+    let records: Arc<dyn RecordSource> = Arc::new(controller);
     Cluster::start(&[], Options { records: Some(records), ..options() }).await
 }
 
@@ -124,14 +124,7 @@ async fn inactive_controller_makes_a_scaling_doubtful() {
 
 #[tokio::test]
 async fn page_says_first_that_no_controller_acts() {
-    let cluster = start_cluster(None).await;
-    let mut web = with_status(hpa("web"), 4, 4);
-    web["metadata"]["managedFields"] = json!([{
-        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
-        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
-        "time": "2026-01-01T00:00:00Z",
-    }]);
-    cluster.testbed.apply_all([web]);
+    let cluster = start(InactiveController { age: None, is_idle: true }).await;
     let first = "No controller acts on this autoscaler; ";
     let starts = |view: &Value| {
         view["report"]["sentence"].as_str().is_some_and(|sentence| sentence.starts_with(first))

@@ -16,9 +16,9 @@ pub(crate) struct DebugArguments {
     pub(crate) debug_port: u16,
     /// Address of the debug API. On a loopback address it serves plain HTTP without authentication.
     /// On any other address it serves HTTPS with the certificate of --tls-cert-file or a generated
-    /// one, and requires a token whose user may get /debug/v1/*
-    #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS", default_value = "0.0.0.0")]
-    pub(crate) debug_bind_address: IpAddr,
+    /// one, and requires a token whose user may get /debug/v1/* [default: --bind-address]
+    #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS")]
+    pub(crate) debug_bind_address: Option<IpAddr>,
     /// Memory for recorded decisions. Each autoscaler gets an equal share
     #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "64Mi",
         value_parser = bytes)]

@@ -18,7 +18,9 @@ pub(crate) struct ExplainArguments {
         required_unless_present_any = ["filename", "all_namespaces"])]
     pub(crate) name: Option<String>,
     /// List the autoscalers that fail or can't follow their metrics. Covers all namespaces, or
-    /// that of --namespace. Reads the stored statuses, no metrics
+    /// that of --namespace. Reads the stored statuses, no metrics. Pods that an autoscaler waits
+    /// for are no problem within --horizontal-pod-autoscaler-cpu-initialization-period after it
+    /// scaled
     #[arg(long, short = 'A', conflicts_with_all = ["name", "filename", "watch", "since"])]
     pub(crate) all_namespaces: bool,
     /// Read objects and metrics from a file instead of a cluster. It is YAML or JSON, "-" is
@@ -50,7 +52,6 @@ pub(crate) struct ExplainArguments {
     pub(crate) sources: SourceArguments,
 }
 
-/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For people.

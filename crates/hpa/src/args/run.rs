@@ -1,4 +1,7 @@
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
 use hpa_calc::settings::SETTINGS;
@@ -67,6 +70,14 @@ pub(crate) struct RunArguments {
     pub(crate) observation: ObservationArguments,
     #[command(flatten)]
     pub(crate) debug: super::debug::DebugArguments,
+}
+
+impl RunArguments {
+    /// The address of the debug API.
+    pub(crate) fn debug_address(&self) -> SocketAddr {
+        let address = self.debug.debug_bind_address.unwrap_or(self.observation.bind_address);
+        SocketAddr::new(address, self.debug.debug_port)
+    }
 }
 
 /// The source of past loads for forecasts.
@@ -235,7 +246,8 @@ pub(crate) struct LogArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Metrics and health")]
 pub(crate) struct ObservationArguments {
-    /// Address that serves /metrics, /healthz and /readyz
+    /// Address that serves /metrics, /healthz and /readyz, and the debug API if
+    /// --debug-bind-address isn't set
     #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
     /// Port of /metrics, /healthz and /readyz; 0 disables them

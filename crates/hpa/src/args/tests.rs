@@ -221,6 +221,19 @@ fn every_flag_of_run_has_an_environment_variable() {
     }
 }
 
+#[test]
+fn debug_api_follows_the_bind_address() {
+    let address = |flags: &[&str]| {
+        let port = ["--debug-port=8443"];
+        let flags: Vec<_> = port.iter().chain(flags).copied().collect();
+        parse(&flags).expect("the flags").debug_address().to_string()
+    };
+    assert_eq!(address(&[]), "0.0.0.0:8443");
+    assert_eq!(address(&["--bind-address=10.0.0.1"]), "10.0.0.1:8443");
+    let both = ["--bind-address=10.0.0.1", "--debug-bind-address=127.0.0.1"];
+    assert_eq!(address(&both), "127.0.0.1:8443");
+}
+
 /// A new collector without flags is on, without a change in `args`.
 #[test]
 fn collectors_are_on_unless_they_need_a_flag() {

@@ -1,6 +1,5 @@
 //! `hpa convert`.
 
-mod document;
 mod object;
 mod settings;
 pub(crate) mod stored_fields;
@@ -20,7 +19,9 @@ use crate::{
     EXIT_INCONCLUSIVE,
     args::{ConvertArguments, ConvertFormat, TargetApi},
     lint::{self, Task},
-    manifests::{Document, Input, combined_error, file_name, read_file, split_documents},
+    manifests::{
+        Document, Input, combined_error, file_name, parse_document, read_file, split_documents,
+    },
     terminal,
 };
 
@@ -123,4 +124,39 @@ fn render_json(objects: impl Iterator<Item = Value>) -> anyhow::Result<String> {
         }
     };
     Ok(text + "\n")
+}
+
+impl Document<'_> {
+    /// Parses the document. An empty document is null.
+    fn parse(&self) -> anyhow::Result<Value> {
+        let (line, text) = self.text();
+        parse_document(&text, line)
+    }
+
+    /// Renders `after`. If it differs from `before` only in `apiVersion`, edits that line of the
+    /// text to keep the comments. An unchanged document is copied byte for byte, unless it contains
+    /// characters that could control the terminal.
+    fn render(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
+        let Self { separator, body, .. } = self;
+        let can_be_copied = !terminal::needs_escapes(separator) && !terminal::needs_escapes(body);
+        if before == after && can_be_copied {
+            return Ok(format!("{separator}{body}"));
+        }
+        if can_be_copied
+            && let Some(edited) = replace_api_version(body, after)
+            && parse_document(&edited, 1).is_ok_and(|value| value == *after)
+        {
+            return Ok(format!("{separator}{edited}"));
+        }
+        let separator = if separator.is_empty() { "" } else { "---\n" };
+        let body = terminal::to_yaml(after)?;
+        Ok(format!("{separator}{body}"))
+    }
+}
+
+/// Replaces the `apiVersion:` line of `body`. `None` if it has no such line.
+fn replace_api_version(body: &str, object: &Value) -> Option<String> {
+    let api_version = object.get("apiVersion")?.as_str()?;
+    let line = body.lines().find(|line| line.starts_with("apiVersion:"))?;
+    Some(body.replacen(line, &format!("apiVersion: {api_version}"), 1))
 }

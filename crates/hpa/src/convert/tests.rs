@@ -230,7 +230,7 @@ fn errors_name_document_object_and_field() {
         ),
         "{error}"
     );
-    assert!(has_line("document 4: not YAML"), "{error}");
+    assert!(has_line("document 4: unable to read YAML"), "{error}");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn lines_of_lost_comments_are_reported() {
 #[test]
 fn error_has_the_line_in_the_file() {
     let error = to_custom(&format!("{OTHER_SHORT}---\na: 1\nb: [\n")).expect_err("an error");
-    assert!(error.starts_with("document 2: not YAML: line 5: "), "{error}");
+    assert!(error.starts_with("document 2: unable to read YAML: line 5: "), "{error}");
 }
 
 const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";

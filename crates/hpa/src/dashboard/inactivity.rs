@@ -257,7 +257,8 @@ mod tests {
 
     fn writer(manager: &str) -> AutoscalerStatusWriter {
         let (api, namespace) = (AutoscalerApi::Core, "shop".to_owned());
-        AutoscalerStatusWriter { api, namespace, manager: manager.to_owned(), at: None }
+        let (name, manager) = ("web".to_owned(), manager.to_owned());
+        AutoscalerStatusWriter { api, namespace, name, manager, at: None }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -281,8 +282,11 @@ mod tests {
         };
         let holder = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
         let is_reported = |age, api| {
-            let built_in = built_in(seconds_ago(age));
-            let leases = leases(&name, &holder, &built_in, now);
+            let last_write = seconds_ago(age);
+            let built_in = built_in(last_write);
+            let write = (AutoscalerApi::Core, "shop", KUBE_CONTROLLER_MANAGER, Some(last_write));
+            let writers = NamespaceWriters::new([write]);
+            let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in, now) };
             let writer = AutoscalerStatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
             let released = BTreeMap::from([(name.clone(), seconds_ago(60))]);
             describe_leases(&leases, &[writer], &released).is_some()
@@ -323,7 +327,7 @@ mod tests {
                         instance with the lease scaling/two acts instead is unknown. ";
         assert!(sentence.starts_with(expected), "{sentence}");
 
-        let statuses = writers.iter().map(|one| (one.api, &*one.namespace, &*one.manager));
+        let statuses = writers.iter().map(|one| (one.api, &*one.namespace, &*one.manager, None));
         let namespaces = NamespaceWriters::new(statuses);
         let leases = Leases { writers: &namespaces, ..leases };
         assert_eq!(describe_leases(&leases, &writers, &released), None, "it handles the namespace");

@@ -60,7 +60,7 @@ async fn relist_periodically(rules: Arc<PrometheusSource>, relisted: watch::Send
 #[async_trait]
 impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
-        if self.reader.needs_rules(inputs) {
+        if self.reader.needs_series(inputs) {
             let mut relisted = self.relisted.clone();
             // After the timeout, the readings report that the metrics are not discovered yet.
             _ = timeout(FIRST_SERIES_TIMEOUT, relisted.wait_for(Option::is_some)).await;

@@ -21,7 +21,7 @@ use self::{metrics::SourceMetrics, past::ControllerPast};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
     collectors::Scope,
-    controller_options::{setting_policy, settings},
+    controller_options::{read_period, setting_policy, settings},
     kubectl,
     metric_reader::MetricReader,
     signals::Signals,
@@ -38,6 +38,10 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     kubectl::require_namespace(&clients.api, arguments.cluster.namespace.as_deref()).await?;
     let autoscaling = &arguments.autoscaling;
+    let (sync_period, warning) = read_period(autoscaling);
+    if let Some(warning) = warning {
+        terminal::warn(warning);
+    }
     let options = Options {
         port: arguments.port,
         title: title(&arguments.cluster),
@@ -45,7 +49,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         settings: settings(autoscaling)
             .with_exact_schedules(arguments.sources.schedules.scaling_schedule),
         setting_policy: setting_policy(autoscaling),
-        sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
+        sync_period,
         request_timeout: to_std(arguments.cluster.request_timeout),
         records: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
         metrics: metrics(&clients, arguments).await?,

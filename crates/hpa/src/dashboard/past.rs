@@ -20,8 +20,8 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, LeaseName, Unavailable},
-    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, StatusOwner},
+    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
+    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, Writer},
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -56,15 +56,11 @@ impl ControllerPast {
         }
     }
 
-    /// Finds the lease of hpa-rs, or that of the controller of `one`.
-    async fn find_lease(
-        &self,
-        one: Option<StatusOwner<'_>>,
-        writers: &[AutoscalerStatusWriter],
-    ) -> ControllerLease {
+    /// Finds the lease of hpa-rs.
+    async fn find_lease(&self, writers: &[AutoscalerStatusWriter]) -> ControllerLease {
         let statuses: Vec<(&str, &str)> =
             writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
-        ControllerLease::find(&self.client, &self.location, one, statuses).await
+        ControllerLease::find(&self.client, &self.location, None, statuses).await
     }
 
     /// Reads the state of kube-controller-manager, with the time of its last write.
@@ -119,8 +115,13 @@ impl ControllerPast {
         }
     }
 
-    /// Returns the debug API of the leader, from the last search if that is recent.
-    async fn leader_api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
+    /// Returns the debug API of the leader, from the last search if that is recent. `holder` is that
+    /// of the lease if it was read before.
+    async fn leader_api(
+        &self,
+        lease: LeaseName,
+        holder: Option<&LeaseHolder>,
+    ) -> Result<Arc<DebugClient>, Unavailable> {
         let mut last_search = self.last_search.lock().await;
         let is_current = |last_search: &&LeaderSearch| {
             last_search.lease == lease && last_search.at.elapsed() < SEARCH_LIFETIME
@@ -128,17 +129,26 @@ impl ControllerPast {
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
         }
-        let api = DebugClient::find(&self.client, &self.location, &lease).await.map(Arc::new);
+        let api = match holder {
+            Some(holder) => DebugClient::for_holder(&self.client, holder).await,
+            None => DebugClient::find(&self.client, &self.location, &lease).await,
+        };
+        let api = api.map(Arc::new);
         *last_search = Some(LeaderSearch { lease, at: Instant::now(), api: api.clone() });
         api
     }
 
     /// Like [`Self::leader_api`], for a lease that was read before. If its holder isn't known,
-    /// returns that error without a search for the leader.
+    /// returns that error without a search for the leader. A holder that may be a tenant's invention
+    /// isn't asked.
     async fn holder_api(&self, lease: &ControllerLease) -> Result<Arc<DebugClient>, Unavailable> {
         match &lease.holder {
-            Err(error) if self.location.controller_url.is_none() => Err(error.clone()),
-            _ => self.leader_api(lease.name.clone()).await,
+            _ if self.location.controller_url.is_some() => {
+                self.leader_api(lease.name.clone(), None).await
+            }
+            Err(error) => Err(error.clone()),
+            Ok(_) if !lease.may_answer_for_all => Err(Unavailable::Unconfirmed(lease.name.clone())),
+            Ok(holder) => self.leader_api(lease.name.clone(), Some(holder)).await,
         }
     }
 
@@ -152,7 +162,7 @@ impl ControllerPast {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
         let named = manager.and_then(LeaseName::of_manager);
-        let api = self.leader_api(LeaseName::choose(&self.location, named.as_ref())).await;
+        let api = self.leader_api(LeaseName::choose(&self.location, named.as_ref()), None).await;
         let api = api.map_err(|error| error.for_writer(manager))?;
         let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
@@ -182,35 +192,18 @@ impl RecordSource for ControllerPast {
         Ok(past)
     }
 
-    async fn autoscaler_inactivity(
-        &self,
-        autoscaler: &HpaKey,
-        manager: &str,
-        writers: &[AutoscalerStatusWriter],
-    ) -> Option<String> {
-        if self.location.controller_url.is_some() {
-            return None;
-        }
-        // Another hpa-rs may have replaced the manager's controller. Other statuses name its lease.
-        let one = StatusOwner { namespace: &autoscaler.namespace, manager: Some(manager) };
-        let lease = self.find_lease(Some(one), writers).await;
-        let built_in = self.read_built_in(writers).await;
-        let namespaces = namespace_writers(writers);
-        let leases = lease.with(&built_in, &namespaces);
-        let idle = leases.idle(autoscaler.api, &autoscaler.namespace, manager)?;
-        Some(idle.clause("this autoscaler"))
-    }
-
     async fn activity(
         &self,
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let lease = self.find_lease(None, writers).await;
+        let lease = self.find_lease(writers).await;
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);
         let by_leases = self.describe_leases(&leases, writers).await;
+        let idle =
+            if by_leases.is_some() { idle_clauses(&leases, writers) } else { BTreeMap::new() };
         let (mut inactivity, mut is_answering) = (by_leases, false);
         if inactivity.is_none() {
             let status = async { self.holder_api(&lease).await?.status().await }.await;
@@ -228,15 +221,39 @@ impl RecordSource for ControllerPast {
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
         let overdue = items.filter_map(|item| inactivity::overdue(item, limit)).collect();
         let acting = acting_controllers(&leases, writers, is_answering);
-        ControllerActivity { inactivity, overdue, acting }
+        let conflict = describe_conflict(&leases, writers);
+        ControllerActivity { inactivity, idle, conflict, overdue, acting }
     }
 }
 
 fn namespace_writers(writers: &[AutoscalerStatusWriter]) -> NamespaceWriters {
     let statuses = writers.iter();
     NamespaceWriters::new(
-        statuses.map(|one| (one.api, one.namespace.as_str(), one.manager.as_str())),
+        statuses.map(|one| (one.api, one.namespace.as_str(), one.manager.as_str(), one.at)),
     )
+}
+
+/// A clause for each autoscaler on which no controller acts.
+fn idle_clauses(
+    leases: &Leases<'_>,
+    writers: &[AutoscalerStatusWriter],
+) -> BTreeMap<HpaKey, String> {
+    let clauses = writers.iter().filter_map(|one| {
+        let idle = leases.idle(one.api, &one.namespace, &one.manager)?;
+        Some((key_of(one), idle.clause("this autoscaler")))
+    });
+    clauses.collect()
+}
+
+/// A sentence about the controllers that have stored statuses recently, if there are several.
+fn describe_conflict(leases: &Leases<'_>, writers: &[AutoscalerStatusWriter]) -> Option<String> {
+    let statuses =
+        writers.iter().map(|one| (one.manager.as_str(), one.at, key_of(one).to_string()));
+    leases.describe_conflict(&Writer::all(statuses))
+}
+
+fn key_of(AutoscalerStatusWriter { api, namespace, name, .. }: &AutoscalerStatusWriter) -> HpaKey {
+    HpaKey::for_api(*api, namespace.as_str(), name.as_str())
 }
 
 /// The controllers that act on autoscalers of the core API, by the field manager of the status.
@@ -263,12 +280,45 @@ fn acting_controllers(
 mod tests {
     use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
     use hpa_tests::harness::{TestbedExt, objects};
+    use rstest::rstest;
 
     use super::*;
     use crate::debug_client::KUBE_CONTROLLER_MANAGER;
 
+    fn location(namespace: Option<&str>) -> ControllerArguments {
+        ControllerArguments {
+            controller_namespace: namespace.map(str::to_owned),
+            controller_lease: namespace.map(|_| "hpa".to_owned()),
+            controller_url: None,
+        }
+    }
+
+    fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
+        AutoscalerStatusWriter {
+            api: AutoscalerApi::Core,
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            manager: manager.to_owned(),
+            at,
+        }
+    }
+
+    /// No instance holds `hpa`, so the usual leases of both namespaces are read.
+    #[rstest]
+    #[case::released(
+        "",
+        None,
+        ActingController::Unknown { is_built_in_writer: false },
+        &["hpa", "hpa-controller", "hpa-controller", KUBE_CONTROLLER_MANAGER]
+    )]
+    #[case::held("b_1", Some("shop"), ActingController::HpaRs, &["hpa", KUBE_CONTROLLER_MANAGER])]
     #[tokio::test]
-    async fn activity_reads_each_lease_once() {
+    async fn activity_reads_each_lease_once(
+        #[case] holder: &str,
+        #[case] namespace: Option<&str>,
+        #[case] acting: ActingController,
+        #[case] expected: &[&str],
+    ) {
         let reads = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let recorded = reads.clone();
         let interceptor = move |request: &RequestInfo| {
@@ -281,27 +331,51 @@ mod tests {
         let testbed = Testbed::new(Config { interceptor, ..Config::default() });
         let now = Timestamp::now();
         let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
-        let released = objects::lease("shop", "hpa", "", now);
-        testbed.apply_all([objects::namespace(), released, built_in]);
-        let location = ControllerArguments {
-            controller_namespace: None,
-            controller_lease: None,
-            controller_url: None,
-        };
-        let source = ControllerPast::new(testbed.client(), &location);
-        let manager = "hpa-controller:shop/hpa".to_owned();
-        let writer = AutoscalerStatusWriter {
-            api: AutoscalerApi::Core,
-            namespace: "shop".to_owned(),
-            manager: manager.clone(),
-            at: None,
-        };
-        let limit = SignedDuration::from_mins(2);
-        let activity = source.activity(&[writer], limit).await;
-        let acting = ActingController::Unknown { is_built_in_writer: false };
-        assert_eq!(activity.acting, BTreeMap::from([(manager, acting)]));
-        // No instance holds `hpa`, so the usual leases of both namespaces are read.
-        let expected = ["hpa", "hpa-controller", "hpa-controller", KUBE_CONTROLLER_MANAGER];
+        let own = objects::lease("shop", "hpa", holder, now);
+        testbed.apply_all([objects::namespace(), own, built_in]);
+        let source = ControllerPast::new(testbed.client(), &location(namespace));
+        let manager = "hpa-controller:shop/hpa";
+        let writers = [writer("web", manager, None)];
+        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+        assert_eq!(activity.acting, BTreeMap::from([(manager.to_owned(), acting)]));
         assert_eq!(*reads.lock(), expected);
+    }
+
+    #[tokio::test]
+    async fn each_autoscaler_without_a_controller_has_a_clause() {
+        let testbed = Testbed::new(Config::default());
+        let old = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let leases = [("shop", "hpa"), ("kube-system", KUBE_CONTROLLER_MANAGER)];
+        let leases = leases.map(|(namespace, name)| objects::lease(namespace, name, "a_1", old));
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(leases);
+        let source = ControllerPast::new(testbed.client(), &location(None));
+        let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
+        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+        let clause = "No controller with a lease acts on this autoscaler".to_owned();
+        assert_eq!(activity.idle, BTreeMap::from([(HpaKey::new("shop", "a"), clause)]));
+        assert!(activity.inactivity.is_some());
+    }
+
+    #[tokio::test]
+    async fn controllers_that_both_store_statuses_are_a_conflict() {
+        let testbed = Testbed::new(Config::default());
+        let now = Timestamp::now();
+        let own = objects::lease("shop", "hpa", "a_1", now);
+        let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
+        testbed.apply_all([objects::namespace(), own, built_in]);
+        let source = ControllerPast::new(testbed.client(), &location(None));
+        let conflict = async |age: i64| {
+            let at = |seconds| Some(now - SignedDuration::from_secs(seconds));
+            let of_hpa_rs = writer("a", "hpa-controller:shop/hpa", at(5));
+            let writers = [of_hpa_rs, writer("b", KUBE_CONTROLLER_MANAGER, at(age))];
+            let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+            assert_eq!(activity.inactivity, None);
+            activity.conflict
+        };
+        let both = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/a), \
+                    kube-controller-manager (shop/b). hpa status says more.";
+        assert_eq!(conflict(10).await.as_deref(), Some(both));
+        assert_eq!(conflict(600).await, None, "a status that doesn't change keeps its writer");
     }
 }

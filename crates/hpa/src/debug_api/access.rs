@@ -45,7 +45,6 @@ pub(super) struct ReviewedAccess {
     /// Tokens for [`AUDIENCE`], in [`TOKEN_HEADER`].
     debug_tokens: TokenAuthenticator,
     authorizer: Authorizer,
-    /// The limit of access reviews.
     limit: ReviewLimit,
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn start(
         keep_history: dependencies.stores_histories(),
     };
     let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);
-    let address = SocketAddr::new(flags.debug_bind_address, flags.debug_port);
+    let address = arguments.debug_address();
     let is_local = address.ip().is_loopback();
     let (certificate, access) = if is_local {
         (None, Access::Local)
@@ -112,7 +112,10 @@ async fn serve_view(
         warnings: LogLimit::default(),
     };
     serve::serve(address, certificate, MAX_RESPONSES, endpoints).await.with_context(|| {
-        format!("unable to serve the debug API on {address} (--debug-bind-address, --debug-port)")
+        format!(
+            "unable to serve the debug API on {address} (--bind-address, --debug-bind-address, \
+             --debug-port)"
+        )
     })
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct LeaseHolder {
     pub(crate) transitions: i32,
 }
 
-/// The pod of the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaderPod {
     pub(crate) namespace: String,

@@ -58,8 +58,16 @@ impl DebugClient {
         if let Some(url) = &arguments.controller_url {
             return Self::for_url(url);
         }
-        let leader = LeaseHolder::read(client, lease).await?.read_leader_pod(client).await?;
-        Self::for_leader(client, lease, &leader).await
+        Self::for_holder(client, &LeaseHolder::read(client, lease).await?).await
+    }
+
+    /// Finds the debug API of a lease holder.
+    pub(crate) async fn for_holder(
+        client: &Client,
+        holder: &LeaseHolder,
+    ) -> Result<Self, Unavailable> {
+        let leader = holder.read_leader_pod(client).await?;
+        Self::for_leader(client, &holder.lease, &leader).await
     }
 
     /// Creates a client of a leader's debug API, and requests its token.

@@ -28,8 +28,8 @@ pub(crate) enum Unavailable {
     },
     #[error(
         "there is no pod {pod} for the holder of the lease: the controller runs outside of the \
-         cluster, or the pod is gone. If it runs on this machine, start it with \
-         --debug-bind-address 127.0.0.1 --debug-port PORT, and use --controller-url \
+         cluster or in another namespace, or the pod is gone. If it runs on this machine, start it \
+         with --debug-bind-address 127.0.0.1 --debug-port PORT, and use --controller-url \
          http://127.0.0.1:PORT here"
     )]
     NoPod { pod: String },
@@ -38,6 +38,15 @@ pub(crate) enum Unavailable {
          debug.enabled, or with hpa run --debug-port and a container port of that name"
     )]
     Off { pod: String },
+    /// The holder of a lease may be a tenant's invention.
+    #[error(
+        "the debug API of the lease's holder is not used: a tenant may have created the lease \
+         {namespace}/{name}, which not all namespaces with autoscalers name. \
+         --controller-namespace {namespace} uses it",
+        namespace = .0.namespace,
+        name = .0.name
+    )]
+    Unconfirmed(LeaseName),
     #[error(
         "there is no ServiceAccount {account} to request a token for. The chart creates it with \
          debug.enabled"

@@ -6,7 +6,7 @@ use hpa_calc::{
     go_text::truncate,
     report::{ShortReport, State},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::idle;
@@ -30,8 +30,8 @@ struct Problem {
     sentence: String,
 }
 
-/// Prints the problems by the stored statuses, the leases, and the scales of targets that may lack
-/// pods. Reads no metrics.
+/// Prints the problems according to the stored statuses, the leases, and the scales of targets that
+/// may lack pods. Reads no metrics.
 pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> anyhow::Result<()> {
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let namespace = arguments.cluster.namespace.as_deref();
@@ -47,7 +47,11 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let problems = autoscalers.iter().filter_map(|autoscaler| {
         let report = autoscaler.short_report(settings, &policy);
         let is_problem = report.is_problem(now);
-        let ShortReport { state, sentence, .. } = report;
+        let ShortReport { state, mut sentence, .. } = report;
+        if state == State::WaitingForPods {
+            let scaled = autoscaler.hpa.status.last_scale_time;
+            sentence.extend(scaled.map(|scaled| time_since_scaling(scaled, now)));
+        }
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
         is_problem.then_some(problem)
     });
@@ -62,6 +66,12 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
         let lines: String = notes.iter().map(|line| escape_line(line) + "\n").collect();
         terminal::escape_control(&(lines + &format_problems(&problems, autoscalers.len())))
     })
+}
+
+/// The end of a sentence about pods that an autoscaler waits for.
+fn time_since_scaling(scaled: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(scaled).as_secs().max(0);
+    format!("; it last scaled {:#} ago", SignedDuration::from_secs(seconds))
 }
 
 fn format_problems(problems: &[Problem], count: usize) -> String {
@@ -93,13 +103,13 @@ fn format_with_status(problems: &[&Problem], count: usize) -> String {
     };
     let lines: String = problems.iter().map(line).collect();
     let autoscalers = counted(count, "autoscaler");
-    let source = "by the stored statuses and settings";
+    let source = "according to the stored statuses and settings";
     match problems.len() {
-        0 => format!("None of {autoscalers} has a problem, {source}.\n"),
+        0 => format!("None of {autoscalers} has a problem {source}.\n"),
         problem_count => {
             let have = if problem_count == 1 { "has" } else { "have" };
             format!(
-                "{lines}\n{problem_count} of {autoscalers} {have} a problem, {source}. hpa explain \
+                "{lines}\n{problem_count} of {autoscalers} {have} a problem {source}. hpa explain \
                  NAMESPACE/NAME reads the metrics and says more.\n"
             )
         }
@@ -109,6 +119,13 @@ fn format_with_status(problems: &[&Problem], count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_since_scaling_is_never_negative() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        assert_eq!(time_since_scaling(at(0), at(432)), "; it last scaled 7m 12s ago");
+        assert_eq!(time_since_scaling(at(5), at(0)), "; it last scaled 0s ago");
+    }
 
     #[test]
     fn autoscalers_without_a_status_are_counted_apart() {
@@ -125,7 +142,9 @@ mod tests {
         let text = format_problems(&problems, 31);
         let rest = text.strip_prefix(new).expect("the same line");
         assert!(
-            rest.starts_with("shop/29  cpu cannot be read\n\n1 of 2 autoscalers has a problem, by"),
+            rest.starts_with(
+                "shop/29  cpu cannot be read\n\n1 of 2 autoscalers has a problem according"
+            ),
             "{rest}"
         );
     }
@@ -139,7 +158,8 @@ mod tests {
         };
         let problems = [problem("shop/web", "cpu\ncannot be read"), problem("a/b", "off")];
         let text = format_problems(&problems, 7);
-        let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers have a problem, by";
+        let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers have a \
+                     problem according to";
         assert!(text.starts_with(start), "{text}");
         let long = [problem("shop/web", &"q".repeat(60_000))];
         let text = format_problems(&long, 7);
@@ -147,7 +167,7 @@ mod tests {
         assert_eq!(line, format!("shop/web  {}…", "q".repeat(MAX_SENTENCE_CHARS)));
         assert_eq!(
             format_problems(&[], 7),
-            "None of 7 autoscalers has a problem, by the stored statuses and settings.\n"
+            "None of 7 autoscalers has a problem according to the stored statuses and settings.\n"
         );
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
 use hpa_controller::k8s::FieldManager;
-use jiff::Timestamp;
 use kube::Client;
 
 use crate::{
@@ -12,7 +11,8 @@ use crate::{
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
     liveness::{
-        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, status_writers,
+        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, Writer,
+        status_writers,
     },
     terminal::shorten_names,
 };
@@ -42,10 +42,8 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the autoscalers on which no controller acts. If several controllers have stored
-/// statuses recently, also a sentence about the autoscalers of each, unless they are instances of
-/// hpa-rs for different namespaces. A status that doesn't change keeps its writer, so an old one
-/// doesn't show that its writer still runs. Sets the controller that acts on each autoscaler.
+/// Sentences about the autoscalers on which no controller acts, and about several controllers that
+/// store statuses. Sets the controller that acts on each autoscaler.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
@@ -77,47 +75,8 @@ pub(super) async fn describe_all(
             format!("{}. hpa status says more.", idle.sentence(&autoscalers))
         }));
     }
-    let recent = recent_writers(&leases, autoscalers);
-    // Several instances may handle different namespaces.
-    let is_alone =
-        |manager: &&str| FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager);
-    if !recent.keys().all(is_alone) {
-        sentences.extend(describe_writers(&recent));
-    }
+    sentences.extend(leases.describe_conflict(&Writer::of_autoscalers(autoscalers)));
     sentences
-}
-
-/// The field managers that have stored a status recently, each with the names of all autoscalers
-/// whose status it stored last. Without those that have lost their leases since.
-fn recent_writers<'a>(
-    leases: &Leases<'_>,
-    autoscalers: &'a [ListedAutoscaler],
-) -> BTreeMap<&'a str, Vec<String>> {
-    let mut writers = BTreeMap::<&str, (Option<Timestamp>, Vec<String>)>::new();
-    for one in autoscalers {
-        let Some(manager) = one.manager.as_deref() else { continue };
-        let (newest, names) = writers.entry(manager).or_default();
-        *newest = (*newest).max(one.status_stored_at);
-        names.push(one.name.clone());
-    }
-    let recent = writers.into_iter().filter(|(manager, (newest, _))| {
-        leases.is_recent_write(*newest) && !leases.no_longer_writes(manager, *newest)
-    });
-    recent.map(|(manager, (_, names))| (manager, names)).collect()
-}
-
-/// A sentence if several controllers write statuses.
-fn describe_writers(by_manager: &BTreeMap<&str, Vec<String>>) -> Option<String> {
-    if by_manager.len() < 2 {
-        return None;
-    }
-    let each =
-        by_manager.iter().map(|(manager, names)| format!("{manager} ({})", shorten_names(names)));
-    let each: Vec<_> = each.collect();
-    Some(format!(
-        "Several controllers stored the statuses: {}. hpa status says more.",
-        each.join(", ")
-    ))
 }
 
 /// Whether the debug API of `--controller-url` reports a working controller, which may not use a

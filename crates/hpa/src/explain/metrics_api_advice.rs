@@ -1,5 +1,5 @@
-//! Advice about metrics that can't be read from a metrics API, from the metrics that the API lists
-//! and from its `APIService`.
+//! Advice about metrics that can't be read from a metrics API. It is derived from the metrics that
+//! the API lists and from its `APIService`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::{
     terminal::shorten_names,
 };
 
-const RESOURCE_GROUP: &str = "metrics.k8s.io";
+const RESOURCE_GROUP: &str = MetricsApi::Resource.group();
 /// The only name in the discovery of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
 /// The maximum length of the reason why an API is not available, in characters.
@@ -38,7 +38,7 @@ struct Api {
 /// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
 pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
     let plan = inputs.plan();
-    // The controller has read these metrics, so it may read them from another source.
+    // The controller has read these metrics, so its source is perhaps not this API.
     let read_by_controller = inputs.metrics_read_by_controller_only();
     let mut apis = BTreeMap::<&str, Option<Api>>::new();
     for (index, query) in plan.queries() {
@@ -59,14 +59,12 @@ pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<
             continue;
         }
         let group = match query.api() {
-            MetricsApi::Custom => "custom.metrics.k8s.io",
-            MetricsApi::External => "external.metrics.k8s.io",
             MetricsApi::Resource if error.is_empty_response() => {
                 let text = resource_advice(client, inputs, query.metric_name(), index).await;
                 advice.extend(text.map(|text| (index, text)));
                 continue;
             }
-            MetricsApi::Resource => RESOURCE_GROUP,
+            api => api.group(),
         };
         if !apis.contains_key(group) {
             apis.insert(group, Api::read(client, group).await);
@@ -147,8 +145,8 @@ impl Api {
         if let (Some(_), Some(reason)) = (message, self.unavailability()) {
             let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_LEN);
             return Some(format!(
-                "{group} is not available, by its APIService: {reason}. If its server runs, see \
-                 the log: {}",
+                "{group} is not available according to its APIService: {reason}. If its server \
+                 runs, see the log: {}",
                 self.log_command()
             ));
         }
@@ -321,8 +319,8 @@ mod tests {
         assert_eq!(
             advise(message).expect("advice"),
             format!(
-                "{group} is not available, by its APIService: {reason}. If its server runs, see \
-                 the log: kubectl logs -n m service/adapter"
+                "{group} is not available according to its APIService: {reason}. If its server \
+                 runs, see the log: kubectl logs -n m service/adapter"
             )
         );
         assert_eq!(advise("q.external.metrics.k8s.io is forbidden: User \"ann\""), None);

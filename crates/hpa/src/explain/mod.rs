@@ -11,7 +11,7 @@ mod rule_advice;
 mod style;
 mod subject;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use anyhow::bail;
 use hpa_calc::{Report, Settings};
@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
-    args::{ExplainArguments, ReportFormat, SourceArguments, to_std},
-    controller_options::{setting_policy, settings},
+    args::{ExplainArguments, ReportFormat, SourceArguments},
+    controller_options::{read_period, setting_policy, settings},
     kubectl::block_on,
     status_controller::StatusController,
     terminal,
@@ -87,15 +87,18 @@ async fn explain(
     settings: Settings,
 ) -> anyhow::Result<()> {
     let cluster = Cluster::new(arguments, name).await?;
-    let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
     let (mut sentence, mut failure) = (subject.sentence_without_idle_time(), None);
     if !arguments.watch {
         return Ok(());
     }
+    let (period, warning) = read_period(&arguments.autoscaling);
+    if let Some(warning) = warning {
+        terminal::warn(warning);
+    }
     loop {
-        tokio::time::sleep(period.max(Duration::from_secs(1))).await;
+        tokio::time::sleep(period).await;
         match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;

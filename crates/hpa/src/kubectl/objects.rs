@@ -37,7 +37,6 @@ struct DecodedList {
     undecodable: Vec<String>,
 }
 
-/// Gets an object by its path.
 pub(crate) async fn get_object(client: &Client, path: &str) -> anyhow::Result<Value> {
     let object: StoredObject = get(client, path).await?;
     Ok(object.to_value()?)

@@ -1,6 +1,6 @@
 //! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
 
-use hpa_controller::k8s::is_in_future;
+use hpa_controller::k8s::is_clearly_after;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
@@ -59,20 +59,28 @@ impl KubeControllerManager {
     /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that
     /// the lease holder stored shows that it is on. `None` if it is unknown.
     pub(crate) fn has_hpa_controller(&self, now: Timestamp) -> Option<bool> {
+        self.has_hpa_controller_by(self.last_write, now)
+    }
+
+    /// Like [`Self::has_hpa_controller`], with `write` as the time of the status.
+    pub(super) fn has_hpa_controller_by(
+        &self,
+        write: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<bool> {
         match &self.flags {
             Some(flags) => Some(flags.has_hpa_controller),
-            None => (is_recent_write(self.last_write, now) && self.holder_wrote_last(now))
-                .then_some(true),
+            None => (is_recent_write(write, now) && self.holder_stored(write, now)).then_some(true),
         }
     }
 
-    /// Whether the lease is held, and its holder stored the last status. A status that is not
+    /// Whether the lease is held, and its holder stored the status at `write`. A status that is not
     /// later than the acquisition of the lease may be that of an earlier holder, which may have
     /// run with other flags. The clocks of the holder and of the API server may differ.
-    fn holder_wrote_last(&self, now: Timestamp) -> bool {
+    fn holder_stored(&self, write: Option<Timestamp>, now: Timestamp) -> bool {
         let acquired = self.holder.as_ref().ok().and_then(|holder| holder.acquired);
-        let is_later = |(write, acquired)| is_in_future(write, acquired);
-        is_held(&self.holder, now) && self.last_write.zip(acquired).is_none_or(is_later)
+        let is_later = |(write, acquired)| is_clearly_after(write, acquired);
+        is_held(&self.holder, now) && write.zip(acquired).is_none_or(is_later)
     }
 
     /// A clause about the HPA controller, with the evidence.

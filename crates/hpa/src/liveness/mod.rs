@@ -1,7 +1,8 @@
-//! Detects that no controller acts on autoscalers, from the leases and from the field managers of
-//! statuses.
+//! Detects that no controller acts on autoscalers, or several do, from the leases and from the field
+//! managers of statuses.
 
 mod built_in;
+mod conflict;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use std::{iter, slice};
 use hpa_controller::{
     AutoscalerApi,
     debug::ActingController,
-    k8s::{FieldManager, is_in_future},
+    k8s::{FieldManager, is_clearly_after},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,6 +22,7 @@ pub(crate) use self::built_in::ManagerFlags;
 use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
+    conflict::Writer,
     search::{ControllerLease, ReadLease, StatusOwner, is_held},
     writers::{NamespaceWriters, status_writers},
 };
@@ -50,7 +52,8 @@ pub(crate) struct Leases<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// The finding that no controller acts on an autoscaler, as far as the leases show it.
+/// The finding that no controller acts on an autoscaler, as far as the leases and the writers of
+/// statuses show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Idle {
     pub(crate) is_certain: bool,
@@ -84,10 +87,12 @@ impl Idle {
         clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
     }
 
-    /// Like [`Self::sentence`], without the reason.
+    /// Like [`Self::sentence`], without the reason. The leases don't show an instance without leader
+    /// election before it stores a status, so even a certain finding is only about those with one.
     pub(crate) fn clause(&self, autoscalers: &str) -> String {
-        let start = if self.is_certain { "No controller acts" } else { "Maybe no controller acts" };
-        format!("{start} on {autoscalers}")
+        let start =
+            if self.is_certain { "No controller with a lease" } else { "Maybe no controller" };
+        format!("{start} acts on {autoscalers}")
     }
 }
 
@@ -114,7 +119,7 @@ impl Leases<'_> {
         };
         // kube-controller-manager handles no other API.
         let built_in_handles_it = match api {
-            AutoscalerApi::Core => self.built_in_handles_autoscalers(),
+            AutoscalerApi::Core => self.built_in_handles_autoscalers(Some(namespace)),
             AutoscalerApi::Custom => Some(false),
         };
         match built_in_handles_it {
@@ -191,7 +196,7 @@ impl Leases<'_> {
         if !names.is_empty() {
             instances.push(format!("with the lease {}", names.join(" or ")));
         }
-        if self.has_writer_without_lease() {
+        if self.has_writer_without_lease(Some(namespace)) {
             instances.push("without leader election".to_owned());
         }
         let instances = instances.join(" or ");
@@ -199,9 +204,10 @@ impl Leases<'_> {
             .then(|| format!("whether an instance {instances} acts instead is unknown"))
     }
 
-    /// Whether an hpa-rs without leader election stored the status of an autoscaler last.
-    pub(crate) fn has_writer_without_lease(&self) -> bool {
-        self.writers.has(FieldManager::default().as_str())
+    /// Whether an hpa-rs without leader election may act in a namespace, or in several if it is
+    /// `None`, by the writers of statuses.
+    pub(crate) fn has_writer_without_lease(&self, namespace: Option<&str>) -> bool {
+        self.writers.may_act_in(namespace, FieldManager::default().as_str())
     }
 
     /// The controller that acts on an autoscaler whose status `manager` stored last. `namespace` is
@@ -248,7 +254,7 @@ impl Leases<'_> {
     /// longer holds its lease. If there is none, hpa-rs acts as soon as it runs again.
     fn successor_of_hpa_rs(&self, namespace: Option<&str>) -> ActingController {
         let is_built_in_writer = false;
-        match self.built_in_handles_autoscalers() {
+        match self.built_in_handles_autoscalers(namespace) {
             Some(false) => ActingController::HpaRs,
             Some(true) if !self.may_hpa_rs_run(namespace) => {
                 ActingController::KubeControllerManager { is_built_in_writer }
@@ -283,7 +289,7 @@ impl Leases<'_> {
     pub(crate) fn no_longer_writes(&self, manager: &str, newest: Option<Timestamp>) -> bool {
         let is_later = newest
             .zip(self.lost_at(manager))
-            .is_some_and(|(newest, lost_at)| is_in_future(newest, lost_at));
+            .is_some_and(|(newest, lost_at)| is_clearly_after(newest, lost_at));
         let writes = is_later && self.is_recent_write(newest);
         !writes && self.is_running(manager) == Some(false)
     }
@@ -336,7 +342,8 @@ impl Leases<'_> {
     /// the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
         let checked_namespace = Some(self.name.namespace.as_str());
-        self.built_in_handles_autoscalers() == Some(true) && !self.may_hpa_rs_run(checked_namespace)
+        self.built_in_handles_autoscalers(None) == Some(true)
+            && !self.may_hpa_rs_run(checked_namespace)
     }
 
     /// The leases of hpa-rs, the checked one first.
@@ -391,14 +398,16 @@ impl Leases<'_> {
         !holders.any(|holder| holder.has_unreadable_time)
     }
 
-    /// Whether kube-controller-manager handles autoscalers of the core API. `None` if unknown. A
-    /// missing lease counts as that of a controller that doesn't run.
-    fn built_in_handles_autoscalers(&self) -> Option<bool> {
+    /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
+    /// several if it is `None`. `None` if unknown. A missing lease counts as that of a controller
+    /// that doesn't run.
+    fn built_in_handles_autoscalers(&self, namespace: Option<&str>) -> Option<bool> {
         let is_missing = matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
         if is_missing || self.built_in_idle().is_some() {
             return Some(false);
         }
-        let is_on = self.built_in.has_hpa_controller(self.now) == Some(true);
+        let last_write = self.writers.last_write(namespace, KUBE_CONTROLLER_MANAGER);
+        let is_on = self.built_in.has_hpa_controller_by(last_write, self.now) == Some(true);
         (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
 

@@ -36,6 +36,10 @@ pub(crate) struct ControllerLease {
     /// The named leases that say nothing about autoscalers of other namespaces than their own, see
     /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
     pub(crate) local: Vec<LeaseName>,
+    /// Whether the debug API of the holder may answer for all of the autoscalers: a flag names the
+    /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
+    /// A tenant may name its own lease, but not in the namespaces of others.
+    pub(crate) may_answer_for_all: bool,
 }
 
 /// The autoscaler whose controller is searched.
@@ -61,7 +65,8 @@ impl ControllerLease {
         one: Option<StatusOwner<'_>>,
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        Self::find_named(client, flags, one, &LeaseName::of_statuses(statuses)).await
+        let statuses: Vec<_> = statuses.into_iter().collect();
+        Self::find_named(client, flags, one, &statuses).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -77,11 +82,11 @@ impl ControllerLease {
             return found;
         }
         let autoscalers = list_readable_autoscalers(client, None).await;
-        let named = LeaseName::of_statuses(status_writers(&autoscalers));
-        if found.has_read(&named) {
+        let statuses: Vec<_> = status_writers(&autoscalers).collect();
+        if found.has_read(&LeaseName::of_statuses(statuses.iter().copied())) {
             return found;
         }
-        Self::find_named(client, flags, one, &named).await
+        Self::find_named(client, flags, one, &statuses).await
     }
 
     /// Reads the leases that statuses name, in the order of precedence.
@@ -89,8 +94,9 @@ impl ControllerLease {
         client: &Client,
         flags: &ControllerArguments,
         one: Option<StatusOwner<'_>>,
-        named: &[NamedLease],
+        statuses: &[(&str, &str)],
     ) -> Self {
+        let named: &[NamedLease] = &LeaseName::of_statuses(statuses.iter().copied());
         let first_named = first_named(one, named);
         let first = LeaseName::choose(flags, first_named.as_ref());
         let found = if flags.controller_namespace.is_none() && first_named.is_none() {
@@ -105,7 +111,10 @@ impl ControllerLease {
             |name: &LeaseName| flags.controller_namespace.is_some() && *name == found.name;
         let local = named.iter().filter(|lease| lease.is_local() && !is_trusted(&lease.name));
         let local = local.map(|lease| lease.name.clone()).collect();
-        Self { local, ..found }
+        let is_usual = found.name.is_usual() || !found.searched_namespaces.is_empty();
+        let may_answer_for_all =
+            is_trusted(&found.name) || is_usual || is_named_in_all(&found.name, named, statuses);
+        Self { local, may_answer_for_all, ..found }
     }
 
     /// Reads `first` and the other named leases, and chooses one.
@@ -130,8 +139,7 @@ impl ControllerLease {
             leases.extend(read.filter(|lease| lease.state(now) == LeaseState::Held));
         }
         let chosen = preferred(&leases, may_answer, now);
-        let ReadLease { name, holder } = leases.remove(chosen);
-        Self { name, holder, searched_namespaces: Vec::new(), others: leases, local: Vec::new() }
+        Self::new(leases.remove(chosen), Vec::new(), leases)
     }
 
     /// Looks for the lease in the usual namespaces, and prefers one that is held.
@@ -142,8 +150,14 @@ impl ControllerLease {
         let other = ReadLease::read(client, other).await;
         let now = Timestamp::now();
         let is_other = other.state(now) > first.state(now);
-        let ReadLease { name, holder } = if is_other { other } else { first };
-        Self { name, holder, searched_namespaces, others: Vec::new(), local: Vec::new() }
+        Self::new(if is_other { other } else { first }, searched_namespaces, Vec::new())
+    }
+
+    /// A lease that was read, before it is compared with the statuses.
+    fn new(lease: ReadLease, searched_namespaces: Vec<String>, others: Vec<ReadLease>) -> Self {
+        let ReadLease { name, holder } = lease;
+        let (local, may_answer_for_all) = (Vec::new(), false);
+        Self { name, holder, searched_namespaces, others, local, may_answer_for_all }
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
@@ -167,7 +181,7 @@ impl ControllerLease {
         built_in: &'a KubeControllerManager,
         writers: &'a NamespaceWriters,
     ) -> Leases<'a> {
-        let Self { name, holder, searched_namespaces, others, local } = self;
+        let Self { name, holder, searched_namespaces, others, local, .. } = self;
         let now = Timestamp::now();
         Leases { name, holder, searched_namespaces, others, local, writers, built_in, now }
     }
@@ -220,6 +234,12 @@ fn may_answer_for(
         Some(one) => namespaces.contains(one.namespace),
         None => namespaces_of(first).is_some_and(|affected| affected.is_subset(namespaces)),
     })
+}
+
+/// Whether statuses of each namespace name the lease.
+fn is_named_in_all(name: &LeaseName, named: &[NamedLease], statuses: &[(&str, &str)]) -> bool {
+    let namespaces = named.iter().find(|lease| lease.name == *name).map(|lease| &lease.namespaces);
+    namespaces.is_some_and(|own| statuses.iter().all(|(namespace, _)| own.contains(*namespace)))
 }
 
 /// The names of `first` and then of the others, at most [`MAX_LEASES`].
@@ -376,6 +396,16 @@ mod tests {
             assert!(is_lost(&found.holder, Timestamp::now()));
             assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
         }
+        // Two namespaces of the tenant name it, and one that is not the tenant's.
+        let of_two = [("eve", evil), ("eve-2", evil), ("bob", real)];
+        for (statuses, may_answer) in [(&of_two[..], false), (&of_two[..2], true)] {
+            let found =
+                ControllerLease::find(&client, &flags(None), None, statuses.iter().copied()).await;
+            assert!(found.name.name == "evil" && found.local.is_empty());
+            assert_eq!(found.may_answer_for_all, may_answer, "{statuses:?}");
+        }
+        let found = ControllerLease::find(&client, &flags(Some("eve")), None, of_two).await;
+        assert!(found.name.name == "evil" && found.may_answer_for_all, "the reader named it");
         // Its own autoscalers may rely on it, as in a release for one namespace.
         let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
         let found = ControllerLease::find(&client, &flags(None), Some(eve), statuses).await;

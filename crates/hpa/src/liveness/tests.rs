@@ -246,7 +246,8 @@ fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
     let last_write = Timestamp::from_second(second).ok();
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
     let (name, holder) = (name(), released());
-    let leases = leases(&name, &holder, &built_in);
+    let writers = NamespaceWriters::new([(CORE, "shop", KUBE_CONTROLLER_MANAGER, last_write)]);
+    let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
 }
 
@@ -275,9 +276,14 @@ fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
 ) {
     let last_write = Timestamp::from_second(second).ok();
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
-    let name = name();
-    let idle = leases(&name, &released(), &built_in).idle(CORE, "shop", OWN);
-    assert_eq!(idle.is_none(), handles, "{idle:?}");
+    let (name, holder) = (name(), released());
+    for (namespace, counts) in [("shop", true), ("of-a-tenant", false)] {
+        let forged = (CORE, namespace, KUBE_CONTROLLER_MANAGER, last_write);
+        let writers = NamespaceWriters::new([(CORE, "shop", OWN, None), forged]);
+        let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
+        let idle = leases.idle(CORE, "shop", OWN);
+        assert_eq!(idle.is_none(), handles && counts, "{namespace}: {idle:?}");
+    }
 }
 
 /// It may have been restarted without its HPA controller.
@@ -369,7 +375,13 @@ fn other(holder: Holder) -> [ReadLease; 1] {
 #[case::deleted_and_other_writes_here(none(), Ok(held()), &[("shop", OTHER)], None)]
 #[case::lost(released(), released(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
 #[case::missing(released(), none(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
-#[case::without_election(released(), none(), &[("other", "hpa-controller")], Some(NO_ELECTION))]
+#[case::without_election(released(), none(), &[("shop", "hpa-controller")], Some(NO_ELECTION))]
+#[case::forged_elsewhere(
+    released(),
+    none(),
+    &[("other", "hpa-controller")],
+    Some("no instance holds the lease a/hpa")
+)]
 fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     #[case] holder: Holder,
     #[case] other_holder: Holder,
@@ -379,8 +391,8 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     let flags = flags(Some(false));
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
     let (name, others) = (name(), other(other_holder));
-    let writers = writers.iter().map(|(namespace, manager)| (CORE, *namespace, *manager));
-    let writers = NamespaceWriters::new(writers.chain([(CORE, "shop", OWN)]));
+    let writers = writers.iter().map(|(namespace, manager)| (CORE, *namespace, *manager, None));
+    let writers = NamespaceWriters::new(writers.chain([(CORE, "shop", OWN, None)]));
     let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
     let idle = leases.idle(CORE, "shop", OWN);
     assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
@@ -393,7 +405,7 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
     let (name, holder) = (name(), released());
-    let writers = NamespaceWriters::new([(CORE, "shop", "hpa-controller")]);
+    let writers = NamespaceWriters::new([(CORE, "shop", "hpa-controller", None)]);
     let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
     assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
@@ -442,7 +454,7 @@ fn instances_of_different_namespaces_share_none(
 ) {
     let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
     let (name, holder, others) = (name(), Ok(held()), other(Ok(held())));
-    let writers = NamespaceWriters::new([(CORE, "shop", OWN), (api, namespace, OTHER)]);
+    let writers = NamespaceWriters::new([(CORE, "shop", OWN, None), (api, namespace, OTHER, None)]);
     let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
     assert_eq!([OWN, OTHER].map(|manager| leases.shares_namespace(manager)), [expected; 2]);
     let stopped = other(released());

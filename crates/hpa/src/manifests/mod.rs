@@ -199,7 +199,7 @@ pub(crate) fn parse_document(text: &str, line: usize) -> anyhow::Result<Value> {
     match yaml::parse(text, line) {
         Ok((value, _)) => Ok(value),
         Err(_) if is_template(text) => bail!("{}", template_message(None)),
-        Err(error) => bail!("not YAML: line {}: {}", error.position.line, error.message),
+        Err(error) => bail!("unable to read YAML: line {}: {}", error.position.line, error.message),
     }
 }
 
@@ -247,7 +247,7 @@ impl Input {
                     add_objects(document, &mut self.manifests);
                 }
                 Err(error) => {
-                    let message = format!("not YAML: {}", error.message);
+                    let message = format!("unable to read YAML: {}", error.message);
                     let place = format!("{file}:{}", error.position.line);
                     self.problems.push(Problem { place, message });
                 }
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(kinds, ["Pod", "Service"]);
         let [problem] = input.problems.as_slice() else { panic!("{:?}", input.problems) };
         assert!(problem.to_string().starts_with("f.yaml:"), "{problem}");
-        assert!(problem.message.starts_with("not YAML: "), "{problem}");
+        assert!(problem.message.starts_with("unable to read YAML: "), "{problem}");
     }
 
     #[test]

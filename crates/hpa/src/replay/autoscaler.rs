@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use hpa_calc::{
-    HorizontalPodAutoscaler, defaults::apply_defaults, settings::Setting, validation::measure_spec,
-};
+use hpa_calc::{HorizontalPodAutoscaler, defaults::prepare_spec, settings::Setting};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -54,8 +52,7 @@ impl Autoscaler {
         // A scenario has an autoscaler of autoscaling/v2, whose settings are annotations.
         fields_to_annotations(&mut object);
         let mut hpa = decode(&object)?;
-        apply_defaults(&mut hpa.spec);
-        measure_spec(&mut hpa.spec);
+        prepare_spec(&mut hpa.spec);
         Ok(Self { hpa, object, client })
     }
 

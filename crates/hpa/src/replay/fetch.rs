@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
-use hpa_prometheus::client::{Client, QueryFailure, RangeQuery};
+use anyhow::bail;
+use hpa_prometheus::client::{Client, QueryFailure, RangeQuery, Settings};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -12,6 +12,15 @@ use super::{
     window::{Chunk, Window},
 };
 use crate::simulate::Progress;
+
+/// A failed query. The text is for the operator: it may have the query and the path of the URL.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub(super) struct ReadFailure {
+    text: String,
+    /// The cause for users of the cluster: without the query, a path or text from a response.
+    pub(super) cause: String,
+}
 
 /// Reads the series of a window.
 pub(super) struct Reader<'a> {
@@ -85,34 +94,33 @@ impl Reader<'_> {
             step: Duration::from_secs(self.window.step_seconds.unsigned_abs()),
         };
         let client = query.client.as_ref().unwrap_or(self.client);
-        let series = client.query_range(&range).await.map_err(|failure| {
-            read_error(query, &client.settings().url_without_credentials(), &failure)
-        })?;
+        let series = client.query_range(&range).await;
+        let series = series.map_err(|failure| read_error(query, client.settings(), &failure))?;
         let [one] = series.as_slice() else {
             if series.is_empty() {
                 return Ok(Vec::new());
             }
-            bail!(
-                "the query for {} has {} series, not one: aggregate them, for example with \
-                 sum(...). The query is {}",
-                query.subject,
-                series.len(),
-                query.text
-            );
+            let Query { subject, text, .. } = query;
+            let cause = format!("the query for {subject} has {} series, not one", series.len());
+            let text =
+                format!("{cause}: aggregate them, for example with sum(...). The query is {text}");
+            return Err(ReadFailure { text, cause }.into());
         };
         Ok(one.points.clone())
     }
 }
 
-/// The error if a query to the server with this URL failed. It has the text of the query, which is
-/// long, only if the query is at fault.
-fn read_error(query: &Query, url: &str, failure: &QueryFailure) -> anyhow::Error {
+/// The error if a query to this server failed. It has the text of the query, which is long, only if
+/// the query is at fault.
+fn read_error(query: &Query, server: &Settings, failure: &QueryFailure) -> ReadFailure {
     let Query { subject, text, .. } = query;
-    if failure.is_caused_by_query() {
-        anyhow!("unable to read {subject} from {url}: {failure}. The query is {text}")
+    let url = server.url_without_credentials();
+    let text = if failure.is_caused_by_query() {
+        format!("unable to read {subject} from {url}: {failure}. The query is {text}")
     } else {
-        anyhow!("unable to read {subject}: {}", failure.describe_with_server(url))
-    }
+        format!("unable to read {subject}: {}", failure.describe_with_server(&url))
+    };
+    ReadFailure { text, cause: failure.reason_with_server(&server.origin()) }
 }
 
 #[cfg(test)]
@@ -122,7 +130,8 @@ mod tests {
     #[test]
     fn error_has_the_query_only_if_it_is_at_fault() {
         let query = Query::new("replicas", "max(a) or max(b)".to_owned(), "");
-        let error = |failure| read_error(&query, "http://p:9090/x", &failure).to_string();
+        let settings = Settings::new("main", "http://p:9090/x").unwrap();
+        let error = |failure| read_error(&query, &settings, &failure).to_string();
         let server: std::sync::Arc<str> = "p:9090".into();
         let refused = QueryFailure::Request { server, cause: "Connection refused".to_owned() };
         let expected = "unable to read replicas: the request to Prometheus at p:9090 failed: \
@@ -131,12 +140,14 @@ mod tests {
         let expected = "unable to read replicas: Prometheus at http://p:9090/x: the response isn't \
                         a response of Prometheus: EOF";
         assert_eq!(error(QueryFailure::Decode("EOF".to_owned())), expected);
-        let rejected = QueryFailure::Api {
+        let rejected = || QueryFailure::Api {
             error_type: "bad_data".to_owned(),
             message: "parse error".to_owned(),
         };
         let expected = "unable to read replicas from http://p:9090/x: bad_data: parse error. The \
                         query is max(a) or max(b)";
-        assert_eq!(error(rejected), expected);
+        assert_eq!(error(rejected()), expected);
+        let cause = read_error(&query, &settings, &rejected()).cause;
+        assert_eq!(cause, "Prometheus at http://p:9090: Prometheus reported bad_data");
     }
 }

@@ -12,7 +12,7 @@ use hpa_prometheus::{
 };
 
 use super::{
-    fetch::Reader,
+    fetch::{ReadFailure, Reader},
     metric::{Metric, Source},
     query::TargetRef,
     read::rate_window,
@@ -60,7 +60,10 @@ impl PrometheusPastLoads {
         let rate = rate_window(None, &reader, &target, metrics).await.map_err(read_error)?;
         let query = target.metric_query(&metric, self.rules.as_deref(), rate);
         let query = query.map_err(|message| match &self.rules {
-            Some(rules) if !has_listed(rules) => PastError::Failed(message),
+            Some(rules) if !has_listed(rules) => PastError::Failed {
+                error: message,
+                cause: "the series of the rules are not listed yet".to_owned(),
+            },
             _ => PastError::Unknown(message),
         })?;
         let replicas = if metric.falls_with_replicas() {
@@ -96,7 +99,11 @@ fn window_of(PastRange { from, until, step_seconds }: PastRange) -> Window {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn read_error(error: anyhow::Error) -> PastError {
-    PastError::Failed(format!("{error:#}"))
+    let cause = error.downcast_ref::<ReadFailure>().map(|failure| failure.cause.clone());
+    PastError::Failed {
+        error: format!("{error:#}"),
+        cause: cause.unwrap_or_else(|| "see the controller log".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +164,8 @@ mod tests {
     async fn external_metric_without_a_rule_is_not_read() {
         let expected = "no rule says which series of requests belong to it";
         assert_eq!(load_error(0, None).await, PastError::Unknown(expected.to_owned()));
-        assert!(matches!(load_error(1, None).await, PastError::Failed(_)), "the server is asked");
+        let PastError::Failed { cause, .. } = load_error(1, None).await else { panic!("unknown") };
+        assert!(cause.starts_with("the request to Prometheus at 127.0.0.1:1 failed: "));
     }
 
     #[test]
@@ -180,7 +188,7 @@ mod tests {
             let error_with = |rules| load_error(metric, Some(rules));
             assert!(matches!(error_with("rules: []").await, PastError::Unknown(_)));
             let unlisted = "rules:\n- seriesQuery: up\n  metricsQuery: sum(<<.Series>>)\n";
-            assert!(matches!(error_with(unlisted).await, PastError::Failed(_)));
+            assert!(matches!(error_with(unlisted).await, PastError::Failed { .. }));
         }
     }
 }

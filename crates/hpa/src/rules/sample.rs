@@ -56,7 +56,7 @@ fn with_matchers(
     format!("{{{}}}", matchers.join(","))
 }
 
-/// A message that series lack the label that queries select objects by, with advice.
+/// The message about series without the label by which queries select objects, with advice.
 /// `singular` is the name of the objects' resource, and `labels` are those of the series.
 pub(super) fn missing_label(
     series: &str,

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use hpa_metrics::{
     CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError, MetricSource,
 };
-use hpa_prometheus::{client::QueryFailure, source::PrometheusSource};
+use hpa_prometheus::{
+    client::{QueryFailure, RuleQueryFailure},
+    source::PrometheusSource,
+};
 use parking_lot::Mutex;
 
 use super::outcome::QueryProblem;
@@ -141,5 +144,6 @@ impl PrometheusServer<'_> {
 /// The failure of the query that an error is about.
 fn query_failure(error: &MetricError) -> Option<&QueryFailure> {
     let MetricError::Fetch(cause) = error else { return None };
-    cause.downcast_ref()
+    let of_rule = cause.downcast_ref::<RuleQueryFailure>().map(|rule| &rule.failure);
+    of_rule.or_else(|| cause.downcast_ref())
 }

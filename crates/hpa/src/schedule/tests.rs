@@ -180,7 +180,7 @@ fn error_names_the_object_and_the_field() {
     let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
     assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
-    assert_eq!(describe("a: ["), "f.yaml:1: not YAML: unclosed bracket '['");
+    assert_eq!(describe("a: ["), "f.yaml:1: unable to read YAML: unclosed bracket '['");
 }
 
 #[test]

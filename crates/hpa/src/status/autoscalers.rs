@@ -13,7 +13,6 @@ use hpa_controller::debug::ActingController;
 use jiff::SignedDuration;
 
 use super::{
-    built_in,
     check::{Check, Level},
     cluster::ClusterState,
     controller::{describe_lease_error, lowercase_first},
@@ -28,7 +27,8 @@ const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 /// The failing autoscalers by reason, with a sentence about the first one.
 type FailuresByReason = BTreeMap<String, (Vec<String>, String)>;
 
-pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
+/// `built_in` is the check of kube-controller-manager.
+pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     let all = &cluster.autoscalers;
     let settings = cluster
         .status
@@ -90,7 +90,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     let fallback = cluster.scope.describe_fallback();
     checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
     checks.extend(failing_checks(&failing));
-    checks.extend(unhandled_check(cluster, &unhandled));
+    checks.extend(unhandled_check(cluster, &built_in.text, &unhandled));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
         if let Some(names) = names.filter(|names| !names.is_empty()) {
             let text =
@@ -148,7 +148,7 @@ fn describe_warning(warning: Warning, acting: ActingController) -> String {
 
 /// The check of autoscalers to which no controller has given a status in time. The hint has what
 /// was read about the controllers. `None` if there are none.
-fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
+fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> Option<Check> {
     if names.is_empty() {
         return None;
     }
@@ -169,7 +169,6 @@ fn unhandled_check(cluster: &ClusterState, names: &[String]) -> Option<Check> {
         }
         (None, Err(error)) => describe_lease_error(error),
     };
-    let built_in = built_in::check(cluster).text;
     let hint = format!(
         "their status has no conditions {MAX_AGE_WITHOUT_STATUS:#} after their creation; {own}; \
          {built_in}"

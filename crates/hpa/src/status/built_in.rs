@@ -1,10 +1,14 @@
 //! Checks kube-controller-manager, which has the built-in HPA controller.
 
-use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use hpa_controller::{
+    AutoscalerApi,
+    k8s::{FieldManager, is_clearly_after},
+};
 
 use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
+    other_controllers::describe_age,
 };
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseName, Unavailable},
@@ -39,7 +43,9 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
         return Check::new(level_without_holder, text);
     }
-    let hpa_controller = cluster.built_in.describe_hpa_controller(cluster.now);
+    let hpa_controller = describe_write_after_takeover(cluster)
+        .filter(|_| has_hpa_controller.is_none())
+        .unwrap_or_else(|| cluster.built_in.describe_hpa_controller(cluster.now));
     let text = format!("{NAME} holds its lease ({host}, {age}); {hpa_controller}");
     match has_hpa_controller {
         None => Check::new(Level::Skipped, text),
@@ -63,6 +69,20 @@ fn unknown(error: &Unavailable) -> Check {
         error => error.to_string(),
     };
     Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
+}
+
+/// A clause about a status that kube-controller-manager stored after hpa-rs acquired the lease: both
+/// acted at that time. `None` if there is none.
+fn describe_write_after_takeover(cluster: &ClusterState) -> Option<String> {
+    let (newest, takeover) = cluster.built_in.last_write.zip(cluster.takeover())?;
+    is_clearly_after(newest, takeover).then(|| {
+        let LeaseName { namespace, name } = &cluster.lease;
+        format!(
+            "its HPA controller was on {} (a status that was stored after hpa-rs acquired the lease \
+             {namespace}/{name} names it)",
+            describe_age(newest, cluster.now)
+        )
+    })
 }
 
 /// Whether the checked lease may be held, and hpa-rs stored the status of an autoscaler of the core

@@ -88,6 +88,13 @@ impl ClusterState {
         self.holder.as_ref().is_ok_and(may_be_held)
     }
 
+    /// The time at which the holder of the checked lease acquired it. `None` if no instance holds
+    /// it.
+    pub(super) fn takeover(&self) -> Option<Timestamp> {
+        let holder = self.holder.as_ref().ok().filter(|holder| !holder.is_expired(self.now));
+        holder.and_then(|holder| holder.acquired)
+    }
+
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
     /// stored the status last.
     pub(super) fn set_acting_controllers(&mut self) {
@@ -128,6 +135,7 @@ impl ClusterState {
             searched_namespaces,
             others: other_leases,
             local: local_leases,
+            may_answer_for_all,
         } = ControllerLease::find_in_cluster(&client, flags, None, statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = match &holder {
@@ -137,6 +145,9 @@ impl ClusterState {
         let status = async {
             let api = match &leader {
                 _ if url.is_some() => DebugClient::find(&client, flags, &lease).await?,
+                Ok(_) if !may_answer_for_all => {
+                    return Err(Unavailable::Unconfirmed(lease.clone()));
+                }
                 Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
                 Err(error) => return Err(error.clone()),
             };

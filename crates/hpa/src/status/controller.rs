@@ -6,15 +6,14 @@ use hpa_calc::{explain::counted, shell::quote};
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus, k8s::FieldManager};
 
 use super::{
-    built_in,
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
     other_controllers::{self, describe_age},
 };
 use crate::{
-    debug_client::{LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{Idle, ReadLease, is_held, no_lease_found},
+    liveness::{Idle, NamespaceWriters, ReadLease, is_held, no_lease_found},
     terminal::shorten_names,
 };
 
@@ -39,7 +38,8 @@ const UNSAVED_ERROR_SECONDS: f64 = 60.0;
 /// The end of the check of a lost lease if hpa-rs isn't needed.
 const REPLACED: &str = "kube-controller-manager handles the autoscalers";
 
-pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
+/// `built_in` is the check of kube-controller-manager.
+pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<Check> {
     let mut checks = check_idle(cluster);
     let idle_level = checks.iter().map(|check| check.level).max();
     if cluster.url.is_none() {
@@ -56,14 +56,15 @@ pub(super) fn check_controller(cluster: &ClusterState) -> Vec<Check> {
         Ok(status) => checks.push(check_version(status)),
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
-        // The debug API is off by default.
-        Err(error @ Unavailable::Off { .. }) => {
+        // The debug API is off by default, and a tenant's invention is no problem.
+        Err(error @ (Unavailable::Off { .. } | Unavailable::Unconfirmed(_))) => {
             checks.push(Check::new(Level::Skipped, error.to_string()));
         }
         Err(error) => checks.push(unreadable(cluster, "the debug API can't be read", error)),
     }
-    checks.push(built_in::check(cluster));
-    checks.extend(other_controllers::check(cluster));
+    let others = other_controllers::check(cluster, built_in.is_conflict());
+    checks.push(built_in);
+    checks.extend(others);
     checks
 }
 
@@ -112,17 +113,15 @@ fn check_lease(cluster: &ClusterState) -> Check {
     let holder = match &cluster.holder {
         Ok(holder) => holder,
         Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
-            let has_no_lease = |one: &ListedAutoscaler| {
-                one.manager
-                    .as_deref()
-                    .is_some_and(|manager| FieldManager::parse_lease(manager).is_none())
-            };
             if is_replaced_by_built_in(cluster) {
                 let text = format!("{}: {REPLACED}", describe_lease_error(error));
                 return Check::new(Level::Ok, text);
             }
             // A controller without this lease may handle the autoscalers.
-            let may_be_handled = cluster.autoscalers.iter().any(has_no_lease);
+            let writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+            let without_lease = FieldManager::default();
+            let mut managers = [KUBE_CONTROLLER_MANAGER, without_lease.as_str()].into_iter();
+            let may_be_handled = managers.any(|manager| writers.may_act_in(None, manager));
             let level = if may_be_handled { Level::Warning } else { Level::Error };
             if matches!(error, Unavailable::NoLease(_)) && !cluster.searched_namespaces.is_empty() {
                 return Check::new(level, no_lease_found(name, &cluster.searched_namespaces))
@@ -157,7 +156,7 @@ fn check_lease(cluster: &ClusterState) -> Check {
             let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
             return Check::new(Level::Warning, text);
         }
-        let (level, consequence) = if cluster.leases().has_writer_without_lease() {
+        let (level, consequence) = if cluster.leases().has_writer_without_lease(None) {
             let unknown = "and whether an instance without leader election reconciles is unknown";
             (Level::Warning, unknown)
         } else {
@@ -225,6 +224,13 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
         Ok(leader) => Check::new(Level::Error, format!("pod {leader} is not ready")).with_hint(
             format!("kubectl describe pod -n {} {}", quote(&leader.namespace), quote(&leader.pod)),
         ),
+        Err(error @ Unavailable::NoPod { pod }) => {
+            // An instance outside of the cluster renews the lease too.
+            let is_expired = holder.is_expired(cluster.now);
+            let level = if is_expired { Level::Warning } else { Level::Skipped };
+            let text = format!("the holder of the lease has no pod {pod}");
+            Check::new(level, text).with_hint(error.to_string())
+        }
         Err(error) => {
             unreadable(cluster, &format!("the pod of {} can't be read", holder.identity), error)
         }

@@ -1,9 +1,11 @@
 //! Checks of the metrics APIs that autoscalers need.
 
+use std::iter;
+
 use hpa_calc::{
     api::{ConditionStatus, ConditionType, MetricSourceType, MetricSpec},
     explain::status_value,
-    report::error_texts::ALSO_NOT_BY_API,
+    report::error_texts::{ALSO_NOT_BY_API, is_in_process},
 };
 
 use super::{
@@ -49,7 +51,7 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
             checks.push(match unavailable {
                 None => Check::new(
                     Level::Ok,
-                    format!("{group}/{version} is available, by its APIService"),
+                    format!("{group}/{version} is available according to its APIService"),
                 ),
                 Some(reason) => {
                     let text = format!("{group}/{version} is not available: {reason}");
@@ -88,7 +90,7 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
     let (level, affected) = match (failing.is_empty(), has_source) {
         (false, _) => (Level::Error, failing),
         (true, false) if !new.is_empty() => (Level::Warning, new),
-        (true, false) => return None,
+        (true, false) => return without_values(group, dependents),
         (true, true) => {
             let metrics = dependents.iter().flat_map(|one| unread_metrics(one, group));
             let unread: Vec<String> = metrics.collect();
@@ -111,6 +113,40 @@ fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check>
     Some(Check::new(level, text).with_hint(hint))
 }
 
+/// The check of an API that is not installed, if no status has a value of its metrics, and no
+/// condition names it. `None` if no autoscaler needs it.
+fn without_values(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check> {
+    if dependents.is_empty() {
+        return None;
+    }
+    let failing = names(dependents.iter().filter(|one| fails_by_other_source(one)));
+    if failing.is_empty() {
+        let text = format!(
+            "{group} is not installed, and whether the controller reads the metrics of {} from \
+             another source, such as Prometheus, is unknown: no status has a value",
+            shorten_names(&names(dependents.iter()))
+        );
+        return Some(Check::new(Level::Skipped, text));
+    }
+    let text = format!(
+        "{group} is not installed: the controller reads these metrics from another source, such as \
+         Prometheus, and got no value for {}",
+        shorten_names(&failing)
+    );
+    // The check of the autoscalers reports the error.
+    Some(Check::new(Level::Warning, text).into_repetition())
+}
+
+/// Whether the metrics of an autoscaler fail, and the cause in its condition is the error of a rule
+/// or a collector of the controller. Prefixes that end with a colon precede the cause.
+fn fails_by_other_source(autoscaler: &ListedAutoscaler) -> bool {
+    failure_of(autoscaler).is_some_and(|message| {
+        let after_colons = message.match_indices(": ").map(|(at, colon)| at + colon.len());
+        let mut starts = iter::once(0).chain(after_colons);
+        starts.any(|start| message.get(start..).is_some_and(is_in_process))
+    })
+}
+
 /// Whether the status has a value of a metric of the API, from any source.
 fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
@@ -130,12 +166,10 @@ fn metrics_of<'a>(
 ) -> impl Iterator<Item = (&'a MetricSpec, bool)> {
     let (spec, status) = (&autoscaler.hpa.spec, &autoscaler.hpa.status);
     let metrics = spec.metrics.iter().enumerate();
-    metrics.filter(move |(_, spec)| group_of(&spec.source_type) == group).map(
-        move |(index, spec)| {
-            let current = status.current_metrics.get(index);
-            (spec, current.is_some_and(|current| status_value(spec, current).is_some()))
-        },
-    )
+    metrics.filter(move |(_, spec)| is_of(&spec.source_type, group)).map(move |(index, spec)| {
+        let current = status.current_metrics.get(index);
+        (spec, current.is_some_and(|current| status_value(spec, current).is_some()))
+    })
 }
 
 /// The metrics of the API that have no value, with the autoscaler: those without one in the status,
@@ -187,16 +221,11 @@ fn names_api(message: &str, group: &str) -> bool {
 
 /// Whether a metric of the autoscaler is of the API.
 fn needs(autoscaler: &ListedAutoscaler, group: &str) -> bool {
-    autoscaler.hpa.spec.metrics.iter().any(|metric| group_of(&metric.source_type) == group)
+    autoscaler.hpa.spec.metrics.iter().any(|metric| is_of(&metric.source_type, group))
 }
 
-fn group_of(source_type: &MetricSourceType) -> &'static str {
-    match source_type {
-        MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
-        MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
-        MetricSourceType::External => "external.metrics.k8s.io",
-        _ => "",
-    }
+fn is_of(source_type: &MetricSourceType, group: &str) -> bool {
+    source_type.metrics_api().is_some_and(|api| api.group() == group)
 }
 
 fn install_hint(group: &str) -> &'static str {

@@ -27,10 +27,11 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_checks(cluster: &ClusterState) -> Report {
-    let autoscalers = autoscalers::check(cluster);
+    let built_in = built_in::check(cluster);
+    let autoscalers = autoscalers::check(cluster, &built_in);
     let summary = autoscalers.first().map(|summary| summary.text.clone()).unwrap_or_default();
     let report = Report::new(vec![
-        Section { name: "controller", checks: controller::check_controller(cluster) },
+        Section { name: "controller", checks: controller::check_controller(cluster, built_in) },
         Section { name: "work", checks: controller::check_work(cluster) },
         Section { name: "metrics APIs", checks: metrics_apis::check(cluster) },
         Section { name: "autoscalers", checks: autoscalers },

@@ -1,91 +1,67 @@
 //! Checks the controllers that stored statuses, but don't hold the checked lease.
 
-use std::collections::BTreeMap;
-
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::{FieldManager, is_in_future};
+use hpa_controller::k8s::{FieldManager, is_clearly_after};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    built_in,
     check::{Check, Level},
     cluster::ClusterState,
 };
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
-    listed_autoscalers::ListedAutoscaler,
-    liveness::Leases,
+    liveness::{Leases, Writer},
     terminal::shorten_names,
 };
 
-/// A field manager, and the autoscalers whose status it stored last.
-struct Writer<'a> {
-    manager: &'a str,
-    autoscalers: Vec<&'a ListedAutoscaler>,
-    /// The time of the newest of these writes.
-    newest: Option<Timestamp>,
-}
-
 /// Reports the controllers that stored the status of an autoscaler last and whose lease is not the
 /// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
-pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
+/// `has_built_in_conflict` is whether the check of kube-controller-manager reports a conflict.
+pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<Check> {
     let lease_manager = FieldManager::for_lease(&cluster.lease.namespace, &cluster.lease.name);
+    let writers = Writer::of_autoscalers(&cluster.autoscalers);
     let (of_lease, others): (Vec<_>, Vec<_>) =
-        writers(cluster).into_iter().partition(|writer| writer.manager == lease_manager.as_str());
+        writers.into_iter().partition(|writer| writer.manager == lease_manager.as_str());
     // A lease that this user may not read may be held.
     let may_have_leader =
         cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
     let leases = cluster.leases();
     // An instance for one namespace may share no autoscaler with the checked controller.
     let is_active =
-        |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !writer.has_stopped(cluster);
+        |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !has_stopped(cluster, writer);
     let active_count = others.iter().filter(is_active).count();
     let is_only_controller = active_count <= 1 && !may_have_leader;
-    others.iter().map(|writer| check_writer(cluster, writer, is_only_controller)).collect()
-}
-
-/// The writers of the statuses, by name.
-fn writers(cluster: &ClusterState) -> Vec<Writer<'_>> {
-    let mut by_manager = BTreeMap::<&str, Vec<&ListedAutoscaler>>::new();
-    for autoscaler in &cluster.autoscalers {
-        if let Some(manager) = autoscaler.manager.as_deref() {
-            by_manager.entry(manager).or_default().push(autoscaler);
-        }
-    }
-    let writers = by_manager.into_iter().map(|(manager, autoscalers)| {
-        let newest = autoscalers.iter().filter_map(|one| one.status_stored_at).max();
-        Writer { manager, autoscalers, newest }
+    let checks = others.iter().map(|writer| {
+        let check = check_writer(cluster, writer, is_only_controller);
+        // The check of kube-controller-manager reports the same conflict, with its lease.
+        let is_repeated = has_built_in_conflict && writer.manager == KUBE_CONTROLLER_MANAGER;
+        if is_repeated { check.into_repetition() } else { check }
     });
-    writers.collect()
+    checks.collect()
 }
 
-impl Writer<'_> {
-    /// Whether the controller holds no lease or is switched off, and has stored no status since.
-    fn has_stopped(&self, cluster: &ClusterState) -> bool {
-        let leases = cluster.leases();
-        let is_off = cluster.is_switched_off(self.manager) && !leases.is_recent_write(self.newest);
-        is_off || leases.no_longer_writes(self.manager, self.newest)
-    }
+/// Whether the controller holds no lease or is switched off, and has stored no status since.
+fn has_stopped(cluster: &ClusterState, Writer { manager, newest, .. }: &Writer<'_>) -> bool {
+    let leases = cluster.leases();
+    let is_off = cluster.is_switched_off(manager) && !leases.is_recent_write(*newest);
+    is_off || leases.no_longer_writes(manager, *newest)
+}
 
-    /// A clause about the statuses.
-    fn describe(&self, now: Timestamp) -> String {
-        let names: Vec<_> = self.autoscalers.iter().map(|one| one.name.clone()).collect();
-        let age =
-            self.newest.map(|newest| format!(", most recently {}", describe_age(newest, now)));
-        format!(
-            "{} stored the status of {} last{}: {}",
-            self.manager,
-            counted(names.len(), "autoscaler"),
-            age.unwrap_or_default(),
-            shorten_names(&names)
-        )
-    }
+/// A clause about the statuses.
+fn describe(Writer { manager, autoscalers, newest }: &Writer<'_>, now: Timestamp) -> String {
+    let age = newest.map(|newest| format!(", most recently {}", describe_age(newest, now)));
+    format!(
+        "{manager} stored the status of {} last{}: {}",
+        counted(autoscalers.len(), "autoscaler"),
+        age.unwrap_or_default(),
+        shorten_names(autoscalers)
+    )
 }
 
 /// Checks the controller of a writer. `is_only_controller` is whether no other controller may act.
 fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller: bool) -> Check {
     let Writer { manager, newest, .. } = *writer;
-    let text = writer.describe(cluster.now);
+    let text = describe(writer, cluster.now);
     // The debug API of the flag may be that of a controller without leader election.
     let is_checked_controller = FieldManager::is_hpa_rs(manager) && cluster.url.is_some();
     if is_checked_controller {
@@ -152,16 +128,7 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
                 "if it handles the same autoscalers as the holder of the lease, both overwrite each \
                  other's decisions",
             );
-            // The check of kube-controller-manager reports the same conflict, with its lease.
-            let is_repeated =
-                manager == KUBE_CONTROLLER_MANAGER && built_in::check(cluster).is_conflict();
-            if is_repeated {
-                check.into_repetition()
-            } else if is_recent {
-                check.into_conflict()
-            } else {
-                check
-            }
+            if is_recent { check.into_conflict() } else { check }
         }
     }
 }
@@ -170,10 +137,8 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
 /// lease, which is held. False if its HPA controller is known to be on. The clocks of the holder
 /// and of the API server may differ.
 fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool {
-    let holder = cluster.holder.as_ref().ok().filter(|holder| !holder.is_expired(cluster.now));
-    let acquired = holder.and_then(|holder| holder.acquired);
-    let is_earlier =
-        acquired.zip(newest).is_some_and(|(acquired, newest)| is_in_future(acquired, newest));
+    let times = cluster.takeover().zip(newest);
+    let is_earlier = times.is_some_and(|(takeover, newest)| is_clearly_after(takeover, newest));
     is_earlier && cluster.built_in.has_hpa_controller(cluster.now) != Some(true)
 }
 

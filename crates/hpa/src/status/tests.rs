@@ -166,7 +166,7 @@ fn healthy_controller_has_no_problems() {
          √ histories are stored\n\
          \n\
          metrics APIs\n\
-         √ metrics.k8s.io/v1beta1 is available, by its APIService\n\
+         √ metrics.k8s.io/v1beta1 is available according to its APIService\n\
          \n\
          autoscalers\n\
          √ 1 autoscaler can scale\n"
@@ -280,6 +280,10 @@ fn healthy_controller_has_no_problems() {
             "type": "External", "external": { "metric": { "name": "queue" } },
         })).expect("a metric")];
         annotate(hpa, "fallback", r#"{"replicas": 4}"#);
+        let api = MetricsApiService {
+            group: "external.metrics.k8s.io".into(), ..metrics_api("True", "")
+        };
+        it.metrics_apis = Ok(Some(vec![api]));
     },
     Level::Warning, "1 autoscaler at the replicas of a fallback, because metrics fail"
 )]
@@ -335,6 +339,16 @@ fn debug_api_that_is_off_is_no_problem() {
     assert!(found[0].1.starts_with(off), "{found:?}");
     let text = run_checks(&cluster).text(false);
     assert!(text.starts_with("√ no problems found; 2 checks skipped\n"), "{text}");
+}
+
+#[test]
+fn answers_of_a_lease_that_a_tenant_may_have_created_are_not_shown() {
+    let mut cluster = healthy();
+    cluster.status = Err(Unavailable::Unconfirmed(cluster.lease.clone()));
+    let found = problems(&cluster);
+    assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
+    assert!(found[0].1.ends_with(". --controller-namespace scaling uses it"), "{found:?}");
+    assert!(found[1].1.ends_with(" are unknown without the debug API"), "{found:?}");
 }
 
 #[test]

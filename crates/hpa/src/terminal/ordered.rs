@@ -1,4 +1,4 @@
-//! JSON values that keep the order of their fields.
+//! JSON with ordered fields.
 
 use std::fmt;
 

@@ -125,17 +125,17 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let dead = "shop/web would scale from 2 to 4: cpu is at 60% of requests, target 30%; no \
                 controller has renewed the lease ";
     let cluster = held("hpa-controller:shop/hpa", &[own(old)]).await;
-    let advice = "No controller acts on this autoscaler: no controller has renewed the lease \
-                  shop/hpa";
+    let advice = "No controller with a lease acts on this autoscaler: no controller has renewed the \
+                  lease shop/hpa";
     cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
     let all = cluster.explain(&["-A"]).await;
-    let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
-                 shop/hpa for ";
+    let first = "No controller with a lease acts on 1 autoscaler (shop/web): no controller has \
+                 renewed the lease shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
     let released = released_lease("shop", "hpa", old);
     let cluster = held("hpa-controller:shop/hpa", &[released]).await;
-    let first =
-        "No controller acts on 1 autoscaler (shop/web): no instance holds the lease shop/hpa. ";
+    let first = "No controller with a lease acts on 1 autoscaler (shop/web): no instance holds the \
+                 lease shop/hpa. ";
     let end = "target 30%; no instance holds the lease shop/hpa\n";
     cluster.expect(&[end, &first.replace("1 autoscaler (shop/web)", "this autoscaler")]).await;
     let all = cluster.explain(&["-A"]).await;
@@ -191,7 +191,7 @@ async fn held_lease_takes_precedence_over_a_released_one() {
         assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
         for arguments in [["status"].as_slice(), &["explain", "-A"], &["explain", "shop/web"]] {
             let (output, ..) = cluster.run(hpa, arguments).await;
-            assert!(!output.contains("o controller acts"), "{arguments:?}: {output}");
+            assert!(!output.contains(" acts on "), "{arguments:?}: {output}");
             assert!(!output.contains("shop/one does not exist"), "{arguments:?}: {output}");
         }
     }
@@ -207,6 +207,34 @@ async fn held_lease_takes_precedence_over_a_released_one() {
     let (status, ..) = cluster.run(hpa, &["status"]).await;
     let maybe = "‼ maybe no controller acts on 2 autoscalers (";
     assert!(status.contains(maybe) && status.contains(&format!("): {doubt}\n")), "{status}");
+}
+
+/// The tenant has the namespaces `eve` and `eve-2`, one more than the others.
+#[tokio::test]
+async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
+    let mut all = controlled_by("hpa-controller:shop/hpa");
+    let mut forged = controlled_by("hpa-controller:eve/forged").remove(1);
+    for namespace in ["eve", "eve-2"] {
+        let metadata = json!({ "name": namespace });
+        all.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }));
+        forged["metadata"]["namespace"] = json!(namespace);
+        all.push(forged.clone());
+    }
+    all.push(lease("eve", "forged", jiff::Timestamp::now()));
+    // The holder of the lease.
+    let mut pod = objects::pod("web", 0);
+    pod["metadata"]["namespace"] = json!("eve");
+    pod["metadata"]["name"] = json!("a");
+    all.push(pod);
+    let cluster = Cluster::new(all).await;
+    let hpa = env!("CARGO_BIN_EXE_hpa");
+    let (status, ..) = cluster.run(hpa, &["status"]).await;
+    let unread = "- the debug API of the lease's holder is not used: a tenant may have created the \
+                  lease eve/forged, which not all namespaces with autoscalers name. \
+                  --controller-namespace eve uses it\n";
+    assert!(status.contains(unread), "{status}");
+    let (status, ..) = cluster.run(hpa, &["status", "--controller-namespace=eve"]).await;
+    assert!(status.contains("- the debug API is off: pod eve/a has no port"), "{status}");
 }
 
 /// An instance of another name has taken over within the last minute.
@@ -249,13 +277,13 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         let first = "shop/web is in dry run by annotation and would scale from 2 to 4: ";
         cluster.expect(&[first]).await;
         let output = cluster.explain(&["shop/web"]).await;
-        assert!(!output.contains("ignores") && !output.contains("o controller acts"), "{output}");
+        assert!(!output.contains("ignores") && !output.contains(" acts on "), "{output}");
         let all = cluster.explain(&["-A"]).await;
-        assert!(!all.contains("ignores") && !all.contains("o controller acts"), "{all}");
+        assert!(!all.contains("ignores") && !all.contains(" acts on "), "{all}");
         let arguments = ["status", "-n", "shop"];
         let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
         let dry_run = "1 autoscaler in dry run, so nothing is written: shop/web";
-        assert!(status.contains(dry_run) && !status.contains("o controller acts"), "{status}");
+        assert!(status.contains(dry_run) && !status.contains(" acts on "), "{status}");
     }
 }
 

@@ -55,7 +55,7 @@ impl PodList {
         let mut indices: Vec<u32> = Vec::new();
         let mut matching_groups = 0;
         for group in self.groups.iter().flat_map(|groups| groups.candidates(selector)) {
-            if selector.matches(&group.labels) {
+            if group.labels.are_selected_by(selector) {
                 indices.extend_from_slice(&group.items);
                 matching_groups += 1;
             }

@@ -35,12 +35,6 @@ impl CoalescingSettings {
         Self { freshness, ..self }
     }
 
-    /// Sets [`window`](Self::window).
-    #[must_use]
-    pub fn with_window(self, window: Duration) -> Self {
-        Self { window, ..self }
-    }
-
     /// Sets [`min_selectors`](Self::min_selectors).
     #[must_use]
     pub fn with_min_selectors(self, min_selectors: usize) -> Self {

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use hpa_calc::explain::list_first;
+use http::Uri;
 use jiff::Timestamp;
 
 /// The names of the settings that [`connection_cause`] recommends. An empty one gives no advice.
@@ -23,6 +24,13 @@ const BAD_CERTIFICATE: &str = "alert: BadCertificate";
 
 /// The maximum number of a certificate's names in an error.
 const MAX_NAMES: usize = 5;
+
+/// Scheme, host and port of a URL, without credentials, for messages. A port that the URL doesn't
+/// have is left out.
+pub fn origin(url: &Uri) -> String {
+    let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme_str().unwrap_or("http"), url.host().unwrap_or_default())
+}
 
 /// Whether the server refused a connection because of a missing or refused client certificate. With
 /// TLS 1.3, the client learns this only while it waits for the response.

@@ -1,7 +1,6 @@
 //! A client of the metrics APIs of a cluster.
 
 mod budget;
-mod discovery;
 mod http_error;
 mod request;
 #[cfg(test)]
@@ -14,11 +13,11 @@ use hpa_calc::readings::MetricsApi;
 use http::header;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use self::{
     budget::{ByteBudget, Share},
-    discovery::{ApiGroup, group},
     request::{GetRequest, MetricsPath},
 };
 pub use self::{http_error::generic_message, request::percent_encode};
@@ -62,18 +61,6 @@ impl ClientSettings {
         Self { request_timeout, ..self }
     }
 
-    /// Sets [`max_body_bytes`](Self::max_body_bytes).
-    #[must_use]
-    pub fn with_max_body_bytes(self, max_body_bytes: usize) -> Self {
-        Self { max_body_bytes, ..self }
-    }
-
-    /// Sets [`max_total_bytes`](Self::max_total_bytes).
-    #[must_use]
-    pub fn with_max_total_bytes(self, max_total_bytes: usize) -> Self {
-        Self { max_total_bytes, ..self }
-    }
-
     /// Sets [`version_lifetime`](Self::version_lifetime).
     #[must_use]
     pub fn with_version_lifetime(self, version_lifetime: Duration) -> Self {
@@ -107,7 +94,7 @@ struct ResponseBody<'a> {
 }
 
 impl KubeMetricsClient {
-    /// Creates a source that sends requests with `client`.
+    /// Sends nothing yet.
     pub fn new(client: kube::Client, settings: ClientSettings) -> Self {
         Self {
             transport: Arc::new(Transport {
@@ -120,7 +107,7 @@ impl KubeMetricsClient {
     }
 
     async fn preferred_version(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
-        if let Some(only) = discovery::only_version(api) {
+        if let [only] = known_versions(api) {
             return Ok(only);
         }
         let transport = Arc::clone(&self.transport);
@@ -148,7 +135,7 @@ impl KubeMetricsClient {
         });
         let fields: Vec<String> = name.iter().chain(fields).map(ToString::to_string).collect();
         let path = MetricsPath {
-            group: group(MetricsApi::Resource),
+            group: MetricsApi::Resource.group(),
             version: self.preferred_version(MetricsApi::Resource).await?,
             namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
             resource,
@@ -176,7 +163,7 @@ impl KubeMetricsClient {
         };
         let described_namespace = query.described_namespace();
         let path = MetricsPath {
-            group: group(MetricsApi::Custom),
+            group: MetricsApi::Custom.group(),
             version: self.preferred_version(MetricsApi::Custom).await?,
             namespace: Some(described_namespace.unwrap_or(namespace)),
             resource: if described_namespace.is_some() { "metrics" } else { &resource },
@@ -204,7 +191,7 @@ impl MetricSource for KubeMetricsClient {
             Query::Custom(query) => self.read_custom_metric(query).await.map(Values::Custom),
             Query::External(query) => {
                 let path = MetricsPath {
-                    group: group(MetricsApi::External),
+                    group: MetricsApi::External.group(),
                     version: self.preferred_version(MetricsApi::External).await?,
                     namespace: Some(&query.namespace),
                     resource: &query.metric,
@@ -221,8 +208,8 @@ impl MetricSource for KubeMetricsClient {
 
 impl Transport {
     async fn discover(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
-        let group = group(api);
-        // For all queries, errors describe a request for pods.
+        let group = api.group();
+        // Errors of a discovery name pods, whatever is queried.
         let description = format!("get pods.{group}").into();
         let get = GetRequest { uri: format!("/apis/{group}"), description };
         let body = match self.fetch(&get).await {
@@ -233,7 +220,9 @@ impl Transport {
         };
         let group: ApiGroup = serde_json::from_slice(&body.bytes)
             .map_err(|source| decode_error(&get, WireError::Json { kind: "APIGroup", source }))?;
-        discovery::choose_version(api, &group)
+        let served =
+            |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
+        known_versions(api).iter().find(served).copied().ok_or(MetricError::NoKnownVersion)
     }
 
     async fn list<I: ListItem>(&self, path: &MetricsPath<'_>) -> Result<Vec<I>, MetricError> {
@@ -298,6 +287,28 @@ impl Transport {
         }
         Ok(ResponseBody { bytes, _share: share })
     }
+}
+
+/// The versions of an API that this crate supports, in order of preference.
+const fn known_versions(api: MetricsApi) -> &'static [&'static str] {
+    match api {
+        MetricsApi::Resource => &["v1", "v1beta1"],
+        MetricsApi::Custom => &["v1beta2", "v1beta1"],
+        MetricsApi::External => &["v1beta1"],
+    }
+}
+
+/// meta/v1 `APIGroup`.
+#[derive(Debug, Deserialize)]
+struct ApiGroup {
+    #[serde(default)]
+    versions: Option<Vec<ServedVersion>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServedVersion {
+    #[serde(default)]
+    version: String,
 }
 
 fn decode_error(get: &GetRequest, error: WireError) -> MetricError {

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use crate::MetricError;
 
-/// A GET request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GetRequest {
     /// Percent-encoded path and query.
@@ -13,7 +12,6 @@ pub(super) struct GetRequest {
     pub(super) description: Box<str>,
 }
 
-/// The path of a request for metrics.
 pub(super) struct MetricsPath<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,

@@ -23,7 +23,7 @@ pub(super) struct GroupList {
 
 /// The resources of the groups that can be decoded.
 #[derive(Default)]
-pub(super) struct Decoded {
+pub(super) struct Discovery {
     pub(super) resources: Vec<ApiResource>,
     /// The groups and versions that can't be decoded, each with the field.
     pub(super) problems: Vec<String>,
@@ -72,7 +72,7 @@ struct ResponseKind {
     kind: String,
 }
 
-impl Decoded {
+impl Discovery {
     /// Decodes each version of each group on its own: one that can't be decoded must not hide the
     /// resources of the others.
     pub(super) fn add_group(&mut self, group: &RawValue) {
@@ -131,11 +131,11 @@ mod tests {
 
     fn decode(groups: &Value) -> (ApiResources, Vec<String>) {
         let groups: Vec<Box<RawValue>> = serde_json::from_str(&groups.to_string()).unwrap();
-        let mut decoded = Decoded::default();
+        let mut discovery = Discovery::default();
         for group in &groups {
-            decoded.add_group(group);
+            discovery.add_group(group);
         }
-        (ApiResources::new(decoded.resources), decoded.problems)
+        (ApiResources::new(discovery.resources), discovery.problems)
     }
 
     fn resource(plural: &str, kind: &str) -> Value {

@@ -87,7 +87,7 @@ fn rules() -> FixedSource {
     let pod = |name: &str, app: &str| {
         let metadata = ObjectMetadata {
             key: ObjectKey::new("shop", name),
-            labels: [("app".to_owned(), app.to_owned())].into(),
+            labels: [("app", app)].into_iter().collect(),
         };
         (GroupResource::pods(), metadata)
     };

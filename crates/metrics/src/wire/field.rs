@@ -1,8 +1,8 @@
 //! Deserializers of fields. They treat absent and `null` fields as the reference's decoder does.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, marker::PhantomData, sync::Arc};
 
-use hpa_calc::{MilliValue, Quantity, api::ResourceName, selector::Labels};
+use hpa_calc::{MilliValue, Quantity, Selector, api::ResourceName, selector::Labels};
 use jiff::{SignedDuration, Timestamp, civil, tz};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -240,7 +240,7 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
     }
 }
 
-/// The labels of an item. They are rarely matched more than once, so they are stored as
+/// The labels of an object or an item. They are rarely matched, so they are stored as
 /// `key\0value\0...` in one allocation. In a list of pods, consecutive pods with equal labels share
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -255,6 +255,17 @@ impl ItemLabels {
     /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether a selector matches the labels. Each look-up of a label reads the whole text, so for
+    /// many requirements, the labels are indexed first.
+    pub fn are_selected_by(&self, selector: &Selector) -> bool {
+        const MAX_LOOK_UPS: usize = 4;
+        if selector.requirements().len() <= MAX_LOOK_UPS {
+            return selector.matches(self);
+        }
+        let values: HashMap<&str, &str> = self.pairs().collect();
+        selector.matches_by(|key| values.get(key).copied())
     }
 
     /// Iterates over keys and values.

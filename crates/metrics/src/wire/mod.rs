@@ -20,7 +20,7 @@ pub use hpa_calc::go_duration::{DurationError, parse as parse_duration};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
-use crate::{ObjectKey, objects::ObjectMetadata};
+use crate::ObjectKey;
 
 pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
@@ -124,15 +124,6 @@ pub struct NodeMetrics {
 }
 
 impl ItemMeta {
-    /// The name and labels of an object.
-    pub fn new(object: &ObjectMetadata) -> Self {
-        Self {
-            name: object.key.name.as_str().into(),
-            namespace: object.key.namespace.as_str().into(),
-            labels: object.labels.iter().collect(),
-        }
-    }
-
     /// The namespace and the name.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::new(&self.namespace, &self.name)

@@ -54,7 +54,7 @@ fn usage_of_a_pod_is_the_sum_of_its_containers(
 }
 
 #[rstest]
-#[case::other_does_not_count(
+#[case::other_container_is_ignored(
     r#"[{"name":"side","usage":{}},{"name":"app","usage":{"cpu":"5m"}}]"#,
     Some(5)
 )]
@@ -135,6 +135,21 @@ fn ambiguous_list_is_rejected(#[case] body: &str, #[case] part: &str) {
 fn labels_with_nul_are_skipped() {
     let labels: ItemLabels = [("a\0b", "c"), ("d", "e\0f"), ("g", "h")].into_iter().collect();
     assert_eq!((labels.label("a"), labels.label("d"), labels.label("g")), (None, None, Some("h")));
+}
+
+#[rstest]
+#[case("a=2", true)]
+#[case("a=1", false)]
+#[case("a=2,a,b,b=1,b!=2,!c,c!=1", true)]
+#[case("a=1,a,b,b=1,b!=2,!c,c!=1", false)]
+#[case("a=2,a,b,b=1,b!=2,c,c!=1", false)]
+fn labels_are_selected_by_few_and_many_requirements(
+    #[case] selector: &str,
+    #[case] expected: bool,
+) {
+    // The last of equal keys counts.
+    let labels: ItemLabels = [("a", "1"), ("a", "2"), ("b", "1")].into_iter().collect();
+    assert_eq!(labels.are_selected_by(&Selector::parse(selector).unwrap()), expected);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Errors of requests.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use hpa_calc::report::error_texts;
-use hpa_metrics::{TlsSettingNames, connection_cause, describe};
+use hpa_metrics::{TlsSettingNames, connection_cause, describe, origin};
 
-use crate::client::{connection::ConnectionError, settings::origin};
+use crate::client::{connection::ConnectionError, settings::Settings};
 
 /// The names of the settings for a server's TLS, for messages.
 const TLS_SETTINGS: TlsSettingNames<'_> = TlsSettingNames {
@@ -102,10 +102,7 @@ const QUERY_ERROR_TYPES: [&str; 4] = ["bad_data", "execution", "400", "422"];
 
 impl QueryFailure {
     /// Converts the error of a request. Keeps only the innermost cause, which is the most specific.
-    pub(crate) fn from_request_error(
-        server: Arc<str>,
-        error: &(dyn std::error::Error + 'static),
-    ) -> Self {
+    pub(crate) fn from_request_error(server: Arc<str>, error: &(dyn Error + 'static)) -> Self {
         Self::Request { server, cause: connection_cause(error, TLS_SETTINGS) }
     }
 
@@ -122,6 +119,12 @@ impl QueryFailure {
             Self::Status { status, .. } => matches!(status, 401 | 403),
             _ => false,
         }
+    }
+
+    /// Whether the connection or the response is at fault, and the text doesn't name the server.
+    #[must_use]
+    pub fn lacks_server(&self) -> bool {
+        matches!(self, Self::Connection(_) | Self::Body(_) | Self::Decode(_))
     }
 
     /// Whether the query is at fault: Prometheus rejected it or couldn't execute it, or its result
@@ -181,6 +184,35 @@ impl QueryFailure {
             }
             Self::Api { .. } => "Prometheus reported an error".to_owned(),
         }
+    }
+}
+
+/// The failure of a rule's query, for conditions: its text has scheme, host and port of the server
+/// if the connection or the response is at fault.
+#[derive(Clone, Debug)]
+pub struct RuleQueryFailure {
+    server: String,
+    pub failure: QueryFailure,
+}
+
+impl RuleQueryFailure {
+    pub(crate) fn new(server: &Settings, failure: QueryFailure) -> Self {
+        Self { server: server.origin(), failure }
+    }
+}
+
+impl fmt::Display for RuleQueryFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.failure.lacks_server() {
+            write!(f, "{}{}: ", error_texts::PROMETHEUS, self.server)?;
+        }
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+impl Error for RuleQueryFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.failure.source()
     }
 }
 

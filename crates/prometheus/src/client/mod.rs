@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use connection::ConnectionError;
 pub use decode::decode_query;
-pub use error::QueryFailure;
+pub use error::{QueryFailure, RuleQueryFailure};
 pub use range::{RangeQuery, RangeSeries};
 pub use requests::{Client, InstantQuery, TimeoutParameter};
 pub use series::SeriesReader;

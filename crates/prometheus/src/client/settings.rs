@@ -3,11 +3,13 @@
 use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::rules::Compat;
+use hpa_metrics::origin;
 use http::{HeaderName, HeaderValue, Uri};
 
 /// [`Settings::series_timeout`] divided by [`Settings::query_timeout`].
 const SERIES_TIMEOUT_FACTOR: u32 = 6;
-/// The default of [`Settings::min_series_timeout`].
+/// The minimum of [`Settings::series_timeout`]: a short limit of queries must not prevent a large
+/// discovery.
 const MIN_SERIES_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings of a Prometheus server.
@@ -41,9 +43,6 @@ pub struct Settings {
     pub password_file: Option<PathBuf>,
     /// The time limit of a query. See also [`Self::series_timeout`].
     pub query_timeout: Duration,
-    /// The minimum of [`Self::series_timeout`]: a short limit of queries must not prevent a large
-    /// discovery.
-    pub min_series_timeout: Duration,
     /// The maximum number of concurrent requests.
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
@@ -119,7 +118,6 @@ impl Settings {
             username: None,
             password_file: None,
             query_timeout: Duration::from_secs(10),
-            min_series_timeout: MIN_SERIES_TIMEOUT,
             concurrency: CONCURRENCY,
             max_response_bytes: 4 << 20,
             compat: Compat::default(),
@@ -127,10 +125,10 @@ impl Settings {
     }
 
     /// The time limit of reading the series of a selector: six times that of a query, because the
-    /// server searches and sends much more, but at least [`Self::min_series_timeout`].
+    /// server searches and sends much more, but at least a minute.
     #[must_use]
     pub fn series_timeout(&self) -> Duration {
-        self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR).max(self.min_series_timeout)
+        self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR).max(MIN_SERIES_TIMEOUT)
     }
 
     /// Checks for incomplete and conflicting credentials.
@@ -148,7 +146,7 @@ impl Settings {
     }
 
     /// Scheme, host and port of the URL, for errors that tenants read in conditions.
-    pub(crate) fn origin(&self) -> String {
+    pub fn origin(&self) -> String {
         origin(&self.url)
     }
 
@@ -156,14 +154,6 @@ impl Settings {
     pub fn url_without_credentials(&self) -> String {
         format!("{}{}", self.origin(), self.url.path().trim_end_matches('/'))
     }
-}
-
-/// Scheme, host and port of a URL. The default port is left out if the URL doesn't have it.
-pub(super) fn origin(url: &Uri) -> String {
-    let host = url
-        .authority()
-        .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
-    format!("{}://{host}", url.scheme_str().unwrap_or("http"))
 }
 
 fn parse_url(text: &str) -> Result<Uri, SettingsError> {

@@ -20,7 +20,7 @@ mod restrict;
 mod tests;
 
 pub(crate) use functions::{depends_on_other_groups, is_by_series};
-pub use parser::{parse, parse_without_regexes};
+pub use parser::{parse, parse_without_regex_checks};
 pub use restrict::restrict;
 
 /// A mistake in a query, with its byte offset.

@@ -1,6 +1,8 @@
 //! Restricts queries of tenants to the series of their namespace, as prom-label-proxy does.
 
-use super::{Node, SyntaxError, lexer::find_ambiguous_raw_string, parser::parse_without_regexes};
+use super::{
+    Node, SyntaxError, lexer::find_ambiguous_raw_string, parser::parse_without_regex_checks,
+};
 
 /// The maximum number of selectors, because each of them makes the restricted query longer.
 const MAX_SELECTORS: usize = 1000;
@@ -20,7 +22,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
     if let Some(at) = find_ambiguous_raw_string(query)? {
         return fail(at, "a string in backquotes must not end with a backslash".to_owned());
     }
-    let expr = parse_without_regexes(query)?;
+    let expr = parse_without_regex_checks(query)?;
     let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
     let matcher = format!("{label}=\"{value}\"");
     let mut insertions = Vec::new();

@@ -26,7 +26,6 @@ const MAX_QUOTED: usize = 40;
 /// The Go types of the data of templates, as prometheus-adapter's messages name them.
 const DATA_TYPES: [&str; 2] = ["naming.queryTemplateArgs", "schema.GroupResource"];
 
-/// The kind of a template.
 #[derive(Clone, Copy)]
 enum TemplateKind {
     Query,

@@ -19,7 +19,7 @@ use hpa_metrics::{
     ObjectMetadata,
     resource::{ApiResources, GroupResource},
     values::NoValue,
-    wire::{ContainerMetrics, ItemMeta, NodeMetrics, PodMetrics},
+    wire::{ContainerMetrics, NodeMetrics, PodMetrics},
 };
 
 /// An invalid rule of `resourceRules`, with prometheus-adapter's message.
@@ -250,7 +250,7 @@ pub fn pod_usage(
         .into_iter()
         .map(|(name, values)| ContainerMetrics { name: name.into(), usage: to_usage(values) });
     Ok(Some(PodMetrics {
-        metadata: ItemMeta::new(pod),
+        metadata: pod.item_meta(),
         timestamp: timestamp(timestamp_ms),
         window: rules.signed_window(),
         containers: containers.collect(),
@@ -278,7 +278,7 @@ pub fn node_usage(
     };
     let values = [usage_value(cpu.value, compat)?, usage_value(memory.value, compat)?];
     Ok(Some(NodeMetrics {
-        metadata: ItemMeta::new(node),
+        metadata: node.item_meta(),
         timestamp: timestamp(cpu.timestamp_ms.min(memory.timestamp_ms)),
         window: rules.signed_window(),
         usage: to_usage(values),
@@ -313,7 +313,7 @@ resourceRules:
     fn object() -> ObjectMetadata {
         ObjectMetadata {
             key: hpa_metrics::ObjectKey::new("shop", "web-0"),
-            labels: [("app".to_owned(), "web".to_owned())].into(),
+            labels: [("app", "web")].into_iter().collect(),
         }
     }
 

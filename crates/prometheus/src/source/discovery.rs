@@ -28,23 +28,32 @@ const CONCURRENCY: usize = 8;
 /// added with compatibility.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Compiles the rules, and reads the series of the valid ones. With compatibility, fails if a rule
-/// is invalid.
-pub(super) async fn discover(
+/// Reads the resources of the API server, and compiles the rules. The state has no series. With
+/// compatibility, fails if a rule is invalid.
+pub(super) async fn compile(
     rules: &Arc<Rules>,
-    previous: &DiscoveryState,
     settings: &PrometheusSettings,
     mapper: &dyn ResourceMapper,
 ) -> Result<DiscoveryState, RelistError> {
     let resources = Arc::new(mapper.load().await?);
-    let config = &rules.config;
-    let compiled = RuleSet::compile(config, &resources);
+    let compiled = RuleSet::compile(&rules.config, &resources);
     if settings.compat == Compat::Reference
         && let Some(error) = compiled.first_error()
     {
         return Err(RelistError::InvalidRule(Box::new(error.clone())));
     }
-    let pass = Pass { rules, resources: &resources, settings };
+    Ok(DiscoveryState { compiled, resources, ..DiscoveryState::empty(rules) })
+}
+
+/// Reads the series of the valid rules. `compiled` is the state without series.
+pub(super) async fn discover(
+    compiled: &DiscoveryState,
+    previous: &DiscoveryState,
+    settings: &PrometheusSettings,
+) -> DiscoveryState {
+    let DiscoveryState { rules, compiled, resources, .. } = compiled;
+    let config = &rules.config;
+    let pass = Pass { rules, resources, settings };
     let custom = pass.read_list("rules", &config.rules, &compiled.custom, &previous.custom);
     let external = pass.read_list(
         "externalRules",
@@ -53,16 +62,16 @@ pub(super) async fn discover(
         &previous.external,
     );
     let (custom, external) = tokio::join!(custom, external);
-    Ok(DiscoveryState {
+    DiscoveryState {
         rules: rules.clone(),
         custom_registry: CustomRegistry::new(custom.discovered_rules()),
         external_registry: ExternalRegistry::new(external.discovered_rules()),
-        compiled,
+        compiled: compiled.clone(),
         without_resources: None,
-        resources,
+        resources: resources.clone(),
         custom,
         external,
-    })
+    }
 }
 
 /// One pass of discovery.

@@ -158,16 +158,40 @@ impl PrometheusSource {
         result
     }
 
+    /// Reads the resources of the API server, and compiles the rules, unless they are compiled. The
+    /// usage of pods and nodes needs no more.
+    pub async fn compile(&self) -> Result<(), RelistError> {
+        if !self.state().is_compiled() {
+            let rules = self.rules.read().clone();
+            self.compile_rules(&rules).await?;
+        }
+        Ok(())
+    }
+
+    /// Compiles the rules. If none were compiled before, they are in use from then on, or the error
+    /// is kept for the errors of queries.
+    async fn compile_rules(&self, rules: &Arc<Rules>) -> Result<Arc<DiscoveryState>, RelistError> {
+        let compiled = discovery::compile(rules, &self.settings, &*self.mapper).await;
+        let compiled = compiled.map(Arc::new);
+        let first = match &compiled {
+            Ok(state) => state.clone(),
+            Err(RelistError::Mapper(error)) => {
+                Arc::new(DiscoveryState::without_resources(rules, error))
+            }
+            Err(_) => return compiled,
+        };
+        let mut state = self.state.write();
+        if !state.is_compiled() {
+            *state = first;
+        }
+        compiled
+    }
+
     async fn discover(&self) -> Result<(), RelistError> {
         let rules = self.rules.read().clone();
-        let previous = self.state.read().clone();
-        let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await;
-        if let Err(RelistError::Mapper(error)) = &state
-            && !previous.is_compiled()
-        {
-            *self.state.write() = Arc::new(DiscoveryState::without_resources(&rules, error));
-        }
-        let state = state?;
+        let previous = self.state();
+        let compiled = self.compile_rules(&rules).await?;
+        let state = discovery::discover(&compiled, &previous, &self.settings).await;
         let result = state.outcome();
         if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
             self.sharing.clear();
@@ -236,7 +260,7 @@ impl PrometheusSource {
     /// Whether the rules were compiled and a discovery of their series was tried. Always true for a
     /// file without rules.
     pub fn has_tried_discovery(&self) -> bool {
-        self.state().is_compiled()
+        self.state().has_tried_discovery()
     }
 
     /// The servers whose series a discovery reads, each as scheme, host and port.

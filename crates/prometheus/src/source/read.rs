@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::client::{Client, InstantQuery, TimeoutParameter};
+use crate::client::{Client, InstantQuery, RuleQueryFailure, TimeoutParameter};
 use crate::rules::{
     Compat,
     query::Objects as QueriedObjects,
@@ -277,8 +277,18 @@ impl PrometheusSource {
             Compat::Off => TimeoutParameter::Limit,
             Compat::Reference => TimeoutParameter::Empty,
         };
-        client.query(&InstantQuery { query, timeout }).await.map_err(MetricError::from_fetch_error)
+        send_rule_query(client, &InstantQuery { query, timeout }).await
     }
+}
+
+/// Sends the query of a rule. The text of an error names the server.
+pub(super) async fn send_rule_query(
+    client: &Client,
+    query: &InstantQuery,
+) -> Result<Arc<QueryResult>, MetricError> {
+    client.query(query).await.map_err(|failure| {
+        MetricError::from_fetch_error(RuleQueryFailure::new(client.settings(), failure))
+    })
 }
 
 /// Converts a request for a custom metric to one of the registry, for objects with these names.

@@ -145,6 +145,15 @@ impl DiscoveryState {
             && self.compiled.resource.is_some() == config.resource_rules.is_some()
     }
 
+    /// Whether the rules were compiled and a discovery of their series was tried. Always true for a
+    /// file without rules.
+    pub(super) fn has_tried_discovery(&self) -> bool {
+        let config = &self.rules.config;
+        self.is_compiled()
+            && self.custom.entries.len() == config.rules.len()
+            && self.external.entries.len() == config.external_rules.len()
+    }
+
     /// Whether the series of at least one rule of each list were read, unless the list is empty. A
     /// rule that always fails must not block the others.
     pub(super) fn is_discovered(&self) -> bool {

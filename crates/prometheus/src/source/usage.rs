@@ -18,7 +18,7 @@ use hpa_metrics::{
     wire::{NodeMetrics, PodMetrics},
 };
 
-use super::{PrometheusSource, name_lists, state::DiscoveryState};
+use super::{PrometheusSource, name_lists, read::send_rule_query, state::DiscoveryState};
 
 /// The rules of resource metrics, and the client for their queries.
 struct UsageSource<'s> {
@@ -197,8 +197,7 @@ impl PrometheusSource {
             Compat::Off => TimeoutParameter::Limit,
             Compat::Reference => TimeoutParameter::Absent,
         };
-        let result = client.query(&InstantQuery { query, timeout }).await;
-        match &*result.map_err(MetricError::from_fetch_error)? {
+        match &*send_rule_query(client, &InstantQuery { query, timeout }).await? {
             QueryResult::Vector(samples) => Ok(samples.clone().unwrap_or_default()),
             _ => Err(MetricError::from_fetch_error(ResultError::UnexpectedType)),
         }

@@ -8,9 +8,9 @@ mod validate;
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     explain::one_line,
-    validation::{ValidationOptions, measure_spec, validate},
+    validation::{ValidationOptions, validate},
 };
 use hpa_crd::{FieldError, UnknownField};
 use serde_json::{Map, Value};
@@ -115,9 +115,9 @@ impl ScenarioFile {
     ///
     /// # Errors
     ///
-    /// The text is not YAML, a field is unknown, has the wrong type or an invalid value, or a file
-    /// can't be read or parsed. The error has line and column in the scenario file if they are
-    /// known, except for errors of other files.
+    /// The text can't be read as YAML, a field is unknown, has the wrong type or an invalid value,
+    /// or a file can't be read or parsed. The error has line and column in the scenario file if
+    /// they are known, except for errors of other files.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
         let mut base: Value = serde_saphyr::from_str(text)
             .map_err(|error| ScenarioFileError::syntax(text, &error))?;
@@ -334,8 +334,7 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
     let decoded = serde_path_to_error::deserialize(manifest);
     let mut hpa: HorizontalPodAutoscaler = decoded
         .map_err(|error| field_error(format!("{AUTOSCALER}.{}", error.path()), error.inner()))?;
-    apply_defaults(&mut hpa.spec);
-    measure_spec(&mut hpa.spec);
+    prepare_spec(&mut hpa.spec);
     if hpa.metadata.name.is_empty() {
         hpa.metadata.name.clone_from(&hpa.spec.scale_target_ref.name);
     }

@@ -146,7 +146,7 @@ impl ScenarioFileError {
             serde_saphyr::Error::NonFiniteFloat { value, .. } => {
                 format!("{value} is not a finite number: put a quantity in quotes")
             }
-            other => format!("not YAML: {}", UserMessageFormatter.format_message(other)),
+            other => format!("unable to read YAML: {}", UserMessageFormatter.format_message(other)),
         };
         Self::Syntax { position, message }
     }

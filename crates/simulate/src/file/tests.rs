@@ -108,7 +108,7 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
 }
 
 #[rstest]
-#[case::syntax("duration: [", "duration: 10m", "line 4, column 11: not YAML: ")]
+#[case::syntax("duration: [", "duration: 10m", "line 4, column 11: unable to read YAML: ")]
 #[case::not_finite(
     "minReplicas: 1e400",
     "minReplicas: 2",

@@ -19,5 +19,4 @@ pub use self::{
 };
 use crate::{file::Variant, run::Run};
 
-/// A variant and its run.
 pub type VariantRun = (Variant, Run);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, ObjectReference},
-    json,
+    json_fields,
     request::RequestInfo,
 };
 
@@ -86,7 +86,8 @@ pub enum Effect {
         after: usize,
     },
     /// A field of objects is changed or removed in successful responses to GET, list and watch.
-    Malformed {
+    #[serde(alias = "malformed")]
+    ChangedField {
         /// Name of the object, or of the object that a metric describes. If empty, all objects.
         #[serde(default)]
         object: String,
@@ -171,7 +172,7 @@ impl Effect {
                 request.verb == "watch"
             }
             Self::Stale { .. } => request.verb == "get" || request.verb == "list",
-            Self::Malformed { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
+            Self::ChangedField { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
             Self::TruncatedBody => request.verb != "watch",
             Self::MissingGroup { group } => is_for_group(group, request) || is_group_list(request),
             _ => true,
@@ -204,10 +205,10 @@ pub(crate) fn is_group_list(request: &RequestInfo) -> bool {
 /// Removes a group from a list of API groups.
 pub(crate) fn remove_group(group: &str, index: &mut Value) {
     if let Some(groups) = index.get_mut("groups").and_then(Value::as_array_mut) {
-        groups.retain(|one| json::str_at(one, "/name") != group);
+        groups.retain(|one| json_fields::str_at(one, "/name") != group);
     }
     if let Some(items) = index.get_mut("items").and_then(Value::as_array_mut) {
-        items.retain(|one| json::str_at(one, "/metadata/name") != group);
+        items.retain(|one| json_fields::str_at(one, "/metadata/name") != group);
     }
     if let Some(paths) = index.get_mut("paths").and_then(Value::as_object_mut) {
         let prefix = if group.is_empty() { "api/".to_owned() } else { format!("apis/{group}/") };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     config::Config,
     error::{ApiError, new_cause},
-    json,
+    json_fields,
     request_target::RequestTarget,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn admit(
         }
         ("apps", _) | ("", "replicationcontrollers") => set_workload_defaults(object),
         ("", "pods") => {
-            json::set_default(object, &["status", "phase"], "Pending");
+            json_fields::set_default(object, &["status", "phase"], "Pending");
             set_port_defaults(object.pointer_mut("/spec/containers"));
         }
         ("", "namespaces") => set_namespace_defaults(target, object),
@@ -56,24 +56,24 @@ pub(crate) fn admit_status(target: &RequestTarget, object: &mut Value) -> Result
 /// Writes empty and absent fields of an autoscaler's status as kube-apiserver stores them, and
 /// validates its counts.
 fn admit_autoscaler_status(object: &mut Value) -> Vec<Cause> {
-    if json::array_at(object, "/status/currentMetrics").next().is_none() {
-        json::set(object, &["status", "currentMetrics"], Value::Null);
+    if json_fields::array_at(object, "/status/currentMetrics").next().is_none() {
+        json_fields::set(object, &["status", "currentMetrics"], Value::Null);
     }
-    json::set_default(object, &["status", "desiredReplicas"], 0);
+    json_fields::set_default(object, &["status", "desiredReplicas"], 0);
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if condition.get("lastTransitionTime").is_none() {
-            json::set(condition, &["lastTransitionTime"], Value::Null);
+            json_fields::set(condition, &["lastTransitionTime"], Value::Null);
         }
     }
     let counts = ["status.currentReplicas", "status.desiredReplicas"];
     let negatives = counts.into_iter().filter_map(|field| {
-        let count = json::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
+        let count = json_fields::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
         (count < 0).then(|| negative_value(field, count))
     });
     let causes = negatives.collect();
-    if json::i64_at(object, "/status/currentReplicas") == Some(0) {
-        json::remove(object, &["status", "currentReplicas"]);
+    if json_fields::i64_at(object, "/status/currentReplicas") == Some(0) {
+        json_fields::remove(object, &["status", "currentReplicas"]);
     }
     causes
 }
@@ -81,13 +81,13 @@ fn admit_autoscaler_status(object: &mut Value) -> Vec<Cause> {
 /// Removes counters that are 0 from a workload's status. Those that the API always has are kept,
 /// and added if they are missing.
 fn omit_zero_counters(object: &mut Value) {
-    let always_present: &[&str] = match json::str_at(object, "/kind") {
+    let always_present: &[&str] = match json_fields::str_at(object, "/kind") {
         "StatefulSet" => &["replicas", "availableReplicas"],
         "Deployment" => &[],
         _ => &["replicas"],
     };
     if !object.get("status").is_some_and(Value::is_object) {
-        json::set(object, &["status"], json!({}));
+        json_fields::set(object, &["status"], json!({}));
     }
     let Some(status) = object.pointer_mut("/status").and_then(Value::as_object_mut) else { return };
     status
@@ -119,8 +119,12 @@ fn admit_autoscaler(
         .with_scale_to_zero(config.scale_to_zero)
         .with_old(old.as_ref());
     let causes = validate(&spec, &options);
-    json::set(object, &["spec"], serde_json::to_value(&spec).map_err(ApiError::internal)?);
-    json::set_default(object, &["status"], json!({ "currentMetrics": null, "desiredReplicas": 0 }));
+    json_fields::set(object, &["spec"], serde_json::to_value(&spec).map_err(ApiError::internal)?);
+    json_fields::set_default(
+        object,
+        &["status"],
+        json!({ "currentMetrics": null, "desiredReplicas": 0 }),
+    );
     Ok(causes)
 }
 
@@ -130,19 +134,19 @@ fn hpa_spec(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::E
 }
 
 fn set_workload_defaults(object: &mut Value) {
-    json::set_default(object, &["spec", "replicas"], 1);
+    json_fields::set_default(object, &["spec", "replicas"], 1);
     omit_zero_counters(object);
-    if json::str_at(object, "/kind") == "Deployment" {
+    if json_fields::str_at(object, "/kind") == "Deployment" {
         let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });
-        json::set_default(object, &["spec", "strategy"], strategy);
+        json_fields::set_default(object, &["spec", "strategy"], strategy);
     }
     set_port_defaults(object.pointer_mut("/spec/template/spec/containers"));
-    if json::str_at(object, "/kind") != "ReplicationController" {
+    if json_fields::str_at(object, "/kind") != "ReplicationController" {
         return;
     }
     if let Some(labels) = object.pointer("/spec/template/metadata/labels").cloned() {
-        json::set_default(object, &["spec", "selector"], labels);
+        json_fields::set_default(object, &["spec", "selector"], labels);
     }
 }
 
@@ -150,19 +154,20 @@ fn set_workload_defaults(object: &mut Value) {
 fn set_port_defaults(containers: Option<&mut Value>) {
     for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
         for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-            json::set_default(port, &["protocol"], "TCP");
+            json_fields::set_default(port, &["protocol"], "TCP");
         }
     }
 }
 
 fn set_namespace_defaults(target: &RequestTarget, object: &mut Value) {
     let label = ["metadata", "labels", "kubernetes.io/metadata.name"];
-    json::set_default(object, &label, target.name.as_str());
-    json::set_default(object, &["status", "phase"], "Active");
+    json_fields::set_default(object, &label, target.name.as_str());
+    json_fields::set_default(object, &["status", "phase"], "Active");
 }
 
 fn negative_replicas(object: &Value) -> Option<Cause> {
-    let replicas = json::i64_at(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
+    let replicas =
+        json_fields::i64_at(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
     Some(negative_value("spec.replicas", replicas))
 }
 

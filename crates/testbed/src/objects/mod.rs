@@ -14,7 +14,7 @@ use crate::{
     autoscaler_v1,
     config::Config,
     error::{ApiError, ObjectReference, new_cause},
-    json, names,
+    json_fields, names,
     registry::{establish, resource_from_crd},
     request_target::{RequestTarget, Subresource},
     state::State,
@@ -36,18 +36,18 @@ pub(crate) fn create(
     }
     check_namespace(target, &mut object)?;
     check_namespace_exists(state, target)?;
-    if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {
+    if !json_fields::str_at(&object, "/metadata/resourceVersion").is_empty() {
         return Err(ApiError::without_reason(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let prefix = json::str_at(&object, "/metadata/generateName");
-    if json::str_at(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
+    let prefix = json_fields::str_at(&object, "/metadata/generateName");
+    if json_fields::str_at(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
         let name = names::generate_name(prefix);
-        json::set(&mut object, &["metadata", "name"], name);
+        json_fields::set(&mut object, &["metadata", "name"], name);
     }
     let target = RequestTarget {
-        name: json::str_at(&object, "/metadata/name").to_owned(),
+        name: json_fields::str_at(&object, "/metadata/name").to_owned(),
         ..target.clone()
     };
     let now = names::timestamp((config.clock)());
@@ -73,8 +73,9 @@ fn set_server_fields(
     object: &mut Value,
     now: &str,
 ) -> Result<(), ApiError> {
-    let metadata =
-        json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
+    let metadata = json_fields::object_mut(
+        json_fields::object_mut(object).entry("metadata").or_insert(Value::Null),
+    );
     for field in SERVER_FIELDS.iter().filter(|field| **field != "generateName") {
         metadata.remove(*field);
     }
@@ -85,7 +86,7 @@ fn set_server_fields(
         metadata.insert("generation".to_owned(), 1.into());
     }
     if target.served_version()?.has_status {
-        json::remove(object, &["status"]);
+        json_fields::remove(object, &["status"]);
     }
     Ok(())
 }
@@ -122,7 +123,7 @@ pub(crate) fn update(
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
     restore_server_fields(&mut new, &old);
-    json::copy(&old, &mut new, &["apiVersion"]);
+    json_fields::copy(&old, &mut new, &["apiVersion"]);
     let mut new = restrict_to_subresource(target, subresource, new, &old)?;
     if subresource == Subresource::None {
         admission::admit(config, target, &mut new, Some(&old))?;
@@ -130,7 +131,7 @@ pub(crate) fn update(
         admit_status(target, &mut new)?;
     }
     update_generation(target, &mut new, &old)?;
-    json::copy(&old, &mut new, &["metadata", "resourceVersion"]);
+    json_fields::copy(&old, &mut new, &["metadata", "resourceVersion"]);
     if new == *old {
         return Ok(old);
     }
@@ -149,12 +150,12 @@ pub(crate) fn update(
 
 fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
     check_name(target, new)?;
-    let version = json::str_at(new, "/metadata/resourceVersion");
-    if !version.is_empty() && version != json::str_at(old, "/metadata/resourceVersion") {
+    let version = json_fields::str_at(new, "/metadata/resourceVersion");
+    if !version.is_empty() && version != json_fields::str_at(old, "/metadata/resourceVersion") {
         return Err(ApiError::modified(&target.reference()));
     }
-    let uid = json::str_at(new, "/metadata/uid");
-    if !uid.is_empty() && uid != json::str_at(old, "/metadata/uid") {
+    let uid = json_fields::str_at(new, "/metadata/uid");
+    if !uid.is_empty() && uid != json_fields::str_at(old, "/metadata/uid") {
         // kube-apiserver validates updates twice and reports the cause twice.
         let cause = admission::immutable_field("metadata.uid", uid);
         return Err(ApiError::invalid(&target.reference(), &[cause.clone(), cause]));
@@ -164,7 +165,7 @@ fn check_identity(target: &RequestTarget, new: &Value, old: &Value) -> Result<()
 
 fn restore_server_fields(new: &mut Value, old: &Value) {
     for field in SERVER_FIELDS {
-        json::copy(old, new, &["metadata", field]);
+        json_fields::copy(old, new, &["metadata", field]);
     }
 }
 
@@ -177,12 +178,12 @@ fn restrict_to_subresource(
 ) -> Result<Value, ApiError> {
     if subresource == Subresource::Status {
         let mut result = old.clone();
-        json::copy(&new, &mut result, &["status"]);
-        json::copy(&new, &mut result, &["metadata", "managedFields"]);
+        json_fields::copy(&new, &mut result, &["status"]);
+        json_fields::copy(&new, &mut result, &["metadata", "managedFields"]);
         return Ok(result);
     }
     if target.served_version()?.has_status {
-        json::copy(old, &mut new, &["status"]);
+        json_fields::copy(old, &mut new, &["status"]);
     }
     Ok(new)
 }
@@ -196,8 +197,8 @@ fn update_generation(target: &RequestTarget, new: &mut Value, old: &Value) -> Re
     let affects_generation =
         |(name, _): &(&String, &Value)| *name != "metadata" && !(has_status && *name == "status");
     if top_level(new).filter(affects_generation).ne(top_level(old).filter(affects_generation)) {
-        let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
-        json::set(new, &["metadata", "generation"], generation);
+        let generation = json_fields::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
+        json_fields::set(new, &["metadata", "generation"], generation);
     }
     Ok(())
 }
@@ -244,10 +245,10 @@ fn mark_deleted(state: &mut State, target: &RequestTarget, object: &Object, now:
         return Object::clone(object);
     }
     let mut marked = (**object).clone();
-    json::set(&mut marked, &["metadata", "deletionTimestamp"], now);
-    json::set(&mut marked, &["metadata", "deletionGracePeriodSeconds"], 0);
-    if let Some(generation) = json::i64_at(object, "/metadata/generation") {
-        json::set(&mut marked, &["metadata", "generation"], generation + 1);
+    json_fields::set(&mut marked, &["metadata", "deletionTimestamp"], now);
+    json_fields::set(&mut marked, &["metadata", "deletionGracePeriodSeconds"], 0);
+    if let Some(generation) = json_fields::i64_at(object, "/metadata/generation") {
+        json_fields::set(&mut marked, &["metadata", "generation"], generation + 1);
     }
     state.store.put(&target.resource.key(), target.id(), marked)
 }
@@ -282,14 +283,15 @@ fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError
     }
     let (expected_version, expected_kind) =
         (target.resource.api_version(&target.version), &target.resource.kind);
-    if target.resource.is_custom && json::str_at(object, "/kind").is_empty() {
+    if target.resource.is_custom && json_fields::str_at(object, "/kind").is_empty() {
         let text =
             format!("must be of type {expected_kind}): Object 'Kind' is missing in '{object}'");
         return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
     }
-    json::set_default(object, &["apiVersion"], expected_version.as_str());
-    json::set_default(object, &["kind"], expected_kind.as_str());
-    let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
+    json_fields::set_default(object, &["apiVersion"], expected_version.as_str());
+    json_fields::set_default(object, &["kind"], expected_kind.as_str());
+    let (api_version, kind) =
+        (json_fields::str_at(object, "/apiVersion"), json_fields::str_at(object, "/kind"));
     if api_version == expected_version && kind == expected_kind {
         return Ok(());
     }
@@ -320,12 +322,12 @@ pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str
 /// the namespace of a cluster-scoped object.
 pub(crate) fn check_namespace(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError> {
     if !target.resource.namespaced {
-        json::remove(object, &["metadata", "namespace"]);
+        json_fields::remove(object, &["metadata", "namespace"]);
         return Ok(());
     }
-    let namespace = json::str_at(object, "/metadata/namespace");
+    let namespace = json_fields::str_at(object, "/metadata/namespace");
     if namespace.is_empty() {
-        json::set(object, &["metadata", "namespace"], target.namespace.as_str());
+        json_fields::set(object, &["metadata", "namespace"], target.namespace.as_str());
     } else if namespace != target.namespace {
         let text =
             "the namespace of the provided object does not match the namespace sent on the request";
@@ -336,7 +338,7 @@ pub(crate) fn check_namespace(target: &RequestTarget, object: &mut Value) -> Res
 
 /// Rejects an object with another name than the URL.
 pub(crate) fn check_name(target: &RequestTarget, object: &Value) -> Result<(), ApiError> {
-    let name = json::str_at(object, "/metadata/name");
+    let name = json_fields::str_at(object, "/metadata/name");
     if name == target.name {
         return Ok(());
     }
@@ -346,7 +348,8 @@ pub(crate) fn check_name(target: &RequestTarget, object: &Value) -> Result<(), A
 
 /// Rejects an object with another UID than the stored object.
 pub(crate) fn check_uid(target: &RequestTarget, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let (uid, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
+    let (uid, stored) =
+        (json_fields::str_at(new, "/metadata/uid"), json_fields::str_at(old, "/metadata/uid"));
     if uid.is_empty() || uid == stored {
         return Ok(());
     }
@@ -366,7 +369,9 @@ pub(crate) fn require_resource_version(
     target: &RequestTarget,
     new: &Value,
 ) -> Result<(), ApiError> {
-    if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
+    if !target.resource.is_custom
+        || !json_fields::str_at(new, "/metadata/resourceVersion").is_empty()
+    {
         return Ok(());
     }
     let message = "Invalid value: 0: must be specified for an update";
@@ -376,5 +381,5 @@ pub(crate) fn require_resource_version(
 }
 
 fn has_finalizers(object: &Value) -> bool {
-    json::array_at(object, "/metadata/finalizers").next().is_some()
+    json_fields::array_at(object, "/metadata/finalizers").next().is_some()
 }

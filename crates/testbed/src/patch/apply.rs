@@ -11,7 +11,7 @@ use super::{
     },
     strategic::{is_set_list, merge_key},
 };
-use crate::{error::ApiError, json};
+use crate::{error::ApiError, json_fields};
 
 impl FieldManager {
     /// Records the ownership of an object that is created by applying it.
@@ -52,7 +52,8 @@ impl FieldManager {
     }
 }
 
-/// Whether another manager owns the field, or any field in the list element.
+/// Whether another manager owns the field or anything below it. A path that ends in `.` stands for
+/// its whole list element.
 fn is_owned_by_another(path: &[String], owned_by_others: &FieldSet) -> bool {
     let path = path.strip_suffix(&[".".to_owned()]).unwrap_or(path);
     owned_by_others.iter().any(|other| other.starts_with(path))
@@ -82,7 +83,7 @@ fn resolve_conflicts(
             causes.push((manager.clone(), display_path(&path)));
             owned.remove(&path);
         }
-        json::set(other, &["fieldsV1"], fields_to_json(&owned));
+        json_fields::set(other, &["fieldsV1"], fields_to_json(&owned));
     }
     if causes.is_empty() || force {
         others.retain(|other| !owned_fields(other).is_empty());
@@ -125,22 +126,22 @@ fn describe_conflicts(conflicts: &[(String, String)], manager: &str) -> String {
 
 /// Describes a manager in conflict messages.
 fn describe_manager(entry: &Value) -> String {
-    let mut text = format!("\"{}\"", json::str_at(entry, "/manager"));
-    let subresource = json::str_at(entry, "/subresource");
+    let mut text = format!("\"{}\"", json_fields::str_at(entry, "/manager"));
+    let subresource = json_fields::str_at(entry, "/subresource");
     if !subresource.is_empty() {
         text = format!("{text} with subresource \"{subresource}\"");
     }
-    if json::str_at(entry, "/operation") != "Update" {
+    if json_fields::str_at(entry, "/operation") != "Update" {
         return text;
     }
-    format!("{text} using {}", json::str_at(entry, "/apiVersion"))
+    format!("{text} using {}", json_fields::str_at(entry, "/apiVersion"))
 }
 
-/// Merges an applied value. Associative lists are merged by key.
+/// Merges an applied value. Associative lists are merged by key or, for sets, by value.
 fn merge(live: &mut Value, name: &str, applied: &Value) {
     match applied {
         Value::Object(fields) => {
-            let live_fields = json::object_mut(live);
+            let live_fields = json_fields::object_mut(live);
             for (name, value) in fields {
                 merge(live_fields.entry(name.clone()).or_insert(Value::Null), name, value);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::strategic::{is_set_list, merge_key};
-use crate::{json, registry::api_version, request::ApiRequest, request_target::Subresource};
+use crate::{json_fields, registry::api_version, request::ApiRequest, request_target::Subresource};
 
 /// A client that updates or applies an object, for `managedFields`.
 #[derive(Clone, Debug)]
@@ -39,12 +39,18 @@ impl FieldManager {
         }
     }
 
-    /// Removes and returns this manager's entry.
+    /// Removes and returns this manager's entry. As in kube-apiserver, updates in several API
+    /// versions have an entry each.
     pub(super) fn take_entry(&self, entries: &mut Vec<Value>) -> Option<Value> {
+        let is_of_version = |entry: &Value| {
+            self.operation == "Apply"
+                || json_fields::str_at(entry, "/apiVersion") == self.api_version
+        };
         let is_own = |entry: &Value| {
-            json::str_at(entry, "/manager") == self.name
-                && json::str_at(entry, "/operation") == self.operation
-                && json::str_at(entry, "/subresource") == self.subresource
+            is_of_version(entry)
+                && json_fields::str_at(entry, "/manager") == self.name
+                && json_fields::str_at(entry, "/operation") == self.operation
+                && json_fields::str_at(entry, "/subresource") == self.subresource
         };
         entries.iter().position(is_own).map(|index| entries.remove(index))
     }
@@ -60,18 +66,16 @@ impl FieldManager {
             "fieldsV1": fields_to_json(fields),
         });
         if !self.subresource.is_empty() {
-            json::set(&mut entry, &["subresource"], self.subresource.as_str());
+            json_fields::set(&mut entry, &["subresource"], self.subresource.as_str());
         }
         entry
     }
 }
 
-/// The entries in an object's `managedFields`.
 pub(super) fn managed_fields_entries(object: &Value) -> Vec<Value> {
-    json::array_at(object, "/metadata/managedFields").cloned().collect()
+    json_fields::array_at(object, "/metadata/managedFields").cloned().collect()
 }
 
-/// The fields that the manager of an entry owns.
 pub(super) fn owned_fields(entry: &Value) -> FieldSet {
     entry.get("fieldsV1").map(fields_from_json).unwrap_or_default()
 }
@@ -79,8 +83,10 @@ pub(super) fn owned_fields(entry: &Value) -> FieldSet {
 /// Writes `managedFields`, sorted as by kube-apiserver: `Apply` first, then by time and name.
 pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
     let fields = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
-    entries.sort_by_cached_key(|entry| fields.map(|field| json::str_at(entry, field).to_owned()));
-    json::set(object, &["metadata", "managedFields"], entries);
+    entries.sort_by_cached_key(|entry| {
+        fields.map(|field| json_fields::str_at(entry, field).to_owned())
+    });
+    json_fields::set(object, &["metadata", "managedFields"], entries);
 }
 
 impl FieldManager {
@@ -103,7 +109,7 @@ impl FieldManager {
         let own_entry = self.take_entry(&mut entries);
         for entry in &mut entries {
             let remaining: FieldSet = owned_fields(entry).difference(&changed).cloned().collect();
-            json::set(entry, &["fieldsV1"], fields_to_json(&remaining));
+            json_fields::set(entry, &["fieldsV1"], fields_to_json(&remaining));
         }
         entries.retain(|entry| !owned_fields(entry).is_empty());
         let previously_owned = own_entry.as_ref().map(owned_fields).unwrap_or_default();
@@ -162,7 +168,8 @@ const UNMANAGED_METADATA: [&str; 7] = [
     "generation",
 ];
 
-/// Adds the paths below `path`, which leads to the field `name`.
+/// Adds `path` if it leads to a leaf, otherwise the leaves below it. `name` is the field's name, or
+/// empty for a list element.
 fn collect_fields(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
     match value {
         Value::Object(entries) if !entries.is_empty() => {
@@ -213,7 +220,7 @@ fn step_matches(step: &str, item: &Value) -> bool {
         .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
 }
 
-/// The value at a path.
+/// `None` if a step leads nowhere.
 pub(super) fn field_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().filter(|step| *step != ".").try_fold(object, |value, step| {
         match step.strip_prefix("f:") {
@@ -254,7 +261,7 @@ pub(super) fn fields_to_json(fields: &FieldSet) -> Value {
     for path in fields {
         let mut value = &mut tree;
         for step in path {
-            value = json::object_mut(value).entry(step.clone()).or_insert_with(|| json!({}));
+            value = json_fields::object_mut(value).entry(step.clone()).or_insert_with(|| json!({}));
         }
     }
     tree

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::json;
+use crate::json_fields;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -48,7 +48,7 @@ pub(super) fn apply(object: &mut Value, patch: &Value) {
     if directive == Some("delete") {
         return;
     }
-    let fields = json::object_mut(object);
+    let fields = json_fields::object_mut(object);
     if let Some(keys) = patch.get(RETAIN_KEYS).and_then(Value::as_array) {
         fields.retain(|name, _| keys.iter().any(|key| key == name));
     }

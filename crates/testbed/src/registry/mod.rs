@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 
 pub(crate) use self::resource::{Resource, ScalePaths, ScaleSelector, Version, api_version};
-use crate::{json, store::ResourceKey};
+use crate::{json_fields, store::ResourceKey};
 
 /// All resources, by group and plural name.
 #[derive(Clone, Debug)]
@@ -77,13 +77,13 @@ impl Registry {
 }
 
 pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
-    let name = |field: &str| json::str_at(crd, &format!("/spec/names/{field}")).to_owned();
+    let name = |field: &str| json_fields::str_at(crd, &format!("/spec/names/{field}")).to_owned();
     let names = |field: &str| {
-        json::array_at(crd, &format!("/spec/names/{field}"))
+        json_fields::array_at(crd, &format!("/spec/names/{field}"))
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect()
     };
-    let mut versions: Vec<Version> = json::array_at(crd, "/spec/versions")
+    let mut versions: Vec<Version> = json_fields::array_at(crd, "/spec/versions")
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
         .map(version_from_crd)
         .collect();
@@ -92,7 +92,7 @@ pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
     });
     let kind = name("kind");
     Resource {
-        group: json::str_at(crd, "/spec/group").to_owned(),
+        group: json_fields::str_at(crd, "/spec/group").to_owned(),
         versions,
         plural: name("plural"),
         singular: non_empty_or(name("singular"), kind.to_lowercase()),
@@ -100,7 +100,7 @@ pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
         kind,
         short_names: names("shortNames"),
         categories: names("categories"),
-        namespaced: json::str_at(crd, "/spec/scope") != "Cluster",
+        namespaced: json_fields::str_at(crd, "/spec/scope") != "Cluster",
         has_generation: true,
         is_custom: true,
     }
@@ -121,9 +121,9 @@ pub(crate) fn establish(crd: &mut Value, now: &str) {
         })
     };
     let accepted = "the initial names have been accepted";
-    let stored: Vec<&str> = json::array_at(crd, "/spec/versions")
+    let stored: Vec<&str> = json_fields::array_at(crd, "/spec/versions")
         .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true))
-        .map(|version| json::str_at(version, "/name"))
+        .map(|version| json_fields::str_at(version, "/name"))
         .collect();
     let status = json!({
         "conditions": [
@@ -133,21 +133,21 @@ pub(crate) fn establish(crd: &mut Value, now: &str) {
         "acceptedNames": names,
         "storedVersions": stored,
     });
-    json::set(crd, &["status"], status);
+    json_fields::set(crd, &["status"], status);
 }
 
 fn version_from_crd(version: &Value) -> Version {
     Version {
-        name: json::str_at(version, "/name").to_owned(),
+        name: json_fields::str_at(version, "/name").to_owned(),
         has_status: version.pointer("/subresources/status").is_some(),
         scale: version.pointer("/subresources/scale").map(scale_from_crd),
-        columns: json::array_at(version, "/additionalPrinterColumns").cloned().collect(),
+        columns: json_fields::array_at(version, "/additionalPrinterColumns").cloned().collect(),
         schema: version.pointer("/schema/openAPIV3Schema").cloned(),
     }
 }
 
 fn scale_from_crd(scale: &Value) -> ScalePaths {
-    let path = |field: &str| json::pointer_from_json_path(json::str_at(scale, field));
+    let path = |field: &str| json_fields::pointer_from_json_path(json_fields::str_at(scale, field));
     let selector = match path("/labelSelectorPath") {
         pointer if pointer.is_empty() => ScaleSelector::None,
         pointer => ScaleSelector::Text(pointer),

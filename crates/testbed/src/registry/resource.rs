@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{error::ObjectReference, store::ResourceKey};
 
-/// JSON pointers to the fields of an object that its scale consists of.
+/// JSON pointers to the fields of an object from which its scale is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: String,

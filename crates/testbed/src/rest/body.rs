@@ -118,7 +118,7 @@ impl<'a> BodyKind<'a> {
             }
             Err(error) => error.to_string(),
         };
-        let namespace = crate::json::str_at(applied, "/metadata/namespace");
+        let namespace = crate::json_fields::str_at(applied, "/metadata/namespace");
         Err(ApiError::without_reason(format!(
             "failed to create typed patch object ({namespace}/{}; {}, Kind={}): {problem}",
             target.name,

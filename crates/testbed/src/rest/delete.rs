@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{ApiError, ObjectReference, new_cause},
-    json,
+    json_fields,
     objects::{DeleteResult, delete},
     request::ApiRequest,
     request_target::RequestTarget,
@@ -30,8 +30,8 @@ pub(super) fn delete_object(context: &RequestContext<'_>) -> Result<Response<Bod
         return Err(ApiError::not_found(&target.reference()));
     };
     check_preconditions(target, &options, &object)?;
-    let status = success_status(target, json::str_at(&object, "/metadata/uid"));
-    if request.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
+    let status = success_status(target, json_fields::str_at(&object, "/metadata/uid"));
+    if request.is_dry_run() || json_fields::array_at(&options, "/dryRun").next().is_some() {
         return Ok(response::json(StatusCode::OK, &status));
     }
     let deleted = delete(&mut state, target, &now);
@@ -88,8 +88,8 @@ fn check_preconditions(
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ];
     for (field, name, advice) in preconditions {
-        let required = json::str_at(options, &format!("/preconditions/{field}"));
-        let stored = json::str_at(object, &format!("/metadata/{field}"));
+        let required = json_fields::str_at(options, &format!("/preconditions/{field}"));
+        let stored = json_fields::str_at(object, &format!("/metadata/{field}"));
         if required.is_empty() || required == stored {
             continue;
         }
@@ -107,7 +107,7 @@ fn check_preconditions(
 }
 
 fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
-    let policy = json::str_at(options, "/propagationPolicy");
+    let policy = json_fields::str_at(options, "/propagationPolicy");
     if ["", "Foreground", "Background", "Orphan"].contains(&policy) {
         return Ok(());
     }
@@ -121,7 +121,7 @@ fn check_propagation_policy(options: &Value) -> Result<(), ApiError> {
 fn success_status(target: &RequestTarget, uid: &str) -> Value {
     let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
     if !target.resource.group.is_empty() {
-        json::set(&mut details, &["group"], target.resource.group.as_str());
+        json_fields::set(&mut details, &["group"], target.resource.group.as_str());
     }
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::ApiError,
-    json,
+    json_fields,
     request::ApiRequest,
     response,
     selection::Selection,
@@ -119,7 +119,7 @@ fn list_metadata(
 ) -> Value {
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
     if let Some(next) = next {
-        json::set(&mut metadata, &["continue"], next.to_text());
+        json_fields::set(&mut metadata, &["continue"], next.to_text());
         // With a selector, kube-apiserver doesn't count the remaining items.
         if request.parameter("labelSelector").is_empty()
             && request.parameter("fieldSelector").is_empty()
@@ -132,7 +132,7 @@ fn list_metadata(
             } else {
                 objects.keys().filter(|(object_namespace, _)| object_namespace == namespace).count()
             };
-            json::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
+            json_fields::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
         }
     }
     metadata

@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{
     error::{ApiError, new_cause},
-    json,
+    json_fields,
     objects::{self, admit_status, check_uid, require_resource_version, update},
     output::OutputFormat,
     patch::{FieldManager, Patch},
@@ -133,8 +133,8 @@ fn handle_object(
             let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
                 check_uid(target, &body, old)?;
                 require_resource_version(target, &body)?;
-                if json::array_at(&body, "/metadata/managedFields").next().is_none() {
-                    json::copy(old, &mut body, &["metadata", "managedFields"]);
+                if json_fields::array_at(&body, "/metadata/managedFields").next().is_none() {
+                    json_fields::copy(old, &mut body, &["metadata", "managedFields"]);
                 }
                 // Before `record`: the fields that `admit_status` drops must not be in
                 // `managedFields`.
@@ -205,7 +205,8 @@ fn apply(
         let cause = new_cause(CauseReason::Required, "fieldManager", message);
         reject_options("PatchOptions", &[cause])?;
     }
-    let (version, kind) = (json::str_at(&applied, "/apiVersion"), json::str_at(&applied, "/kind"));
+    let (version, kind) =
+        (json_fields::str_at(&applied, "/apiVersion"), json_fields::str_at(&applied, "/kind"));
     if version.is_empty() || kind.is_empty() {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         return Err(ApiError::bad_request(format!(
@@ -220,7 +221,7 @@ fn apply(
         && state.store.get(&target.resource.key(), &target.id()).is_none()
     {
         let mut object = applied;
-        json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
+        json_fields::set_default(&mut object, &["metadata", "name"], target.name.as_str());
         let object = manager.apply_new(object);
         let object = objects::create(&mut state, &server.config, target, object, dry_run)?;
         return Ok(PatchResult { object, code: StatusCode::CREATED, warnings: Vec::new() });

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{ApiError, ObjectReference, new_cause},
-    json,
+    json_fields,
     objects::{check_name, check_namespace, check_uid, negative_value, not_convertible, update},
     patch::{FieldManager, Patch},
     registry::{ScalePaths, ScaleSelector},
@@ -65,9 +65,9 @@ fn write_scale(
         let mut scale = change(&scale_to_write(old, paths)?)?;
         check_scale(target, &mut scale, old, paths)?;
         let mut object = old.clone();
-        let replicas = json::i64_at(&scale, "/spec/replicas").unwrap_or_default();
-        json::set_pointer(&mut object, &paths.spec_replicas, replicas);
-        json::copy(&scale, &mut object, &["metadata", "resourceVersion"]);
+        let replicas = json_fields::i64_at(&scale, "/spec/replicas").unwrap_or_default();
+        json_fields::set_pointer(&mut object, &paths.spec_replicas, replicas);
+        json_fields::copy(&scale, &mut object, &["metadata", "resourceVersion"]);
         manager.record(&mut object, old, Subresource::None);
         Ok(object)
     })
@@ -77,7 +77,7 @@ fn write_scale(
 fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut object = object.clone();
     if object.pointer(&paths.spec_replicas).is_none() {
-        json::set_pointer(&mut object, &paths.spec_replicas, 0);
+        json_fields::set_pointer(&mut object, &paths.spec_replicas, 0);
     }
     scale_for(&object, paths)
 }
@@ -89,16 +89,17 @@ fn check_scale(
     object: &Value,
     paths: &ScalePaths,
 ) -> Result<(), ApiError> {
-    json::set_default(scale, &["apiVersion"], "autoscaling/v1");
-    json::set_default(scale, &["kind"], "Scale");
-    let (version, kind) = (json::str_at(scale, "/apiVersion"), json::str_at(scale, "/kind"));
+    json_fields::set_default(scale, &["apiVersion"], "autoscaling/v1");
+    json_fields::set_default(scale, &["kind"], "Scale");
+    let (version, kind) =
+        (json_fields::str_at(scale, "/apiVersion"), json_fields::str_at(scale, "/kind"));
     if (version, kind) != ("autoscaling/v1", "Scale") {
         return Err(not_convertible("Scale", version, kind));
     }
     check_namespace(target, scale)?;
     check_name(target, scale)?;
     check_uid(target, scale, object)?;
-    let replicas = json::i64_at(scale, "/spec/replicas").unwrap_or_default();
+    let replicas = json_fields::i64_at(scale, "/spec/replicas").unwrap_or_default();
     if replicas >= 0 {
         return Ok(());
     }
@@ -119,29 +120,30 @@ fn check_scale(
 
 /// The `autoscaling/v1` Scale of an object.
 fn scale_for(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
-    let Some(replicas) = json::i64_at(object, &paths.spec_replicas) else {
+    let Some(replicas) = json_fields::i64_at(object, &paths.spec_replicas) else {
         let path = paths.spec_replicas.replace('/', ".");
         return Err(ApiError::internal(format!(
             "the spec replicas field \"{path}\" does not exist"
         )));
     };
+    let current = json_fields::i64_at(object, &paths.status_replicas).unwrap_or_default();
     let mut scale = json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {},
         "spec": {},
-        "status": { "replicas": json::i64_at(object, &paths.status_replicas).unwrap_or_default() },
+        "status": { "replicas": current },
     });
     // kube-apiserver omits 0.
     if replicas != 0 {
-        json::set(&mut scale, &["spec", "replicas"], replicas);
+        json_fields::set(&mut scale, &["spec", "replicas"], replicas);
     }
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        json::copy(object, &mut scale, &["metadata", field]);
+        json_fields::copy(object, &mut scale, &["metadata", field]);
     }
     let selector = scale_selector(object, &paths.selector)?;
     if !selector.is_empty() {
-        json::set(&mut scale, &["status", "selector"], selector);
+        json_fields::set(&mut scale, &["status", "selector"], selector);
     }
     Ok(scale)
 }
@@ -150,7 +152,7 @@ fn scale_for(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
 fn scale_selector(object: &Value, source: &ScaleSelector) -> Result<String, ApiError> {
     match source {
         ScaleSelector::None => Ok(String::new()),
-        ScaleSelector::Text(pointer) => Ok(json::str_at(object, pointer).to_owned()),
+        ScaleSelector::Text(pointer) => Ok(json_fields::str_at(object, pointer).to_owned()),
         ScaleSelector::LabelSelector(pointer) => {
             let Some(selector) = object.pointer(pointer).filter(|selector| !selector.is_null())
             else {
@@ -161,7 +163,7 @@ fn scale_selector(object: &Value, source: &ScaleSelector) -> Result<String, ApiE
             selector.to_selector().map(|selector| selector.to_string()).map_err(ApiError::internal)
         }
         ScaleSelector::Labels(pointer) => {
-            Ok(object.pointer(pointer).map(json::join_labels).unwrap_or_default())
+            Ok(object.pointer(pointer).map(json_fields::join_labels).unwrap_or_default())
         }
     }
 }

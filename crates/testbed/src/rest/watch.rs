@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{RequestContext, body::check_watch_options, read::resource_version_too_large};
 use crate::{
     error::ApiError,
-    json,
+    json_fields,
     output::OutputFormat,
     request::ApiRequest,
     request_target::RequestTarget,
@@ -218,7 +218,7 @@ impl Watch {
             "metadata": { "resourceVersion": self.revision.to_string() },
         });
         if ends_initial_events {
-            json::set(
+            json_fields::set(
                 &mut bookmark,
                 &["metadata", "annotations", "k8s.io/initial-events-end"],
                 "true",

@@ -24,7 +24,6 @@ pub(crate) enum DecodeError {
     Type(String),
 }
 
-/// Decodes a JSON text.
 pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<DecodedObject, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let decoded = decode_value(&mut deserializer, shape)?;

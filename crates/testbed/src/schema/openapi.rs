@@ -5,7 +5,7 @@ use std::{io::Read, sync::LazyLock};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
 
-use crate::json;
+use crate::json_fields;
 
 /// The schemas of kube-apiserver 1.36 by name, without defaults, and with the autoscaler fields of
 /// 1.37.
@@ -47,7 +47,7 @@ pub(crate) fn schemas(kinds: &[DocumentedKind<'_>]) -> Map<String, Value> {
 
 impl DocumentedKind<'_> {
     fn is_described_by(&self, schema: &Value) -> bool {
-        json::array_at(schema, &format!("/{KINDS}")).any(|kind| *kind == self.reference())
+        json_fields::array_at(schema, &format!("/{KINDS}")).any(|kind| *kind == self.reference())
     }
 
     fn reference(&self) -> Value {
@@ -63,15 +63,20 @@ impl DocumentedKind<'_> {
     /// The schema in the CRD, extended by the fields that all objects have.
     fn custom_resource(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
-        let metadata = ALL.get(METADATA).map_or("", |schema| json::str_at(schema, "/description"));
+        let metadata =
+            ALL.get(METADATA).map_or("", |schema| json_fields::str_at(schema, "/description"));
         for field in ["apiVersion", "kind"] {
-            json::set_default(&mut schema, &["properties", field], json!({ "type": "string" }));
+            json_fields::set_default(
+                &mut schema,
+                &["properties", field],
+                json!({ "type": "string" }),
+            );
         }
         let metadata = json!({
             "description": metadata, "allOf": [{ "$ref": format!("{PREFIX}{METADATA}") }],
         });
-        json::set(&mut schema, &["properties", "metadata"], metadata);
-        json::set(&mut schema, &[KINDS], json!([self.reference()]));
+        json_fields::set(&mut schema, &["properties", "metadata"], metadata);
+        json_fields::set(&mut schema, &[KINDS], json!([self.reference()]));
         schema
     }
 }

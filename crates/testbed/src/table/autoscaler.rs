@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::cell::{age, name};
-use crate::json;
+use crate::json_fields;
 
 /// The maximum number of printed metrics.
 const MAX_TARGETS: usize = 2;
@@ -13,22 +13,23 @@ const UNKNOWN: &str = "<unknown>";
 pub(super) const COLUMNS: &str = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
 
 pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let reference = |field: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{field}"));
-    let min = json::i64_at(object, "/spec/minReplicas");
+    let reference =
+        |field: &str| json_fields::str_at(object, &format!("/spec/scaleTargetRef/{field}"));
+    let min = json_fields::i64_at(object, "/spec/minReplicas");
     vec![
         name(object),
         format!("{}/{}", reference("kind"), reference("name")).into(),
         targets(object).into(),
         min.map_or_else(|| "<unset>".to_owned(), |min| min.to_string()).into(),
-        json::i64_at(object, "/spec/maxReplicas").unwrap_or_default().into(),
-        json::i64_at(object, "/status/currentReplicas").unwrap_or_default().into(),
+        json_fields::i64_at(object, "/spec/maxReplicas").unwrap_or_default().into(),
+        json_fields::i64_at(object, "/status/currentReplicas").unwrap_or_default().into(),
         age(object, now),
     ]
 }
 
 fn targets(object: &Value) -> String {
-    let statuses: Vec<&Value> = json::array_at(object, "/status/currentMetrics").collect();
-    let specs = json::array_at(object, "/spec/metrics").enumerate();
+    let statuses: Vec<&Value> = json_fields::array_at(object, "/status/currentMetrics").collect();
+    let specs = json_fields::array_at(object, "/spec/metrics").enumerate();
     let texts: Vec<String> =
         specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
     let first_targets = texts.iter().take(MAX_TARGETS).cloned().collect::<Vec<_>>().join(", ");
@@ -43,7 +44,7 @@ fn targets(object: &Value) -> String {
 
 /// The target of one metric, from the entries of spec and status at the same index.
 fn target(spec: &Value, status: Option<&Value>) -> String {
-    let source = match json::str_at(spec, "/type") {
+    let source = match json_fields::str_at(spec, "/type") {
         "External" => "external",
         "Pods" => "pods",
         "Object" => "object",
@@ -58,11 +59,11 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
     match (source, average) {
         ("pods", _) => format!("{}/{}", current("averageValue"), text_or_unknown(average)),
         ("resource" | "containerResource", Some(_)) => {
-            let name = json::str_at(spec, &format!("/{source}/name"));
+            let name = json_fields::str_at(spec, &format!("/{source}/name"));
             format!("{name}: {}/{}", current("averageValue"), text_or_unknown(average))
         }
         ("resource" | "containerResource", None) => {
-            let name = json::str_at(spec, &format!("/{source}/name"));
+            let name = json_fields::str_at(spec, &format!("/{source}/name"));
             let target_value = target_value("averageUtilization").and_then(Value::as_i64);
             let target_value = target_value
                 .map_or_else(|| "<auto>".to_owned(), |target_value| format!("{target_value}%"));

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::json;
+use crate::json_fields;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -11,11 +11,11 @@ const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
 pub(super) fn name(object: &Value) -> Value {
-    json::str_at(object, "/metadata/name").into()
+    json_fields::str_at(object, "/metadata/name").into()
 }
 
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
-    since(json::str_at(object, "/metadata/creationTimestamp"), now).into()
+    since(json_fields::str_at(object, "/metadata/creationTimestamp"), now).into()
 }
 
 /// The time from `then` to `now`.

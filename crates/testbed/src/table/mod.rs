@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::cell::{age, name, since};
-use crate::{clock::Clock, error::ApiError, json, request_target::RequestTarget};
+use crate::{clock::Clock, error::ApiError, json_fields, request_target::RequestTarget};
 
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
@@ -77,7 +77,7 @@ impl TablePrinter {
     ) -> Value {
         let rows: Vec<Value> = objects.into_iter().map(|object| self.row(object)).collect();
         let mut table = self.print_empty(metadata);
-        json::set(&mut table, &["rows"], rows);
+        json_fields::set(&mut table, &["rows"], rows);
         table
     }
 
@@ -127,7 +127,6 @@ fn built_in_table(group: &str, plural: &str) -> (&'static str, CellsFn) {
     }
 }
 
-/// The `PartialObjectMetadata` of an object.
 pub(crate) fn partial_metadata(object: &Value) -> Value {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
@@ -164,9 +163,9 @@ impl Column {
 fn custom_columns(definitions: &[Value]) -> Vec<Column> {
     let first = [Column::built_in("Name")];
     let rest = definitions.iter().map(|column| {
-        let is_wide = json::i64_at(column, "/priority").unwrap_or_default() > 0;
+        let is_wide = json_fields::i64_at(column, "/priority").unwrap_or_default() > 0;
         let [name, data_type] =
-            ["/name", "/type"].map(|field| json::str_at(column, field).to_owned());
+            ["/name", "/type"].map(|field| json_fields::str_at(column, field).to_owned());
         Column { name, data_type, is_wide }
     });
     first.into_iter().chain(rest).collect()
@@ -174,9 +173,9 @@ fn custom_columns(definitions: &[Value]) -> Vec<Column> {
 
 fn custom_cells(columns: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {
     let rest = columns.iter().map(|column| {
-        let pointer = json::pointer_from_json_path(json::str_at(column, "/jsonPath"));
+        let pointer = json_fields::pointer_from_json_path(json_fields::str_at(column, "/jsonPath"));
         let value = object.pointer(&pointer);
-        match (json::str_at(column, "/type"), value) {
+        match (json_fields::str_at(column, "/type"), value) {
             ("date", Some(Value::String(time))) => since(time, now).into(),
             (_, value) => value.cloned().unwrap_or_default(),
         }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::cell::{age, name, since};
-use crate::json;
+use crate::json_fields;
 
 pub(super) const DEPLOYMENT_COLUMNS: &str =
     "Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector";
@@ -46,9 +46,9 @@ pub(super) fn replica_set_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 fn containers(object: &Value) -> [Value; 2] {
     ["/name", "/image"].map(|field| {
-        let containers = json::array_at(object, "/spec/template/spec/containers");
+        let containers = json_fields::array_at(object, "/spec/template/spec/containers");
         containers
-            .map(|container| json::str_at(container, field))
+            .map(|container| json_fields::str_at(container, field))
             .collect::<Vec<_>>()
             .join(",")
             .into()
@@ -58,7 +58,7 @@ fn containers(object: &Value) -> [Value; 2] {
 /// The selector as a string. For a ReplicationController it is a map of labels.
 fn selector(object: &Value) -> Value {
     let selector = object.pointer("/spec/selector").cloned().unwrap_or_default();
-    let selector = match json::str_at(object, "/kind") {
+    let selector = match json_fields::str_at(object, "/kind") {
         "ReplicationController" => json!({ "matchLabels": selector }),
         _ => selector,
     };
@@ -75,12 +75,13 @@ pub(super) fn config_map_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let statuses = || json::array_at(object, "/status/containerStatuses");
+    let statuses = || json_fields::array_at(object, "/status/containerStatuses");
     let ready = statuses()
         .filter(|status| status.get("ready").and_then(Value::as_bool) == Some(true))
         .count();
-    let containers = json::array_at(object, "/spec/containers").count();
-    let restarts: i64 = statuses().filter_map(|status| json::i64_at(status, "/restartCount")).sum();
+    let containers = json_fields::array_at(object, "/spec/containers").count();
+    let restarts: i64 =
+        statuses().filter_map(|status| json_fields::i64_at(status, "/restartCount")).sum();
     vec![
         name(object),
         format!("{ready}/{containers}").into(),
@@ -97,14 +98,14 @@ pub(super) fn pod_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 /// The `STATUS` column: the first that exists of `Terminating`, a container's reason, the pod's
 /// reason, and the phase.
 fn pod_status(object: &Value) -> String {
-    let mut status = json::str_at(object, "/status/phase");
-    let reason = json::str_at(object, "/status/reason");
+    let mut status = json_fields::str_at(object, "/status/phase");
+    let reason = json_fields::str_at(object, "/status/reason");
     if !reason.is_empty() {
         status = reason;
     }
-    for container in json::array_at(object, "/status/containerStatuses") {
+    for container in json_fields::array_at(object, "/status/containerStatuses") {
         for state in ["waiting", "terminated"] {
-            let reason = json::str_at(container, &format!("/state/{state}/reason"));
+            let reason = json_fields::str_at(container, &format!("/state/{state}/reason"));
             status = if reason.is_empty() { status } else { reason };
         }
     }
@@ -115,27 +116,27 @@ fn pod_status(object: &Value) -> String {
 }
 
 pub(super) fn namespace_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), json::str_at(object, "/status/phase").into(), age(object, now)]
+    vec![name(object), json_fields::str_at(object, "/status/phase").into(), age(object, now)]
 }
 
 pub(super) fn event_cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let last = json::str_at(object, "/lastTimestamp");
-    let last = if last.is_empty() { json::str_at(object, "/eventTime") } else { last };
-    let kind = json::str_at(object, "/involvedObject/kind").to_lowercase();
+    let last = json_fields::str_at(object, "/lastTimestamp");
+    let last = if last.is_empty() { json_fields::str_at(object, "/eventTime") } else { last };
+    let kind = json_fields::str_at(object, "/involvedObject/kind").to_lowercase();
     vec![
         since(last, now).into(),
-        json::str_at(object, "/type").into(),
-        json::str_at(object, "/reason").into(),
-        format!("{kind}/{}", json::str_at(object, "/involvedObject/name")).into(),
-        json::str_at(object, "/message").trim().into(),
+        json_fields::str_at(object, "/type").into(),
+        json_fields::str_at(object, "/reason").into(),
+        format!("{kind}/{}", json_fields::str_at(object, "/involvedObject/name")).into(),
+        json_fields::str_at(object, "/message").trim().into(),
     ]
 }
 
 fn count(object: &Value, pointer: &str) -> i64 {
-    json::i64_at(object, pointer).unwrap_or_default()
+    json_fields::i64_at(object, pointer).unwrap_or_default()
 }
 
 fn or_none(object: &Value, pointer: &str) -> Value {
-    let text = json::str_at(object, pointer);
+    let text = json_fields::str_at(object, pointer);
     if text.is_empty() { "<none>".into() } else { text.into() }
 }

@@ -186,7 +186,7 @@ async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {
 }
 
 fn malformed(object: &str, pointer: &str, value: Value) -> Effect {
-    Effect::Malformed { object: object.to_owned(), pointer: pointer.to_owned(), value }
+    Effect::ChangedField { object: object.to_owned(), pointer: pointer.to_owned(), value }
 }
 
 #[tokio::test]

@@ -62,8 +62,12 @@ fn all_fields_are_deserialized() {
 #[case::old_name(json!({ "halfEvent": {} }), Effect::TruncatedEvent { after: 0 })]
 #[case(json!({ "silentWatch": {} }), Effect::SilentWatch { after: 0 })]
 #[case(
-    json!({ "malformed": { "object": "web", "pointer": "/metadata" } }),
-    Effect::Malformed { object: "web".into(), pointer: "/metadata".into(), value: Value::Null }
+    json!({ "changedField": { "object": "web", "pointer": "/metadata" } }),
+    Effect::ChangedField { object: "web".into(), pointer: "/metadata".into(), value: Value::Null }
+)]
+#[case::old_name(
+    json!({ "malformed": { "pointer": "/spec" } }),
+    Effect::ChangedField { object: String::new(), pointer: "/spec".into(), value: Value::Null }
 )]
 #[case(json!("truncatedBody"), Effect::TruncatedBody)]
 #[case::old_name(json!("halfBody"), Effect::TruncatedBody)]

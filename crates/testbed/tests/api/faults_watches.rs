@@ -153,7 +153,7 @@ async fn quiet_watch_ends_when_the_fault_starts() {
 #[tokio::test]
 async fn watch_events_can_be_malformed() {
     let faults = Faults::new(0);
-    let effect = Effect::Malformed {
+    let effect = Effect::ChangedField {
         object: "b".into(),
         pointer: "/metadata".into(),
         value: json!("nothing"),

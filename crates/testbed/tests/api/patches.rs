@@ -2,7 +2,9 @@ use hpa_testbed::Testbed;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{DEPLOYMENTS, at, crd, deployment, get, patch, post, queue};
+use crate::support::{
+    AUTOSCALERS, DEPLOYMENTS, at, autoscaler, crd, deployment, get, patch, post, queue,
+};
 
 const MERGE: &str = "merge-patch+json";
 const JSON: &str = "json-patch+json";
@@ -141,6 +143,21 @@ async fn update_is_recorded_in_managed_fields() {
     let (code, status) = patch(&testbed, &apply_url("three", false), APPLY, &applied).await;
     let text = "Apply failed with 1 conflict: conflict with \"two\" using apps/v1: .spec.replicas";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
+}
+
+#[tokio::test]
+async fn updates_in_two_api_versions_have_an_entry_each() {
+    let testbed = Testbed::default();
+    let path = format!("{AUTOSCALERS}?fieldManager=one");
+    post(&testbed, &path, &autoscaler("web")).await;
+    let path = format!("{}/web?fieldManager=one", AUTOSCALERS.replace("/v2/", "/v1/"));
+    let change = json!({ "spec": { "maxReplicas": 7 } });
+    let (_, object) = patch(&testbed, &path, MERGE, &change).await;
+    let entries = at(&object, "/metadata/managedFields").as_array().unwrap();
+    let mut versions: Vec<&str> =
+        entries.iter().filter_map(|entry| entry["apiVersion"].as_str()).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, ["autoscaling/v1", "autoscaling/v2"]);
 }
 
 fn with_labels(labels: Value) -> Value {

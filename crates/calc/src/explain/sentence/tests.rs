@@ -71,7 +71,19 @@ fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
     explanation(1, 2, 3),
     Some(ConditionReason::ScaleDownStabilized),
     Some(ConditionReason::ScaleDownLimit),
-    "; policies allow 3 for now, stabilization 2, metrics ask for 1"
+    "; policies allow 3 for now, stabilization holds 2 for up to 2:00, metrics ask for 1"
+)]
+#[case::policy_before_stabilization_of_a_scale_up(
+    explanation(8, 6, 5),
+    Some(ConditionReason::ScaleUpStabilized),
+    Some(ConditionReason::ScaleUpLimit),
+    "; policies allow 5 for now, stabilization allows 6 for up to 2:00, metrics ask for 8"
+)]
+#[case::policy_below_the_proposal_and_a_past_recommendation(
+    explanation(12, 16, 8),
+    Some(ConditionReason::ScaleDownStabilized),
+    Some(ConditionReason::ScaleUpLimit),
+    "; policies allow 8 for now, metrics ask for 12"
 )]
 #[case::scale_down_window(
     explanation(2, 4, 4),
@@ -83,13 +95,45 @@ fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
     explanation(8, 4, 4),
     Some(ConditionReason::ScaleUpStabilized),
     None,
-    "; stabilization holds 4, metrics ask for 8"
+    "; stabilization holds 4 for up to 2:00, metrics ask for 8"
+)]
+#[case::part_of_a_scale_up(
+    explanation(8, 6, 6),
+    Some(ConditionReason::ScaleUpStabilized),
+    None,
+    "; stabilization allows 6 for up to 2:00, metrics ask for 8"
+)]
+#[case::part_of_a_scale_down(
+    explanation(1, 3, 3),
+    Some(ConditionReason::ScaleDownStabilized),
+    None,
+    "; stabilization holds 3 for up to 2:00, metrics ask for 1"
+)]
+#[case::past_recommendation_above_the_current_replicas(
+    explanation(4, 6, 6),
+    Some(ConditionReason::ScaleDownStabilized),
+    None,
+    "; stabilization keeps a recommendation of 6 for up to 2:00, metrics ask for 4"
+)]
+#[case::past_recommendation_above_the_policy(
+    explanation(2, 16, 8),
+    Some(ConditionReason::ScaleDownStabilized),
+    Some(ConditionReason::ScaleUpLimit),
+    "; stabilization keeps a recommendation of 16 for up to 2:00, policies allow 8 for now, \
+     metrics ask for 2"
+)]
+#[case::proposal_is_at_the_limit_of_a_past_recommendation(
+    explanation(8, 16, 8),
+    Some(ConditionReason::ScaleDownStabilized),
+    Some(ConditionReason::ScaleUpLimit),
+    ""
 )]
 #[case::past_recommendation_above_the_maximum(
     explanation(2, 16, 9),
     Some(ConditionReason::ScaleDownStabilized),
     Some(ConditionReason::TooManyReplicas),
-    "; stabilization holds 16, maxReplicas is 9, metrics ask for 2"
+    "; stabilization keeps a recommendation of 16 for up to 2:00, maxReplicas is 9, metrics ask \
+     for 2"
 )]
 #[case::all_recommendations_above_the_maximum(
     explanation(12, 16, 9),
@@ -118,6 +162,14 @@ fn bound_that_binds_as_well_is_named_before_stabilization() {
     explanation.exceeded_bound = Some(ConditionReason::TooFewReplicas);
     let limit = explanation.limit(&hpa_by_cpu());
     assert_eq!(limit.as_deref(), Some("minReplicas is 2, metrics ask for 1"));
+    // A raised minimum applies to a target that was scaled to zero, without a limit.
+    let from_zero = Explanation {
+        current_replicas: 0,
+        exceeded_bound: Some(ConditionReason::TooFewReplicas),
+        ..self::explanation(0, 0, 2)
+    };
+    let limit = from_zero.limit(&hpa_by_cpu());
+    assert_eq!(limit.as_deref(), Some("minReplicas is 2, metrics ask for 0"));
 }
 
 #[rstest]

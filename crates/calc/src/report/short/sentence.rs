@@ -4,6 +4,7 @@ use super::{State, failed_condition, missing_metrics, true_reason};
 use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
     explain::{counted, metric_name, policy_text},
+    messages::UNABLE_TO_UPDATE_SCALE,
     pause::Pause,
     report::{
         phrases::{SettingOrigin, paused_text},
@@ -109,10 +110,7 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
             "the HPA controller was unable to get the target's current scale: ",
             "the target cannot be read: ",
         ),
-        (
-            "the HPA controller was unable to update the target scale: ",
-            "the target cannot be scaled: ",
-        ),
+        (UNABLE_TO_UPDATE_SCALE, "the target cannot be scaled: "),
     ];
     let message = &*condition.message;
     let known = PREFIXES

@@ -42,7 +42,8 @@ fn stabilization_reports_the_recommendation_and_its_end() {
 
 #[rstest]
 #[case::above_the_maximum(json!({ "maxReplicas": 4 }), 16, State::Stabilizing,
-    "stabilization holds 16, maxReplicas is 4, metrics ask for 2")]
+    "stabilization keeps a recommendation of 16 until 02:50:40Z, maxReplicas is 4, metrics ask \
+     for 2")]
 #[case::minimum_binds_as_well(json!({ "minReplicas": 4 }), 4, State::AtMinimum,
     "minReplicas is 4, metrics ask for 2")]
 fn bound_is_the_reason_only_if_it_limits_what_the_metrics_ask_for(
@@ -163,6 +164,20 @@ fn sentence_is_conditional_if_scaling_may_be_prevented(
     // Stabilization holds a scale-down, as on the controller's first reconcile.
     let is_doubtful = has_failed(false) || has_failed(true) && scales_up;
     assert_eq!(inputs.report().doubt.is_some(), is_doubtful, "the history is known");
+}
+
+#[test]
+fn cause_of_a_failed_write_is_in_the_first_line() {
+    let mut inputs = inputs_at(900, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")]);
+    inputs.hpa.status.conditions[0].message = "the HPA controller was unable to update the target \
+        scale: admission webhook \"w\" denied the request: a\nb"
+        .into();
+    let report = inputs.report();
+    let end = "; the controller could not write the scale: admission webhook \"w\" denied the \
+               request: a\\nb";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    let cause = "denied the request: a\\nb. An admission webhook";
+    assert!(report.advice.iter().any(|one| one.contains(cause)), "{report}");
 }
 
 #[test]

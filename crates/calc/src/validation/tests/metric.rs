@@ -68,13 +68,13 @@ fn missing_member_of_a_metric_is_required(#[case] source_type: &str, #[case] mem
 }
 
 #[rstest]
-#[case::the_right_one("External", &["external"], &[])]
-#[case::a_wrong_one("Pods", &["external"],
+#[case::member_of_the_type("External", &["external"], &[])]
+#[case::member_of_another_type("Pods", &["external"],
     &["Required spec.metrics[0].pods: Required value: must populate information for the given \
         metric source"])]
 #[case::one_too_many("External", &["external", "pods"],
     &["Forbidden spec.metrics[0].pods: Forbidden: must populate the given metric source only"])]
-#[case::two_wrong_ones("Resource", &["external", "pods"], &[
+#[case::two_members_of_other_types("Resource", &["external", "pods"], &[
     "Required spec.metrics[0].resource: Required value: must populate information for the given \
         metric source",
     "Forbidden spec.metrics[0].external: Forbidden: must populate the given metric source only",

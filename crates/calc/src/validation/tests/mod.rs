@@ -182,7 +182,7 @@ const NO_POLICY: &str = "Required policies: Required value: must specify at leas
     json!({ "policies": [{ "type": "Percent", "value": i32::MAX, "periodSeconds": 1800 }] }),
     &[]
 )]
-#[case::everything_under(json!({ "policies": [{ "type": "pods" }] }), &[
+#[case::all_fields_of_a_policy_invalid(json!({ "policies": [{ "type": "pods" }] }), &[
     r#"NotSupported policies[0].type: Unsupported value: "pods": supported values: "Percent", "Pods""#,
     "Invalid policies[0].value: Invalid value: 0: must be greater than zero",
     "Invalid policies[0].periodSeconds: Invalid value: 0: must be greater than zero",

@@ -57,11 +57,11 @@ fn object(source_type: &str, api_version: &str) -> Value {
 }
 
 #[rstest]
-#[case::right_before(vec![object("Object", "g/v1")], false)]
+#[case::valid_before(vec![object("Object", "g/v1")], false)]
 #[case::without_group_before(vec![object("Object", "v1")], false)]
-#[case::wrong_before(vec![object("Object", "a/b/c")], true)]
-#[case::one_of_two_wrong_before(vec![object("Object", "g/v1"), object("Object", "a/b/c")], true)]
-#[case::wrong_in_a_metric_of_another_type(vec![object("Pods", "a/b/c")], false)]
+#[case::invalid_before(vec![object("Object", "a/b/c")], true)]
+#[case::one_of_two_invalid_before(vec![object("Object", "g/v1"), object("Object", "a/b/c")], true)]
+#[case::invalid_in_a_metric_of_another_type(vec![object("Pods", "a/b/c")], false)]
 #[case::type_without_its_member(vec![json!({ "type": "Object" })], false)]
 #[case::no_metric_before(vec![], false)]
 fn invalid_described_object_needs_an_earlier_invalid_one(

@@ -67,9 +67,17 @@ pub(super) struct CachedSchedule {
     size: usize,
     pub(super) metric: Result<Arc<ScheduledMetric>, String>,
     /// Cached, because all autoscalers of the schedule need it.
-    evaluation: Mutex<Option<Evaluation>>,
+    evaluation: Mutex<LastEvaluation>,
     /// Locked during an evaluation, for which concurrent reads wait.
     pub(super) evaluating: tokio::sync::Mutex<()>,
+}
+
+/// The last evaluation of a schedule. The status and several autoscalers share it.
+#[derive(Clone, Debug, Default)]
+struct LastEvaluation {
+    current: Option<Evaluation>,
+    /// The time at which the value of the evaluation before expired.
+    last_change: Option<Timestamp>,
 }
 
 impl CachedSchedule {
@@ -122,27 +130,29 @@ impl CachedSchedule {
 
     /// The cached evaluation, if it applies at a time.
     pub(super) fn evaluation_at(&self, now: Timestamp) -> Option<Evaluation> {
-        let evaluation = self.evaluation.lock();
-        evaluation.as_ref().filter(|evaluation| evaluation.is_valid_at(now)).cloned()
+        let last = self.evaluation.lock();
+        last.current.as_ref().filter(|evaluation| evaluation.is_valid_at(now)).cloned()
     }
 
-    pub(super) fn set_evaluation(&self, evaluation: Evaluation) {
-        *self.evaluation.lock() = Some(evaluation);
+    /// Stores an evaluation that was made at `now`.
+    pub(super) fn set_evaluation(&self, evaluation: Evaluation, now: Timestamp) {
+        let mut last = self.evaluation.lock();
+        let expired = last.current.as_ref().and_then(|previous| previous.expired_at(now));
+        last.last_change = expired.or(last.last_change);
+        last.current = Some(evaluation);
     }
 
-    /// The time of the next change of the value. If the value changed in the last second and was
-    /// not read since, the time to read it again. `None` if the last read is older, or if the
-    /// schedule can't be compiled.
-    pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let evaluation = self.evaluation.lock();
-        let evaluation = evaluation.as_ref()?;
-        // The value changed after it was read, so it must be read again. Later than a second after
-        // the change, no time is returned. Otherwise, an autoscaler that doesn't read the value
-        // would be reconciled each second.
-        let expired =
-            evaluation.expired_at(now).filter(|at| now.duration_since(*at) < REREAD_DELAY);
-        let reread = expired.and_then(|_| now.checked_add(REREAD_DELAY).ok());
-        evaluation.next_change(now).or(reread)
+    /// The time of the next change of the value for an autoscaler whose last reconcile started at
+    /// `since`. If the value changed after that, the reconcile may have read it before, so it must
+    /// be read again: a second after `now`. `None` if the value was not read and did not change in
+    /// that reconcile, or if the schedule can't be compiled.
+    pub(super) fn next_change(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let last = self.evaluation.lock();
+        let evaluation = last.current.as_ref()?;
+        let last_change = evaluation.expired_at(now).or(last.last_change);
+        let missed = last_change.filter(|at| *at > since);
+        let reread = missed.and_then(|_| now.checked_add(REREAD_DELAY).ok());
+        evaluation.next_change(now).into_iter().chain(reread).min()
     }
 }
 

@@ -125,16 +125,22 @@ impl Schedules {
             metric.evaluate(now)
         });
         let evaluation = task.await.map_err(|error| format!("unable to evaluate: {error}"))?;
-        entry.set_evaluation(evaluation.clone());
+        entry.set_evaluation(evaluation.clone(), now);
         Ok((evaluation, now))
     }
 
     /// The first time after `now` at which a schedule of the autoscaler may have another value than
     /// the one that was read last. It is at most an hour after that read, or a second after `now`
-    /// if the value has just changed. `None` if no current value was read.
-    pub fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
+    /// if the value changed after `since`, the start of the autoscaler's last reconcile. `None` if
+    /// no current value was read.
+    pub fn next_change(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let entries = schedules_of(hpa).filter_map(|key| self.cache.get(&key));
-        entries.filter_map(|entry| entry.next_change(now)).min()
+        entries.filter_map(|entry| entry.next_change(since, now)).min()
     }
 
     /// Waits until each first list is complete or has failed. [`Self::watch`] must run.

@@ -244,14 +244,16 @@ async fn next_change_is_each_step_of_a_ramp() {
     }))
     .unwrap();
     let now = || (cluster.schedules.now)();
-    assert_eq!(cluster.schedules.next_change(&hpa, now()), None, "the value was not read");
-    let mut seconds = Vec::new();
+    let next_change = |since| cluster.schedules.next_change(&hpa, since, now());
+    assert_eq!(next_change(now()), None, "the value was not read");
+    let (mut seconds, mut last_change) = (Vec::new(), start());
     loop {
         cluster.value(ScheduleKind::Namespaced, "noon").await.unwrap();
-        let next = cluster.schedules.next_change(&hpa, now()).unwrap();
+        let next = next_change(now()).unwrap();
         if next.duration_since(now()) == SignedDuration::from_hours(1) {
             break;
         }
+        last_change = next;
         seconds.push(next.duration_since(start()).as_secs());
         sleep(Duration::try_from(next.duration_since(now())).unwrap()).await;
     }
@@ -260,6 +262,13 @@ async fn next_change_is_each_step_of_a_ramp() {
     assert_eq!(seconds[..up.len()], up);
     // The last change is to the value 0.
     assert_eq!(seconds.last(), Some(&234));
+
+    // A slow reconcile started before the last change. The status or another autoscaler has read the
+    // value since.
+    let second_before = last_change - SignedDuration::from_secs(1);
+    let reread = now() + SignedDuration::from_secs(1);
+    assert_eq!(next_change(second_before), Some(reread));
+    assert!(next_change(last_change) > Some(reread), "that reconcile read the new value");
 }
 
 #[tokio::test(start_paused = true)]

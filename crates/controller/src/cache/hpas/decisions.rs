@@ -40,7 +40,6 @@ pub(crate) struct DecisionRun {
     pub(crate) explanation: Box<str>,
 }
 
-/// A decision to record.
 #[derive(Debug)]
 pub(crate) struct RecordedDecision {
     pub(crate) at: Timestamp,

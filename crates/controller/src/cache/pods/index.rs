@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
-use hpa_metrics::LabelLimitLog;
+use hpa_metrics::LABEL_LIMIT_LOG;
 use parking_lot::{Mutex, RwLock};
 
 use super::{namespace::Namespace, undecodable::UndecodablePods};
@@ -22,7 +22,6 @@ pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
     list: Mutex<Option<ListInProgress>>,
     undecodable: Mutex<UndecodablePods>,
-    label_limit_log: LabelLimitLog,
     watch_age: Arc<WatchAge>,
 }
 
@@ -55,8 +54,11 @@ impl PodIndex {
     pub fn apply(&self, namespace: &str, pod: Pod) {
         if pod.exceeds_label_limits {
             self.delete(namespace, &pod.name);
-            self.label_limit_log.add(namespace, &pod.name);
-            self.label_limit_log.log_if_due();
+            LABEL_LIMIT_LOG.add(namespace, &pod.name);
+        }
+        // Also logs pods that were added less than a minute after the last warning.
+        LABEL_LIMIT_LOG.log_if_due();
+        if pod.exceeds_label_limits {
             return;
         }
         self.undecodable.lock().remove(namespace, &pod.name);
@@ -99,7 +101,7 @@ impl PodIndex {
         let mut list = self.list.lock();
         let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
         if pod.exceeds_label_limits {
-            self.label_limit_log.add(namespace, &pod.name);
+            LABEL_LIMIT_LOG.add(namespace, &pod.name);
             return;
         }
         // Unchanged pods are shared with the state before the list, to save memory.
@@ -125,7 +127,7 @@ impl PodIndex {
             .collect();
         let previous = std::mem::replace(&mut *self.namespaces.write(), namespaces);
         *self.undecodable.lock() = list.undecodable;
-        self.label_limit_log.log_if_due();
+        LABEL_LIMIT_LOG.log_if_due();
         // Dropped only after the lock is released, because dropping takes time.
         drop(previous);
     }

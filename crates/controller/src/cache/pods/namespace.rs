@@ -2,17 +2,15 @@
 
 use std::{
     borrow::Borrow,
-    hash::{Hash, Hasher},
+    hash::{BuildHasher, Hash, Hasher},
     sync::Arc,
 };
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet, hash_map::Entry};
 use hpa_calc::{
     api::{Pod, PodResources},
     selector::Selector,
 };
-
-use crate::cache::StrPair;
 
 type Labels = Arc<[(Box<str>, Box<str>)]>;
 
@@ -23,8 +21,9 @@ pub(super) struct Namespace {
     by_name: HashSet<ByName>,
     /// The pods of each label set, sorted by name.
     groups: HashMap<Labels, Vec<Arc<Pod>>>,
-    /// The label sets that contain a pair of key and value.
-    by_pair: HashMap<(Box<str>, Box<str>), HashSet<ByAddress>>,
+    /// The label sets that contain a pair of key and value, by the hash of the pair: a copy of each
+    /// pair costs more memory than the labels themselves. Pairs of equal hashes share an entry.
+    by_pair_hash: HashMap<u64, LabelSets>,
     /// The number of pods with the same requests and limits.
     resources: HashMap<Arc<PodResources>, usize>,
 }
@@ -88,13 +87,14 @@ impl Namespace {
                 selected.extend_from_slice(pods);
             }
         };
-        let required =
-            selector.required_pairs().map(|(key, value)| self.by_pair.get(&StrPair(key, value)));
-        match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
+        let required = selector
+            .required_pairs()
+            .map(|(key, value)| self.by_pair_hash.get(&self.pair_hash(key, value)));
+        match required.min_by_key(|sets| sets.map_or(0, LabelSets::len)) {
             // One of the required pairs is on no pod.
             Some(None) => {}
             Some(Some(rarest)) => {
-                for ByAddress(labels) in rarest {
+                for labels in rarest.iter() {
                     take(self.groups.get(labels).map_or(&[], Vec::as_slice));
                 }
             }
@@ -142,11 +142,10 @@ impl Namespace {
     fn join_group(&mut self, pod: &Arc<Pod>) {
         if !self.groups.contains_key(&pod.labels) {
             for (key, value) in &*pod.labels {
-                let sets = match self.by_pair.get_mut(&StrPair(key, value)) {
-                    Some(sets) => sets,
-                    None => self.by_pair.entry((key.clone(), value.clone())).or_default(),
-                };
-                sets.insert(ByAddress(Arc::clone(&pod.labels)));
+                self.by_pair_hash
+                    .entry(self.pair_hash(key, value))
+                    .and_modify(|sets| sets.insert(&pod.labels))
+                    .or_insert_with(|| LabelSets::One(Arc::clone(&pod.labels)));
             }
             self.groups.insert(Arc::clone(&pod.labels), Vec::new());
         }
@@ -167,14 +166,17 @@ impl Namespace {
             return;
         }
         let Some((labels, _)) = self.groups.remove_entry(&pod.labels) else { return };
-        let set = ByAddress(Arc::clone(&labels));
         for (key, value) in &*labels {
-            let Some(sets) = self.by_pair.get_mut(&StrPair(key, value)) else { continue };
-            sets.remove(&set);
-            if sets.is_empty() {
-                self.by_pair.remove(&StrPair(key, value));
+            if let Entry::Occupied(mut sets) = self.by_pair_hash.entry(self.pair_hash(key, value))
+                && sets.get_mut().remove(&labels)
+            {
+                sets.remove();
             }
         }
+    }
+
+    fn pair_hash(&self, key: &str, value: &str) -> u64 {
+        self.by_pair_hash.hasher().hash_one((key, value))
     }
 
     fn release_resources(&mut self, pod: &Pod) {
@@ -188,7 +190,7 @@ impl Namespace {
     /// The number of distinct label sets, label pairs and resources.
     #[cfg(test)]
     pub(super) fn distinct_counts(&self) -> (usize, usize, usize) {
-        (self.groups.len(), self.by_pair.len(), self.resources.len())
+        (self.groups.len(), self.by_pair_hash.len(), self.resources.len())
     }
 }
 
@@ -213,6 +215,56 @@ impl Hash for ByName {
 impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
         &self.0.name
+    }
+}
+
+/// Label sets of [`Namespace::groups`], at least one. A set of its own for each pair that only one
+/// group has, such as the name of a pod, would multiply the memory.
+#[derive(Debug)]
+enum LabelSets {
+    One(Labels),
+    Many(Box<HashSet<ByAddress>>),
+}
+
+impl LabelSets {
+    fn insert(&mut self, labels: &Labels) {
+        let added = ByAddress(Arc::clone(labels));
+        match self {
+            Self::One(one) if Arc::ptr_eq(one, labels) => {}
+            Self::One(one) => {
+                let both = HashSet::from_iter([ByAddress(Arc::clone(one)), added]);
+                *self = Self::Many(Box::new(both));
+            }
+            Self::Many(sets) => {
+                sets.insert(added);
+            }
+        }
+    }
+
+    /// Removes a label set. Returns whether none is left, and the value must be dropped.
+    fn remove(&mut self, labels: &Labels) -> bool {
+        match self {
+            Self::One(one) => Arc::ptr_eq(one, labels),
+            Self::Many(sets) => {
+                sets.remove(&ByAddress(Arc::clone(labels)));
+                sets.is_empty()
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(sets) => sets.len(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Labels> {
+        let (one, many) = match self {
+            Self::One(labels) => (Some(labels), None),
+            Self::Many(sets) => (None, Some(sets.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten().map(|ByAddress(labels)| labels))
     }
 }
 

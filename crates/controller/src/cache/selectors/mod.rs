@@ -63,15 +63,6 @@ impl SelectorIndex {
         selectors.read().matching(pods)
     }
 
-    /// The number of autoscalers with a selector.
-    pub fn len(&self) -> usize {
-        self.namespaces.read().values().map(|selectors| selectors.read().len()).sum()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.namespaces.read().is_empty()
-    }
-
     fn namespace_selectors(&self, namespace: &str) -> Option<Arc<RwLock<NamespaceSelectors>>> {
         self.namespaces.read().get(namespace).cloned()
     }

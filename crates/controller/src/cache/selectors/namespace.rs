@@ -9,6 +9,10 @@ use crate::{cache::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 
+/// The maximum number of requirements that one search compares with labels, because each reconcile
+/// that needs metrics waits for one. Usual autoscalers need a few for each label set of their pods.
+pub(super) const MAX_COMPARISONS: usize = 200_000;
+
 /// The selectors of one namespace's autoscalers. Each is indexed under one label pair that it
 /// requires, so that a pod is matched only against the selectors under its label pairs and those
 /// that require no pair.
@@ -73,22 +77,21 @@ impl NamespaceSelectors {
         }
     }
 
-    /// The autoscalers whose selector matches at least one of the pods, sorted.
+    /// The autoscalers whose selector matches at least one of the pods, sorted. A search that needs
+    /// more than [`MAX_COMPARISONS`] ends early, and the rest counts as not matching. This can't
+    /// change the decision for an autoscaler that shares no pods.
     pub(super) fn matching(&self, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
         let mut matching: BTreeSet<&HpaKey> = BTreeSet::new();
         let mut seen = HashSet::new();
-        for pod in pods {
-            // Pods of a workload share a label set. Each set needs to be matched only once.
-            if !seen.insert(pod.labels.as_ptr()) {
-                continue;
-            }
-            let keys = pod
-                .labels
-                .iter()
-                .filter_map(|(label, value)| self.by_pair.get(&StrPair(label, value)))
-                .flatten();
-            for key in keys.chain(&self.without_pair) {
-                if !matching.contains(key) && self.matches(key, pod) {
+        let mut comparisons = 0;
+        // Pods of a workload share a label set. Each set needs to be matched only once.
+        for pod in pods.iter().filter(|pod| seen.insert(pod.labels.as_ptr())) {
+            for (key, selector) in self.candidates(pod) {
+                comparisons += selector.requirements().len().max(1);
+                if comparisons > MAX_COMPARISONS {
+                    return matching.into_iter().cloned().collect();
+                }
+                if !matching.contains(key) && pod.is_selected_by(selector) {
                     matching.insert(key);
                 }
             }
@@ -96,12 +99,15 @@ impl NamespaceSelectors {
         matching.into_iter().cloned().collect()
     }
 
-    fn matches(&self, key: &HpaKey, pod: &Pod) -> bool {
-        self.by_key.get(key).is_some_and(|indexed| pod.is_selected_by(&indexed.selector))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_key.len()
+    /// The selectors under the pod's label pairs, and those that require no pair.
+    fn candidates<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a HpaKey, &'a Selector)> {
+        let keys = pod
+            .labels
+            .iter()
+            .filter_map(move |(label, value)| self.by_pair.get(&StrPair(label, value)))
+            .flatten();
+        keys.chain(&self.without_pair)
+            .filter_map(move |key| Some((key, &self.by_key.get(key)?.selector)))
     }
 
     pub(super) fn is_empty(&self) -> bool {

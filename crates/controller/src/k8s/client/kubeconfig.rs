@@ -1,10 +1,15 @@
 //! Loads the configuration of a client, and reports failures without secrets.
 //!
-//! Errors name the file and the context. Apart from the names of contexts, clusters and kinds, they
-//! quote nothing from the file, because it may contain secrets. Therefore kube's own errors, which
-//! quote files, are not their sources.
+//! Errors name the file and the context. Apart from the host of the server and the names of
+//! contexts, clusters and kinds, they quote nothing from the file, because it may contain secrets.
+//! Therefore kube's own errors, which quote files, are not their sources.
 
-use std::{env, ffi::OsString, fs, path::PathBuf};
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use hpa_go_compat::{proxy::ProxyError, yaml};
 use kube::{
@@ -160,15 +165,10 @@ async fn load_source(
     match source {
         ClientSource::InCluster => in_cluster(),
         ClientSource::Kubeconfig { path, context } => {
-            let kubeconfig = match path {
-                Some(path) => Kubeconfig::read_from(path),
-                None => Kubeconfig::read(),
-            };
-            let file = path.as_ref().map_or_else(default_file, |path| path.display().to_string());
-            from_kubeconfig(kubeconfig, file, context.as_deref(), overrides).await
+            from_kubeconfig(path.as_deref(), context.as_deref(), overrides).await
         }
         ClientSource::Infer => {
-            match from_kubeconfig(Kubeconfig::read(), default_file(), None, overrides).await {
+            match from_kubeconfig(None, None, overrides).await {
                 Ok(config) => Ok(config),
                 // A kubeconfig that the user named must not be ignored.
                 Err(error) if named_files(env::var_os("KUBECONFIG")).is_some() => Err(error),
@@ -182,12 +182,14 @@ async fn load_source(
     }
 }
 
+/// Loads a kubeconfig, without a path `KUBECONFIG` or `~/.kube/config`.
 async fn from_kubeconfig(
-    kubeconfig: Result<Kubeconfig, KubeconfigError>,
-    file: String,
+    path: Option<&Path>,
     context: Option<&str>,
     overrides: &KubeconfigOverrides,
 ) -> Result<(Config, String), ClientError> {
+    let kubeconfig = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let file = path.map_or_else(default_file, |path| path.display().to_string());
     let KubeconfigOverrides { cluster, user, .. } = overrides;
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
@@ -210,7 +212,9 @@ async fn from_kubeconfig(
             Ok((config, format!("kubeconfig {file}, {context}")))
         }
         Err(error) => {
-            if let Some((file, kind)) = other_kind(&file) {
+            let default_paths = || default_paths(env::var_os("KUBECONFIG"), env::home_dir());
+            let paths = path.map_or_else(default_paths, |path| vec![path.to_owned()]);
+            if let Some((file, kind)) = other_kind(&paths) {
                 return Err(ClientError::OtherKind { file, kind });
             }
             let source = KubeconfigProblem::from_kube(error);
@@ -219,10 +223,10 @@ async fn from_kubeconfig(
     }
 }
 
-/// The first of the files, separated as in `KUBECONFIG`, that is not a kubeconfig, and its kind.
-fn other_kind(files: &str) -> Option<(String, String)> {
-    env::split_paths(files).find_map(|path| {
-        let documents = yaml::parse_all(&fs::read_to_string(&path).ok()?).ok()?;
+/// Returns the first file that is not a kubeconfig, with its kind.
+fn other_kind(paths: &[PathBuf]) -> Option<(String, String)> {
+    paths.iter().find_map(|path| {
+        let documents = yaml::parse_all(&fs::read_to_string(path).ok()?).ok()?;
         let mut kinds = documents.iter().filter_map(|document| document.member("kind")?.text());
         // Text that can't be the name of a kind may be a secret.
         let is_name = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -252,6 +256,14 @@ fn with_proxy(mut config: Config, configured: Option<&str>) -> Result<Config, Cl
 
 fn default_file() -> String {
     named_files(env::var_os("KUBECONFIG")).unwrap_or_else(|| "~/.kube/config".to_owned())
+}
+
+/// The files that kube reads by default.
+pub(super) fn default_paths(variable: Option<OsString>, home: Option<PathBuf>) -> Vec<PathBuf> {
+    match named_files(variable) {
+        Some(files) => env::split_paths(&files).collect(),
+        None => home.map(|home| home.join(".kube/config")).into_iter().collect(),
+    }
 }
 
 /// The value of `KUBECONFIG`, if it names a file. kube ignores empty paths.

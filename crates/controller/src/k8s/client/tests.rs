@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     ClientConfig, ClientLimits, ClientSource, Clients, ConnectError, RejectingServer,
-    kubeconfig::named_files, with_limits,
+    kubeconfig::{default_paths, named_files},
+    with_limits,
 };
 use crate::k8s::{ApiRequest, RequestObserver};
 
@@ -53,11 +54,12 @@ async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
 }
 
 #[rstest]
-#[case::one("kind: Deployment\nspec: {}\n")]
-#[case::several("kind: Deployment\n---\nkind: HorizontalPodAutoscaler\n")]
+#[case::one("", "kind: Deployment\nspec: {}\n")]
+#[case::several("", "kind: Deployment\n---\nkind: HorizontalPodAutoscaler\n")]
+#[case::colon_in_path(":a", "kind: Deployment\n")]
 #[tokio::test]
-async fn manifest_is_no_kubeconfig(#[case] content: &str) {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
+async fn manifest_is_no_kubeconfig(#[case] suffix: &str, #[case] content: &str) {
+    let mut file = tempfile::Builder::new().suffix(suffix).tempfile().unwrap();
     file.write_all(content.as_bytes()).unwrap();
     let expected = format!("{} is not a kubeconfig (kind: Deployment)", file.path().display());
     assert_eq!(failure(file.path(), None).await, Some(expected));
@@ -146,6 +148,18 @@ async fn response_that_rejects_the_credentials_names_the_server() {
 #[case(Some("a:b"), Some("a:b"))]
 fn empty_variable_names_no_kubeconfig(#[case] variable: Option<&str>, #[case] named: Option<&str>) {
     assert_eq!(named_files(variable.map(Into::into)).as_deref(), named);
+}
+
+#[rstest]
+#[case::several(Some("/a:/b"), &["/a", "/b"])]
+#[case::home(None, &["/root/.kube/config"])]
+#[case::empty(Some(""), &["/root/.kube/config"])]
+fn kubeconfig_variable_replaces_the_default_path(
+    #[case] variable: Option<&str>,
+    #[case] expected: &[&str],
+) {
+    let paths = default_paths(variable.map(Into::into), Some("/root".into()));
+    assert_eq!(paths, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
 }
 
 /// Records how long requests without a response took.

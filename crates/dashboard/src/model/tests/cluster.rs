@@ -35,7 +35,8 @@ fn problem_of_a_list_lasts_until_it_is_synced() {
 fn outage_of_the_api_server_replaces_other_problems() {
     let board = board(&["a"]);
     board.mark_up(at(100));
-    board.set_inactivity(Some("No controller makes decisions.".to_owned()));
+    board.set_inactivity(Some("No controller makes decisions.".to_owned()), BTreeMap::new());
+    board.set_conflict(Some("Several controllers stored the statuses.".to_owned()));
     fail_list(&board, AutoscalerApi::Core, true, 110);
     fail_connection(&board, 110, "refused");
     fail_connection(&board, 120, "starting");
@@ -52,7 +53,8 @@ fn outage_of_the_api_server_replaces_other_problems() {
     assert_eq!(board.problems(), ["down since 1970-01-01T00:02:15Z: rejected."]);
     assert_eq!(board.outage_summary().unwrap().since, at(110), "of the first failure");
     board.mark_up(at(140));
-    assert_eq!(board.problems(), ["No controller makes decisions."]);
+    let of_leases = ["No controller makes decisions.", "Several controllers stored the statuses."];
+    assert_eq!(board.problems(), of_leases);
     assert!(!board.is_synced(), "the list is read again");
 }
 

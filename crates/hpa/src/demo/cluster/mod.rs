@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use hpa_calc::Settings;
 use hpa_controller::{
-    ConcludedReconcile, HpaKey, Observer, Telemetry, TelemetryOptions,
+    HpaKey, Observer, ReconcileBeforeStatusWrite, Telemetry, TelemetryOptions,
     debug::DecisionRecorder,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
@@ -111,7 +111,7 @@ struct DecisionSender {
 }
 
 impl Observer for DecisionSender {
-    fn concluded(&self, concluded: &ConcludedReconcile<'_>) {
+    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
         // Fails only while the demo ends.
         let _ = self.decisions.send(Decision::from_reconcile(concluded, self.clock.second()));
     }

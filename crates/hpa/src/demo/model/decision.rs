@@ -6,7 +6,7 @@ use hpa_calc::{
     explain::{Measurement, Reason},
     settings::Bounds,
 };
-use hpa_controller::{ConcludedReconcile, HpaKey};
+use hpa_controller::{HpaKey, ReconcileBeforeStatusWrite};
 use hpa_testbed::workload::WorkloadId;
 
 /// A decision, with the words of its explanation.
@@ -35,8 +35,8 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    pub(crate) fn from_reconcile(concluded: &ConcludedReconcile<'_>, second: f64) -> Self {
-        let ConcludedReconcile { key, hpa, settings, conclusion, at, .. } = *concluded;
+    pub(crate) fn from_reconcile(concluded: &ReconcileBeforeStatusWrite<'_>, second: f64) -> Self {
+        let ReconcileBeforeStatusWrite { key, hpa, settings, conclusion, at, .. } = *concluded;
         let explanation = &conclusion.explanation;
         let target = &hpa.spec.scale_target_ref;
         Self {
@@ -65,7 +65,7 @@ impl Decision {
 }
 
 fn waits_for_forecast(
-    ConcludedReconcile { settings, conclusion, .. }: &ConcludedReconcile<'_>,
+    ReconcileBeforeStatusWrite { settings, conclusion, .. }: &ReconcileBeforeStatusWrite<'_>,
 ) -> bool {
     let has_load = conclusion.explanation.winner.is_some();
     let is_checked = conclusion.status.condition(&ConditionType::ForecastActive).is_some();
@@ -115,7 +115,7 @@ mod tests {
         };
         let conclusion = inputs.decide().conclude(Ok(()), now);
         let decision = Decision::from_reconcile(
-            &ConcludedReconcile {
+            &ReconcileBeforeStatusWrite {
                 key: &HpaKey::new("default", "web"),
                 hpa: &hpa,
                 settings: &settings,

@@ -11,10 +11,9 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
     Scale, ScaleReadError, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference,
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
-    validation::measure_spec,
 };
 use hpa_controller::debug::{
     ActingController, AutoscalerDetail, effective_settings, settings_of_controller,
@@ -65,8 +64,7 @@ impl Dump {
         let object = autoscaler_name::find_in_files(self.objects.iter(), name, namespace)?;
         let controller = StatusController::from_managed_fields(object);
         let mut hpa = autoscaler_name::decode(object)?;
-        apply_defaults(&mut hpa.spec);
-        measure_spec(&mut hpa.spec);
+        prepare_spec(&mut hpa.spec);
         let scale = self.scale(&hpa);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let pods = match &selector {

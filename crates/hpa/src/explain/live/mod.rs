@@ -12,11 +12,10 @@ use anyhow::bail;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
     api::CrossVersionObjectReference,
-    defaults::apply_defaults,
+    defaults::prepare_spec,
     report::{ShortReport, TargetKey},
     settings::{PodSelection, SettingPolicy},
     suggestions::most_similar,
-    validation::measure_spec,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -145,8 +144,7 @@ impl Cluster {
         let controller = StatusController::from_managed_fields(&object);
         let name = format!("the autoscaler {}", self.full_name());
         let mut hpa = autoscaler_name::decode_named(&object, &name)?;
-        apply_defaults(&mut hpa.spec);
-        measure_spec(&mut hpa.spec);
+        prepare_spec(&mut hpa.spec);
         let namespace = Some(self.autoscaler.namespace.as_str());
         let autoscalers = list_readable_autoscalers(&self.client, namespace).await;
         let FoundController { past, past_source, lease_state, acting, idle } =
@@ -379,10 +377,9 @@ impl Cluster {
         scale.map(|(object, _)| object)
     }
 
-    /// Reads the series of the rules, if the decision needs rules and the relist interval has
-    /// passed.
+    /// Reads the series of the rules, if the decision needs them and the relist interval has passed.
     async fn relist(&self, inputs: &Inputs) -> anyhow::Result<()> {
-        let needed = self.metrics.rules().filter(|_| self.metrics.needs_rules(inputs));
+        let needed = self.metrics.rules().filter(|_| self.metrics.needs_series(inputs));
         let Some(rules) = needed else { return Ok(()) };
         let interval = rules.settings().relist_interval;
         if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {

@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{convert::stored_fields::StoredFields, manifests::Manifest};
 
-/// All rules.
 #[rustfmt::skip]
 pub(super) static RULES: &[Rule] = &[
     Rule::new("invalid", Error, "the API server refuses a value", Decoded(validity::invalid)),

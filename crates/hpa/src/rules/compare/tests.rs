@@ -449,5 +449,8 @@ fn autoscalers_of_all_documents_of_a_file_are_read() {
     assert!(error.starts_with(&expected), "{error}");
     fs::write(&path, format!("{document}\n---\na: [\n")).unwrap();
     let error = read_autoscalers(&path).unwrap_err().to_string();
-    assert!(error.contains("autoscalers.yaml:") && error.contains(": not YAML: "), "{error}");
+    assert!(
+        error.contains("autoscalers.yaml:") && error.contains(": unable to read YAML: "),
+        "{error}"
+    );
 }

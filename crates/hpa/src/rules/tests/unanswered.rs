@@ -319,7 +319,6 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
     assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
 }
 
-/// The parameters of a list.
 #[derive(serde::Deserialize)]
 struct ListParameters {
     limit: usize,

@@ -85,7 +85,7 @@ fn autoscalers_without_a_controller_are_the_first_problem(
     let mut cluster = healthy();
     change(&mut cluster);
     let found = problems(&cluster);
-    let first = format!("no controller acts on 1 autoscaler (shop/web): {reason}");
+    let first = format!("no controller with a lease acts on 1 autoscaler (shop/web): {reason}");
     assert_eq!(found[0], (Level::Error, first.clone()));
     assert!(found.iter().any(|one| one.0 == level && one.1.ends_with(end)), "{found:?}");
     assert!(found.iter().all(|one| !one.1.contains("whether it still runs")), "{found:?}");
@@ -134,8 +134,9 @@ fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() 
     other.manager = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
     let found = problems(&cluster);
-    assert!(found.iter().all(|one| !one.1.contains("no controller acts")), "{found:?}");
+    assert!(found.iter().all(|one| !one.1.contains(" acts on ")), "{found:?}");
 }
 
 #[rstest]
@@ -196,6 +197,42 @@ fn status_before_the_acquisition_of_the_lease_is_no_problem(
     assert_eq!(text.contains(takeover), level == Level::Ok, "{text}");
 }
 
+/// The flags can't be read. The lease was acquired at 11:50.
+#[rstest]
+#[case::after("2026-01-31T11:55:00Z", true)]
+#[case::within_the_difference_of_clocks("2026-01-31T11:50:30Z", false)]
+#[case::before("2026-01-31T11:45:00Z", false)]
+fn status_after_the_acquisition_of_the_lease_shows_that_the_built_in_controller_was_on(
+    #[case] stored_at: &str,
+    #[case] was_on: bool,
+) {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.holder.as_mut().expect("a holder").acquired = "2026-01-31T11:50:00Z".parse().ok();
+    cluster.built_in.last_write = stored_at.parse().ok();
+    let (level, text) = check_of_built_in(&cluster);
+    let end = "; its HPA controller was on 5m ago (a status that was stored after hpa-rs acquired \
+               the lease scaling/hpa names it)";
+    assert_eq!((level, text.ends_with(end)), (Level::Skipped, was_on), "{text}");
+    assert_eq!(text.contains("may be on"), !was_on, "{text}");
+}
+
+/// Such as an instance on a developer's machine.
+#[test]
+fn holder_of_a_lease_without_a_pod_is_no_problem() {
+    let mut cluster = healthy();
+    let missing = Unavailable::NoPod { pod: "scaling/laptop".into() };
+    (cluster.leader, cluster.status) = (Err(missing.clone()), Err(missing));
+    let no_pod = "the holder of the lease has no pod scaling/laptop".to_owned();
+    let found = problems(&cluster);
+    assert!(found.contains(&(Level::Skipped, no_pod.clone())), "{found:?}");
+    let text = run_checks(&cluster).text(false);
+    assert!(text.starts_with("√ no problems found; 2 checks skipped\n"), "{text}");
+    assert!(text.contains("outside of the cluster or in another namespace"), "{text}");
+    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    assert!(problems(&cluster).contains(&(Level::Warning, no_pod)));
+}
+
 #[test]
 fn controllers_that_overwrite_each_other_are_the_headline() {
     let mut cluster = healthy();
@@ -234,6 +271,13 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
     assert_eq!(found[0], (Level::Warning, maybe.to_owned()));
     let no_lease = "no lease hpa was found in kube-system or autoscaling";
     assert!(found.contains(&(Level::Warning, no_lease.to_owned())), "{found:?}");
+
+    // Only one of three namespaces has the status of a controller without a lease.
+    for namespace in ["one", "two"] {
+        cluster.autoscalers.push(autoscaler_of(namespace, "web", &cluster.lease));
+    }
+    let found = problems(&cluster);
+    assert!(found.contains(&(Level::Error, no_lease.to_owned())), "{found:?}");
 }
 
 #[test]
@@ -354,6 +398,7 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     other.manager = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
     let (level, text) = check_of_built_in(&cluster);
     let conflict = format!("{on} beside this one: both overwrite each other's decisions");
     assert!(level == Level::Warning && text.ends_with(&conflict), "{text}");
@@ -411,8 +456,8 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
     cluster.other_leases = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
     cluster.local_leases = vec![evil.clone()];
     cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-    let lost = "no controller acts on 1 autoscaler (shop/web): no instance holds the lease \
-                scaling/hpa";
+    let lost = "no controller with a lease acts on 1 autoscaler (shop/web): no instance holds the \
+                lease scaling/hpa";
     assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
     let local = "autoscalers of eve name the lease eve/evil, which fake-0 holds";
     assert!(checks_of(&cluster).contains(&(Level::Ok, local.to_owned())));

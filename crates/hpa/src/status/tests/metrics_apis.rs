@@ -8,10 +8,15 @@ use super::*;
 fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     let mut cluster = healthy();
     cluster.metrics_apis = Ok(Some(Vec::new()));
-    assert_eq!(problems(&cluster), [], "the controller may read Prometheus itself");
+    let unknown = "metrics.k8s.io is not installed, and whether the controller reads the metrics of \
+                   shop/web from another source, such as Prometheus, is unknown: no status has a \
+                   value";
+    assert_eq!(problems(&cluster), [(Level::Skipped, unknown.to_owned())]);
     let disabled = json!([condition("ScalingActive", "False", "ScalingDisabled", "0 replicas")]);
     cluster.autoscalers.push(autoscaler("off", disabled));
-    let is_of_the_api = |(_, text): &(Level, String)| text.contains("metrics.k8s.io");
+    let is_of_the_api = |(level, text): &(Level, String)| {
+        *level > Level::Skipped && text.contains("metrics.k8s.io")
+    };
     assert!(!problems(&cluster).iter().any(is_of_the_api), "nothing is read for 0 replicas");
     let failed = |message: &str| {
         json!([condition("ScalingActive", "False", "FailedGetResourceMetric", message)])
@@ -54,9 +59,31 @@ fn api_is_not_missing_if_a_rule_of_the_controller_has_no_series() {
         cluster.autoscalers[0].hpa.spec.metrics =
             serde_json::from_value(json!([metric])).expect("metrics");
         let text = run_checks(&cluster).text(false);
-        assert_eq!(text.contains("custom.metrics.k8s.io is not installed"), is_missing, "{text}");
+        let missing = "custom.metrics.k8s.io is not installed, but needed by shop/web";
+        assert_eq!(text.contains(missing), is_missing, "{text}");
         assert!(text.contains(message), "{text}");
     }
+}
+
+/// The Prometheus server of the controller doesn't answer.
+#[test]
+fn api_that_another_source_replaces_is_reported_while_that_fails() {
+    let mut cluster = healthy();
+    let message = "the HPA was unable to compute the replica count: unable to get metric rps: \
+                   unable to fetch metrics from custom metrics API: unable to fetch metrics: \
+                   connection refused";
+    let failed = json!([condition("ScalingActive", "False", "FailedGetPodsMetric", message)]);
+    cluster.autoscalers[0] = autoscaler("web", failed);
+    let metric = json!({ "type": "Pods", "pods": {
+        "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    cluster.autoscalers[0].hpa.spec.metrics =
+        serde_json::from_value(json!([metric])).expect("metrics");
+    let source = "custom.metrics.k8s.io is not installed: the controller reads these metrics from \
+                  another source, such as Prometheus, and got no value for shop/web";
+    assert!(problems(&cluster).contains(&(Level::Warning, source.to_owned())));
+    let text = run_checks(&cluster).text(false);
+    assert!(text.starts_with("× 1 error, 0 warnings: "), "{text}");
 }
 
 #[test]

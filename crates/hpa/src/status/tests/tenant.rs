@@ -33,7 +33,8 @@ fn headline_of_a_tenant_is_about_the_autoscalers() {
     let lease = "whether a controller is active is not known: not permitted to get the lease \
                  scaling/hpa: no. ";
     assert!(found.iter().any(|one| one.1.starts_with(lease)), "{found:?}");
-    let can_scale = "- 1 autoscaler in the namespace shop can scale, by the stored statuses";
+    let can_scale =
+        "- 1 autoscaler in the namespace shop can scale according to the stored statuses";
     assert_eq!(headline(&cluster), format!("{can_scale}; {DOUBT}"));
     assert_eq!(run_checks(&cluster).level, Level::Skipped, "no health that wasn't read");
 

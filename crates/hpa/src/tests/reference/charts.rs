@@ -9,7 +9,8 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
     let mut page = Page::new(
         file,
         &format!("Values of {chart}"),
-        "With the default `null`, the flag keeps its own default, which is in parentheses.",
+        "If a value is `null`, the chart does not set its flag. The flag's own default is in \
+         parentheses.",
     );
     let directory = format!("charts/{chart}");
     let values = read_yaml(&format!("{directory}/values.yaml"));
@@ -29,8 +30,8 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
             continue;
         }
         let mut default_cell = code(&default.to_string());
-        if let Some(flag) = &entry.trailing {
-            default_cell = format!("{default_cell} ({flag})");
+        if let Some(flag_default) = &entry.trailing_comment {
+            default_cell = format!("{default_cell} ({flag_default})");
         }
         page.add_row(&[
             &code(&name),
@@ -48,8 +49,8 @@ struct Entry {
     path: Vec<String>,
     /// The comment lines before the key.
     comment: String,
-    /// The comment after the value, in the same line.
-    trailing: Option<String>,
+    /// After the value, in the same line: the default of the flag, if the value is `null`.
+    trailing_comment: Option<String>,
     /// Whether the next key is indented deeper.
     has_members: bool,
 }
@@ -94,13 +95,13 @@ fn entries(text: &str) -> Vec<Entry> {
         if let Some(parent) =
             entries.iter_mut().rev().find(|entry| entry.path.len() == open_keys.len())
         {
-            parent.has_members = !open_keys.is_empty();
+            parent.has_members = true;
         }
         open_keys.push((indent, key.trim_matches('"').to_owned()));
-        let trailing = rest.split_once(" # ").map(|(_, words)| words.trim().to_owned());
+        let trailing_comment = rest.split_once(" # ").map(|(_, words)| words.trim().to_owned());
         let path = open_keys.iter().map(|(_, key)| key.clone()).collect();
         let comment = std::mem::take(&mut comment).join(" ");
-        entries.push(Entry { path, comment, trailing, has_members: false });
+        entries.push(Entry { path, comment, trailing_comment, has_members: false });
     }
     entries
 }

@@ -13,14 +13,15 @@ use crate::rules::config::parse_duration;
 const MAX_NESTING: usize = 50;
 /// The maximum number of binary operators, because their trees are walked recursively.
 const MAX_OPERATORS: usize = 500;
-/// The maximum number of regular expressions that are compiled to check them. A query may have
-/// thousands.
+/// At most this many regular expressions of a query are compiled to check them. The others are
+/// accepted unchecked.
 const MAX_REGEXES: usize = 50;
 /// The precedence of a sign, which binds tighter than all operators but `^`.
 const SIGN_PRECEDENCE: u8 = 5;
 
-/// Words that can't start an operand, in upper or lower case.
-const KEYWORDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "on", "atan2"];
+/// Keywords that can't start an operand, in upper or lower case. Other keywords may be names of
+/// metrics.
+const NEVER_OPERANDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "on", "atan2"];
 
 /// Parses a query. The type of the result isn't restricted.
 pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
@@ -29,7 +30,7 @@ pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
 
 /// Like [`parse`], but leaves the check of regular expressions to the server: compiling those of
 /// tenants would cost much CPU time.
-pub fn parse_without_regexes(query: &str) -> Result<Expr<'_>, SyntaxError> {
+pub fn parse_without_regex_checks(query: &str) -> Result<Expr<'_>, SyntaxError> {
     parse_with_limit(query, 0)
 }
 
@@ -70,8 +71,8 @@ fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|candidate| word.eq_ignore_ascii_case(candidate))
 }
 
-/// The precedence of a binary operator.
-fn precedence(token: Token<'_>) -> Option<(&str, u8)> {
+/// The binary operator that a token is, and its precedence.
+fn binary_operator(token: Token<'_>) -> Option<(&str, u8)> {
     Some(match token {
         Token::Word(word) if is_one_of(word, &["or"]) => (word, 0),
         Token::Word(word) if is_one_of(word, &["and", "unless"]) => (word, 1),
@@ -109,7 +110,7 @@ impl<'q> Parser<'q> {
                 format!("`{text}` instead of {expected}")
             }
             Some(Token::Text(_)) => format!("a string instead of {expected}"),
-            None => format!("the query ends instead of {expected}"),
+            None => format!("the query ends where {expected} is expected"),
         })
     }
 
@@ -138,7 +139,7 @@ impl<'q> Parser<'q> {
             return self.error("the query is nested too deeply");
         }
         let mut left = self.parse_signed()?;
-        while let Some((operator, precedence)) = self.peek().and_then(precedence)
+        while let Some((operator, precedence)) = self.peek().and_then(binary_operator)
             && precedence >= min_precedence
         {
             let at = self.offset();
@@ -220,8 +221,8 @@ impl<'q> Parser<'q> {
             self.position += 1;
             return Ok(expr(at, Node::Number, Type::Scalar));
         }
-        let is_keyword = is_one_of(word, &KEYWORDS);
-        let is_operator = precedence(Token::Word(word)).is_some();
+        let is_keyword = is_one_of(word, &NEVER_OPERANDS);
+        let is_operator = binary_operator(Token::Word(word)).is_some();
         if is_keyword || is_call && (is_operator || is_one_of(word, &["by", "without", "offset"])) {
             return self.unexpected("an expression");
         }

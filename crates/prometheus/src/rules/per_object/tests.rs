@@ -107,7 +107,7 @@ fn query_reads_each_object_on_its_own(#[case] query: &str) {
 #[case::not_promql("m{$O} default 0", "isn't PromQL of Prometheus: `default` instead of the end")]
 #[case::alternatives_of_matchers("m{$O or a=\"b\"}", "`or` instead of `,` or `}`")]
 #[case::quoted_label_with_an_escape("sum without (\"p\\x6fd\") (m{$O})", "instead of the name")]
-#[case::not_closed("sum by (pod) (m{$O}", "the query ends instead of `,` or `)`")]
+#[case::not_closed("sum by (pod) (m{$O}", "the query ends where `,` or `)` is expected")]
 #[case::open_text("m{$O,a=\"b}", "a quote is missing")]
 #[case::several_arguments("sum by (pod) (a{$O}, b{$O})", "sum needs 1 argument, not 2")]
 fn query_without_a_proof_is_refused(#[case] query: &str, #[case] reason: &str) {

@@ -45,7 +45,7 @@ impl Default for Setup<'_> {
 pub(in crate::source) async fn source(server: &Prometheus, setup: &Setup<'_>) -> PrometheusSource {
     let pod = |index| {
         let key = ObjectKey::new("shop", &format!("web-{index}"));
-        let labels = [("index".to_owned(), format!("{index}"))].into();
+        let labels = [("index", format!("{index}"))].into_iter().collect();
         (GroupResource::pods(), ObjectMetadata { key, labels })
     };
     let objects =

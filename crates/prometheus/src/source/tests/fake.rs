@@ -146,7 +146,7 @@ pub(super) fn objects() -> FixedObjects {
     let object = |resource, namespace: &str, name: &str, app: &str| {
         let metadata = ObjectMetadata {
             key: ObjectKey::new(namespace, name),
-            labels: [("app".to_owned(), app.to_owned())].into(),
+            labels: [("app", app)].into_iter().collect(),
         };
         (resource, metadata)
     };

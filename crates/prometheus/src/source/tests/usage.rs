@@ -1,12 +1,14 @@
 //! The usage of pods and nodes.
 
+use std::time::Duration;
+
 use hpa_calc::{Selector, api::ResourceName};
 use hpa_metrics::{
     Catalog, FieldRequirement, MetricSource, ObjectKey, Objects, Query, query::MetadataField,
 };
 use serde_json::json;
 
-use super::fake::{RULES, prometheus, source, source_with};
+use super::fake::{RULES, prometheus, request, source, source_with};
 use crate::rules::Compat;
 
 #[tokio::test]
@@ -67,6 +69,34 @@ async fn usage_waits_for_the_compiled_rules_but_not_for_series() {
     server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node);
     let usage = source.read(&query()).await.unwrap().into_nodes().unwrap();
     assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_is_read_while_series_are_read_or_without_series() {
+    for key in ["http_requests_total", ""] {
+        let server = prometheus();
+        server.hang(key);
+        let source = source_with(&server, RULES, Compat::Off);
+        if key.is_empty() {
+            source.compile().await.unwrap();
+            assert_eq!(server.take_requests(), [""; 0]);
+        } else {
+            let relist = source.relist();
+            tokio::time::timeout(Duration::from_secs(1), relist).await.expect_err("a series hangs");
+        }
+        let query = Query::NodeUsage {
+            nodes: Objects::Selected(Selector::everything()),
+            fields: Box::default(),
+        };
+        assert_eq!((source.undiscovered(&query), source.has_tried_discovery()), (None, false));
+        let node = json!([{ "metric": { "instance": "n0" }, "value": [5, "2"] }]);
+        server.set_vector(r#"node_cpu{instance=~"n0|n1"}"#, &node);
+        server.set_vector(r#"node_memory{instance=~"n0|n1"}"#, &node);
+        let usage = source.read(&query).await.unwrap().into_nodes().unwrap();
+        assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
+        let custom = request("http_requests_total").into();
+        assert!(source.undiscovered(&custom).is_some(), "no series yet");
+    }
 }
 
 #[tokio::test]

@@ -92,6 +92,23 @@ async fn failed_query_is_an_error_and_not_a_missing_metric() {
 }
 
 #[tokio::test]
+async fn error_about_a_response_names_the_server_once() {
+    let server = prometheus();
+    let source = source(&server, Compat::Off).await;
+    let query = "sum(queue_length{})";
+    server.answers.lock().insert(query.to_owned(), (200, json!("a login page")));
+    let error = source.read_external(external("queue_length")).await.unwrap_err();
+    let text = hpa_metrics::describe(&error);
+    let expected = "unable to fetch metrics: Prometheus at http://main: the response isn't a \
+                    response of Prometheus: ";
+    assert!(text.starts_with(expected) && text.matches("http://").count() == 1, "{text}");
+    server.answers.lock().insert(query.to_owned(), (502, json!("")));
+    let error = source.read_external(external("queue_length")).await.unwrap_err();
+    let expected = "unable to fetch metrics: Prometheus at http://main: unknown response code 502";
+    assert_eq!(hpa_metrics::describe(&error), expected);
+}
+
+#[tokio::test]
 async fn external_metric_has_the_labels_of_its_series() {
     let server = prometheus();
     let source = source(&server, Compat::Off).await;

@@ -9,7 +9,7 @@ use hpa_simulate::workload::{
 use serde_json::{Value, json};
 
 use super::owner::{Owner, controller_of, replica_sets_key};
-use crate::{Testbed, json};
+use crate::{Testbed, json_fields};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
@@ -71,15 +71,15 @@ fn revision_number(owner: &Owner) -> i64 {
 fn set_revision(testbed: &Testbed, owner: &Owner, revision: i64) {
     let revision = revision.max(1).to_string();
     testbed.modify(&owner.key, &owner.id(), |object| {
-        json::set(object, &["metadata", "annotations", REVISION], revision);
+        json_fields::set(object, &["metadata", "annotations", REVISION], revision);
     });
 }
 
 fn new_replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
     let mut template = deployment.object.pointer("/spec/template").cloned().unwrap_or_default();
-    json::set(&mut template, &["metadata", "labels", "pod-template-hash"], hash);
+    json_fields::set(&mut template, &["metadata", "labels", "pod-template-hash"], hash);
     let mut selector = deployment.object.pointer("/spec/selector").cloned().unwrap_or_default();
-    json::set(&mut selector, &["matchLabels", "pod-template-hash"], hash);
+    json_fields::set(&mut selector, &["matchLabels", "pod-template-hash"], hash);
     let min_ready = deployment.object.pointer("/spec/minReadySeconds").cloned().unwrap_or(json!(0));
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -122,10 +122,11 @@ fn next_replicas(
 
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     testbed.modify(&replica_set.key, &replica_set.id(), |object| {
-        if json::i64_at(object, "/spec/replicas") != Some(i64::from(replicas)) {
-            let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default() + 1;
-            json::set(object, &["metadata", "generation"], generation);
-            json::set(object, &["spec", "replicas"], replicas);
+        if json_fields::i64_at(object, "/spec/replicas") != Some(i64::from(replicas)) {
+            let generation =
+                json_fields::i64_at(object, "/metadata/generation").unwrap_or_default() + 1;
+            json_fields::set(object, &["metadata", "generation"], generation);
+            json_fields::set(object, &["spec", "replicas"], replicas);
         }
     });
 }
@@ -137,8 +138,8 @@ fn delete_old_replica_sets(
     deployment: &Owner,
     old: &[&Owner],
 ) {
-    let limit =
-        json::i64_at(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
+    let limit = json_fields::i64_at(&deployment.object, "/spec/revisionHistoryLimit")
+        .unwrap_or(HISTORY_LIMIT);
     let workload = model.workload_or_insert(&deployment.workload());
     let is_empty = |replica_set: &&&Owner| {
         replica_set.replicas() == 0

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
-use crate::{Testbed, json, names, registry::ScaleSelector};
+use crate::{Testbed, json_fields, names, registry::ScaleSelector};
 
 /// Runs every controller once. Returns whether they must run again even if nothing else changes:
 /// they changed objects, or a ready pod isn't available yet.
@@ -68,7 +68,7 @@ pub(super) fn write_pods(testbed: &Testbed, model: &mut ClusterModel, start: Tim
 fn remove_deleted_pods(testbed: &Testbed, model: &mut ClusterModel) {
     let objects = testbed.objects(&pods_key());
     let existing: BTreeSet<&str> =
-        objects.iter().map(|pod| json::str_at(pod, "/metadata/uid")).collect();
+        objects.iter().map(|pod| json_fields::str_at(pod, "/metadata/uid")).collect();
     if model.pods().any(|pod| !existing.contains(pod.uid.as_str())) {
         model.retain_pods(|pod| existing.contains(pod.uid.as_str()));
     }
@@ -111,7 +111,7 @@ fn create_pod(
     let profile = model.workload_or_insert(&id).profile.clone();
     let Ok(stored) = testbed.apply(pod::new_object(owner, name, labels, &profile)) else { return };
     let mut pod = Pod::new(owner.namespace(), name, owner.uid(), revision);
-    json::str_at(&stored, "/metadata/uid").clone_into(&mut pod.uid);
+    json_fields::str_at(&stored, "/metadata/uid").clone_into(&mut pod.uid);
     pod.containers = pod::containers(&stored, &profile);
     pod.is_dirty = true;
     model.add_pod(&id, pod);
@@ -197,7 +197,7 @@ fn write_status(
             set_custom_status(object, owner, counts);
         } else {
             let status = built_in_status(object, owner, counts, &revision, now);
-            json::set(object, &["status"], status);
+            json_fields::set(object, &["status"], status);
         }
     });
     counts.available < counts.ready
@@ -221,29 +221,29 @@ fn built_in_status(
     now: &str,
 ) -> Value {
     let PodCounts { all, ready, available, updated } = counts;
-    let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default();
+    let generation = json_fields::i64_at(object, "/metadata/generation").unwrap_or_default();
     let mut status = json!({
         "observedGeneration": generation, "replicas": all, "readyReplicas": ready,
         "availableReplicas": available,
     });
     match owner.kind.as_str() {
         "Deployment" => {
-            json::set(&mut status, &["updatedReplicas"], updated);
+            json_fields::set(&mut status, &["updatedReplicas"], updated);
             let unavailable = all.max(owner.replicas()).saturating_sub(available);
-            json::set(&mut status, &["unavailableReplicas"], unavailable);
-            json::set(
+            json_fields::set(&mut status, &["unavailableReplicas"], unavailable);
+            json_fields::set(
                 &mut status,
                 &["conditions"],
                 deployment_conditions(object, owner, counts, now),
             );
         }
         "StatefulSet" => {
-            json::set(&mut status, &["updatedReplicas"], updated);
-            json::set(&mut status, &["currentReplicas"], updated);
-            json::set(&mut status, &["currentRevision"], revision);
-            json::set(&mut status, &["updateRevision"], revision);
+            json_fields::set(&mut status, &["updatedReplicas"], updated);
+            json_fields::set(&mut status, &["currentReplicas"], updated);
+            json_fields::set(&mut status, &["currentRevision"], revision);
+            json_fields::set(&mut status, &["updateRevision"], revision);
         }
-        _ => json::set(&mut status, &["fullyLabeledReplicas"], all),
+        _ => json_fields::set(&mut status, &["fullyLabeledReplicas"], all),
     }
     status
 }
@@ -281,16 +281,16 @@ fn condition(
     (status, reason, message): (&str, &str, &str),
     now: &str,
 ) -> Value {
-    let old =
-        json::array_at(object, "/status/conditions").find(|one| json::str_at(one, "/type") == name);
+    let old = json_fields::array_at(object, "/status/conditions")
+        .find(|one| json_fields::str_at(one, "/type") == name);
     let keep_if = |field: &str, is_same: bool| {
         old.filter(|_| is_same)
-            .map_or(now, |old| json::str_at(old, &format!("/{field}")))
+            .map_or(now, |old| json_fields::str_at(old, &format!("/{field}")))
             .to_owned()
     };
-    let is_same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
+    let is_same_status = old.is_some_and(|old| json_fields::str_at(old, "/status") == status);
     let is_same_reason =
-        is_same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
+        is_same_status && old.is_some_and(|old| json_fields::str_at(old, "/reason") == reason);
     json!({
         "type": name, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": keep_if("lastTransitionTime", is_same_status),
@@ -301,9 +301,9 @@ fn condition(
 /// Sets the replicas in the status of a custom resource. Also sets the selector, if the scale has
 /// one and it is empty.
 fn set_custom_status(object: &mut Value, owner: &Owner, counts: PodCounts) {
-    json::set_pointer(object, &owner.paths.status_replicas, counts.all);
+    json_fields::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
-    if json::str_at(object, pointer).is_empty() {
-        json::set_pointer(object, pointer, json::join_labels(&owner.pod_labels()));
+    if json_fields::str_at(object, pointer).is_empty() {
+        json_fields::set_pointer(object, pointer, json_fields::join_labels(&owner.pod_labels()));
     }
 }

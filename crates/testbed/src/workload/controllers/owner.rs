@@ -8,7 +8,7 @@ use hpa_simulate::{
 use serde_json::{Value, json};
 
 use crate::{
-    Testbed, json, names,
+    Testbed, json_fields, names,
     registry::{ScalePaths, ScaleSelector},
     store::{Object, ObjectId, ResourceKey},
 };
@@ -63,27 +63,27 @@ pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
 
 /// Kind, name and UID of an object's controller.
 pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
-    let mut references = json::array_at(object, "/metadata/ownerReferences");
+    let mut references = json_fields::array_at(object, "/metadata/ownerReferences");
     let controller =
         references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
     Some((
-        json::str_at(controller, "/kind"),
-        json::str_at(controller, "/name"),
-        json::str_at(controller, "/uid"),
+        json_fields::str_at(controller, "/kind"),
+        json_fields::str_at(controller, "/name"),
+        json_fields::str_at(controller, "/uid"),
     ))
 }
 
 impl Owner {
     pub(crate) fn uid(&self) -> &str {
-        json::str_at(&self.object, "/metadata/uid")
+        json_fields::str_at(&self.object, "/metadata/uid")
     }
 
     pub(crate) fn name(&self) -> &str {
-        json::str_at(&self.object, "/metadata/name")
+        json_fields::str_at(&self.object, "/metadata/name")
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        json::str_at(&self.object, "/metadata/namespace")
+        json_fields::str_at(&self.object, "/metadata/namespace")
     }
 
     pub(super) fn id(&self) -> ObjectId {
@@ -99,7 +99,8 @@ impl Owner {
     }
 
     pub(super) fn replicas(&self) -> u32 {
-        let replicas = json::i64_at(&self.object, &self.paths.spec_replicas).unwrap_or_default();
+        let replicas =
+            json_fields::i64_at(&self.object, &self.paths.spec_replicas).unwrap_or_default();
         u32::try_from(replicas).unwrap_or_default()
     }
 
@@ -111,7 +112,7 @@ impl Owner {
 
     /// `minReadySeconds`: how long a pod must be ready to be available.
     pub(super) fn min_ready_seconds(&self) -> f64 {
-        json::i64_at(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
+        json_fields::i64_at(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
     }
 
     /// The workload that the pods belong to. For a `ReplicaSet` of a Deployment it is the
@@ -129,9 +130,9 @@ impl Owner {
         }
         let mut labels = Value::Null;
         if let ScaleSelector::Text(pointer) = &self.paths.selector {
-            let selector = Selector::parse(json::str_at(&self.object, pointer));
+            let selector = Selector::parse(json_fields::str_at(&self.object, pointer));
             for (key, value) in selector.iter().flat_map(Selector::required_pairs) {
-                json::set(&mut labels, &[key], value);
+                json_fields::set(&mut labels, &[key], value);
             }
         }
         if labels.is_null() { json!({ "app": self.name() }) } else { labels }
@@ -146,7 +147,7 @@ impl Owner {
 
     /// The template hash in the labels of a `ReplicaSet`.
     pub(super) fn hash_label(&self) -> &str {
-        json::str_at(&self.object, "/metadata/labels/pod-template-hash")
+        json_fields::str_at(&self.object, "/metadata/labels/pod-template-hash")
     }
 
     /// Deletes the object, unless a client has already deleted it.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::owner::Owner;
-use crate::{json, names};
+use crate::{json_fields, names};
 
 pub(super) fn new_object(
     owner: &Owner,
@@ -23,23 +23,24 @@ pub(super) fn new_object(
         let image = format!("{}:1", owner.name());
         json!({ "spec": { "containers": profile.containers(&image) } })
     });
-    json::set(&mut pod, &["apiVersion"], "v1");
-    json::set(&mut pod, &["kind"], "Pod");
-    json::set(&mut pod, &["metadata", "name"], name);
-    json::set(&mut pod, &["metadata", "namespace"], owner.namespace());
-    json::set(&mut pod, &["metadata", "labels"], owner.pod_labels());
+    json_fields::set(&mut pod, &["apiVersion"], "v1");
+    json_fields::set(&mut pod, &["kind"], "Pod");
+    json_fields::set(&mut pod, &["metadata", "name"], name);
+    json_fields::set(&mut pod, &["metadata", "namespace"], owner.namespace());
+    json_fields::set(&mut pod, &["metadata", "labels"], owner.pod_labels());
     for (key, value) in labels {
-        json::set(&mut pod, &["metadata", "labels", key], *value);
+        json_fields::set(&mut pod, &["metadata", "labels", key], *value);
     }
-    json::set(&mut pod, &["metadata", "ownerReferences"], json!([owner.reference()]));
+    json_fields::set(&mut pod, &["metadata", "ownerReferences"], json!([owner.reference()]));
     pod
 }
 
 /// The containers of a pod for the model. The main container is the one with the profile's name, or
 /// else the first one.
 pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
-    let mut names: Vec<&str> =
-        json::array_at(pod, "/spec/containers").map(|one| json::str_at(one, "/name")).collect();
+    let mut names: Vec<&str> = json_fields::array_at(pod, "/spec/containers")
+        .map(|one| json_fields::str_at(one, "/name"))
+        .collect();
     if names.is_empty() {
         names.push(&profile.container);
     }
@@ -58,19 +59,19 @@ pub(super) fn update_object(object: &mut Value, pod: &Pod, start: Timestamp) {
     let at = |second: f64| names::timestamp(timestamp_at(start, second));
     let lifecycle = &pod.lifecycle;
     if lifecycle.created_at < 0.0 {
-        json::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created_at));
+        json_fields::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created_at));
     }
     if lifecycle.scheduled_at.is_some() {
-        json::set(object, &["spec", "nodeName"], pod.node.as_str());
+        json_fields::set(object, &["spec", "nodeName"], pod.node.as_str());
     }
     if let PodState::Terminating { until } = lifecycle.state {
-        json::set(object, &["metadata", "deletionTimestamp"], at(until));
+        json_fields::set(object, &["metadata", "deletionTimestamp"], at(until));
         let grace = number::round(lifecycle.delays.termination);
-        json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
+        json_fields::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
     }
     let statuses = container_statuses(object, pod, &at);
     let status = status(pod, statuses, &at);
-    json::set(object, &["status"], status);
+    json_fields::set(object, &["status"], status);
 }
 
 fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value {
@@ -78,16 +79,16 @@ fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value
     let mut status =
         json!({ "phase": phase(pod), "qosClass": "Burstable", "conditions": conditions(pod, at) });
     if let Some(scheduled) = lifecycle.scheduled_at {
-        json::set(&mut status, &["startTime"], at(scheduled));
-        json::set(&mut status, &["containerStatuses"], statuses);
+        json_fields::set(&mut status, &["startTime"], at(scheduled));
+        json_fields::set(&mut status, &["containerStatuses"], statuses);
     }
     if lifecycle.running_since.is_some() || lifecycle.restarts > 0 {
-        json::set(&mut status, &["podIP"], pod.ip.as_str());
-        json::set(&mut status, &["podIPs"], json!([{ "ip": pod.ip }]));
+        json_fields::set(&mut status, &["podIP"], pod.ip.as_str());
+        json_fields::set(&mut status, &["podIPs"], json!([{ "ip": pod.ip }]));
     }
     if let PodState::Evicted { .. } = lifecycle.state {
-        json::set(&mut status, &["reason"], "Evicted");
-        json::set(&mut status, &["message"], "The node was low on resource: memory.");
+        json_fields::set(&mut status, &["reason"], "Evicted");
+        json_fields::set(&mut status, &["message"], "The node was low on resource: memory.");
     }
     status
 }
@@ -109,8 +110,12 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
             "lastTransitionTime": at(lifecycle.created_at),
         });
         if lifecycle.unschedulable {
-            json::set(&mut condition, &["reason"], "Unschedulable");
-            json::set(&mut condition, &["message"], "0/3 nodes are available: 3 Too many pods.");
+            json_fields::set(&mut condition, &["reason"], "Unschedulable");
+            json_fields::set(
+                &mut condition,
+                &["message"],
+                "0/3 nodes are available: 3 Too many pods.",
+            );
         }
         return json!([condition]);
     };
@@ -121,12 +126,12 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     let ready = |name: &str| {
         let mut condition = is_true(name, lifecycle.ready_transition);
         if !lifecycle.is_ready() {
-            json::set(&mut condition, &["status"], "False");
-            json::set(&mut condition, &["reason"], "ContainersNotReady");
+            json_fields::set(&mut condition, &["status"], "False");
+            json_fields::set(&mut condition, &["reason"], "ContainersNotReady");
             let names: Vec<&str> =
                 pod.containers.iter().map(|container| container.name.as_str()).collect();
             let message = format!("containers with unready status: [{}]", names.join(" "));
-            json::set(&mut condition, &["message"], message);
+            json_fields::set(&mut condition, &["message"], message);
         }
         condition
     };
@@ -140,9 +145,9 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
 
 fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) -> Vec<Value> {
     let image = |name: &str| {
-        let mut containers = json::array_at(object, "/spec/containers");
-        let container = containers.find(|one| json::str_at(one, "/name") == name);
-        container.map_or("", |container| json::str_at(container, "/image"))
+        let mut containers = json_fields::array_at(object, "/spec/containers");
+        let container = containers.find(|one| json_fields::str_at(one, "/name") == name);
+        container.map_or("", |container| json_fields::str_at(container, "/image"))
     };
     let status = |container: &Container| {
         let restarts = if container.is_main { pod.lifecycle.restarts } else { 0 };
@@ -156,7 +161,7 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
         if let Some(crash) = pod.lifecycle.last_crash_at.filter(|_| container.is_main) {
             let last = json!({ "exitCode": 137, "reason": "Error", "finishedAt": at(crash) });
             let last = json!({ "terminated": last });
-            json::set(&mut status, &["lastState"], last);
+            json_fields::set(&mut status, &["lastState"], last);
         }
         status
     };

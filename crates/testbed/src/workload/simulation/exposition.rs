@@ -13,7 +13,7 @@ use hpa_simulate::workload::{
 use serde_json::Value;
 
 use super::state::State;
-use crate::{Testbed, json};
+use crate::{Testbed, json_fields};
 
 const COUNTER: &str = "counter";
 const GAUGE: &str = "gauge";
@@ -116,8 +116,8 @@ impl Page {
     }
 
     fn add_resource_requests(&mut self, pod: &Value) {
-        let at = |pointer: &str| json::str_at(pod, pointer);
-        for container in json::array_at(pod, "/spec/containers") {
+        let at = |pointer: &str| json_fields::str_at(pod, pointer);
+        for container in json_fields::array_at(pod, "/spec/containers") {
             let requests = container.pointer("/resources/requests").and_then(Value::as_object);
             for (resource, quantity) in requests.into_iter().flatten() {
                 let quantity = quantity.as_str().and_then(|text| text.parse::<Quantity>().ok());
@@ -125,7 +125,7 @@ impl Page {
                 let labels = [
                     ("namespace", at("/metadata/namespace")),
                     ("pod", at("/metadata/name")),
-                    ("container", json::str_at(container, "/name")),
+                    ("container", json_fields::str_at(container, "/name")),
                     ("resource", resource),
                     ("unit", if resource == "cpu" { "core" } else { "byte" }),
                 ];
@@ -136,7 +136,7 @@ impl Page {
     }
 
     fn add_autoscaler(&mut self, autoscaler: &Value) {
-        let at = |pointer: &str| json::str_at(autoscaler, pointer);
+        let at = |pointer: &str| json_fields::str_at(autoscaler, pointer);
         let labels = [
             ("namespace", at("/metadata/namespace")),
             ("horizontalpodautoscaler", at("/metadata/name")),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::state::State;
 use crate::{
-    Testbed, json,
+    Testbed, json_fields,
     workload::controllers::{Owner, list_owners},
 };
 
@@ -55,12 +55,14 @@ fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Optio
 fn restart_rollout(testbed: &Testbed, id: &WorkloadId, now: f64) {
     let annotation = "kubectl.kubernetes.io/restartedAt";
     let path = ["spec", "template", "metadata", "annotations", annotation];
-    change_object(testbed, id, |object, _| json::set(object, &path, format!("second {now}")));
+    change_object(testbed, id, |object, _| {
+        json_fields::set(object, &path, format!("second {now}"));
+    });
 }
 
 fn set_replicas(testbed: &Testbed, id: &WorkloadId, replicas: u32) {
     change_object(testbed, id, |object, owner| {
-        json::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
+        json_fields::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
     });
 }
 

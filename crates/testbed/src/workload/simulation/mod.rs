@@ -28,7 +28,8 @@ use self::{
 };
 use super::clock::SimulatedClock;
 use crate::{
-    Config, MetricsProvider, ServerHandle, Testbed, error::ApiError, json, registry::Resource,
+    Config, MetricsProvider, ServerHandle, Testbed, error::ApiError, json_fields,
+    registry::Resource,
 };
 
 /// The media type of Prometheus' text format.
@@ -170,7 +171,7 @@ impl Simulation {
 /// created as needed.
 fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
     let is_prerequisite = |manifest: &&Value| {
-        ["CustomResourceDefinition", "Namespace"].contains(&json::str_at(manifest, "/kind"))
+        ["CustomResourceDefinition", "Namespace"].contains(&json_fields::str_at(manifest, "/kind"))
     };
     let (prerequisites, others): (Vec<&Value>, Vec<&Value>) =
         scenario.manifests.iter().partition(is_prerequisite);
@@ -182,7 +183,7 @@ fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError
         testbed.apply(workload_object(testbed, workload, scenario))?;
     }
     for manifest in others {
-        ensure_namespace(testbed, json::str_at(manifest, "/metadata/namespace"))?;
+        ensure_namespace(testbed, json_fields::str_at(manifest, "/metadata/namespace"))?;
         testbed.apply(manifest.clone())?;
     }
     Ok(())
@@ -216,9 +217,9 @@ fn workload_object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenar
             },
         },
     });
-    json::set_pointer(&mut object, &replicas_pointer(testbed, workload), workload.replicas);
+    json_fields::set_pointer(&mut object, &replicas_pointer(testbed, workload), workload.replicas);
     for (field, value) in workload.spec.iter().flatten() {
-        json::set(&mut object, &["spec", field], value.clone());
+        json_fields::set(&mut object, &["spec", field], value.clone());
     }
     object
 }

@@ -14,7 +14,6 @@ pub(super) struct HistoryState {
     restored: Option<RestoredEnd>,
 }
 
-/// The end of a restored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RestoredEnd {
     /// The target's replicas at that time. `None` if the history may lack its last part.
