@@ -176,6 +176,7 @@ fuzz_target!(|input: Input<'_>| {
         autoscalers,
         own_name: None,
         ownership_error: None,
+        bounds_conflict: None,
     });
     let samples = input.samples(&pods);
     let readings =

@@ -218,7 +218,8 @@ resourceRules:
 ",
         is_success: false,
         expected: &[
-            "resourceRules.cpu.containerQuery: warning: without the matcher container!=\"\"",
+            "  warning: line 4, column 21: resourceRules.cpu.containerQuery: without the matcher \
+             container!=\"\"",
             "cpu.containerQuery: pods: 1, such as web-1",
             "cpu.nodeQuery: `instance` is 127.0.0.1:",
             "an address and not the name of a node",

@@ -141,8 +141,8 @@ rules:
         metric: "pods/unlabeled_requests",
         flags: IN_NAMESPACE,
         advice: "unlabeled_requests has no value: unlabeled_requests has no label `namespace`, which \
-                 queries use to select the namespace: add it by relabeling, or use externalRules \
-                 with `namespaced: false`; the labels are instance, job, pod",
+                 queries use to select the namespace: add it by relabeling, or set `namespaced: \
+                 false` in an external rule; the labels are instance, job, pod",
     },
     Mistake {
         name: "override_of_a_label_that_the_series_do_not_have",

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 pub use crate::decision::{Decision, ReconcileError};
 use crate::{
-    api::{ConditionReason, ConditionType, Scale},
+    api::{ConditionReason, ConditionType, PolicySelect, Scale},
     behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
     decision::Outcome,
@@ -14,7 +14,7 @@ use crate::{
     explain::{Explanation, ExtraPods, SettingEffect, Summary},
     fallback::Fallbacks,
     go_text,
-    history::History,
+    history::{Direction, History},
     messages,
     metric::MISSING_REQUESTS,
     normalize::{NormalizeInput, NormalizedReplicas},
@@ -116,17 +116,28 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The reason of the condition about a bound. `None` if the proposal exceeds no bound, or if the
-/// desired replicas are not at the bound.
-fn exceeded_bound(bounds: Bounds, proposed: i32, desired: i32) -> Option<ConditionReason> {
+/// The reason of the condition about the limit that a proposal exceeds without stabilization: a
+/// bound that the desired replicas are at, or a disabled direction.
+fn lasting_limit(
+    input: &NormalizeInput<'_>,
+    bounds: Bounds,
+    proposed: i32,
+    desired: i32,
+) -> Option<ConditionReason> {
     let Bounds { min_replicas: min, max_replicas: max } = bounds;
     if proposed > max && desired == max {
-        Some(ConditionReason::TooManyReplicas)
-    } else if proposed < min && desired == min {
-        Some(ConditionReason::TooFewReplicas)
-    } else {
-        None
+        return Some(ConditionReason::TooManyReplicas);
     }
+    if proposed < min && desired == min {
+        return Some(ConditionReason::TooFewReplicas);
+    }
+    let direction = Direction::of_change(input.current, proposed);
+    let rules = EffectiveBehavior::new(input.spec, input.settings).rules(direction);
+    let is_disabled = *rules.select_policy() == PolicySelect::Disabled;
+    (is_disabled && desired == input.current && desired != proposed).then_some(match direction {
+        Direction::Up => ConditionReason::ScaleUpLimit,
+        Direction::Down => ConditionReason::ScaleDownLimit,
+    })
 }
 
 /// Describes the scheduled bounds and their next change.
@@ -398,7 +409,7 @@ impl Decision<'_> {
             }
         }
         self.explanation.winner = winner;
-        self.explanation.exceeded_bound = exceeded_bound(self.bounds, proposed, desired);
+        self.explanation.lasting_limit = lasting_limit(&input, self.bounds, proposed, desired);
         self.explain_limits(proposed, normalized);
         if desired != current {
             self.rescale(desired, reason);

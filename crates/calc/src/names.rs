@@ -23,6 +23,10 @@ pub(crate) const SUBDOMAIN_MALFORMED: &str = "a lowercase RFC 1123 subdomain mus
 pub(crate) const NAME_PART_MALFORMED: &str = "must consist of alphanumeric characters, '-', '_' or \
     '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE_MALFORMED: &str = "a valid label must be an empty string or consist of \
+    alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+    character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// The violations of the syntax of a DNS subdomain. `too_long` is the text for a name that exceeds
 /// the maximum length.
@@ -64,6 +68,18 @@ pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
     }
     if !is_name_part(name) {
         errors.push(format!("name part {NAME_PART_MALFORMED}"));
+    }
+    errors
+}
+
+/// The violations of the syntax of a label's value.
+pub(crate) fn label_value_errors(value: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if value.len() > MAX_LABEL_LEN {
+        errors.push(NAME_PART_TOO_LONG.to_owned());
+    }
+    if !value.is_empty() && !is_name_part(value) {
+        errors.push(LABEL_VALUE_MALFORMED.to_owned());
     }
     errors
 }

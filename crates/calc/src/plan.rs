@@ -58,6 +58,9 @@ pub struct SelectedPods {
     /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)), but the owners of the pods
     /// can't be determined. The decision fails with this error.
     pub ownership_error: Option<String>,
+    /// The conflict with other autoscalers of the target
+    /// ([`describe_bounds_conflict`](crate::report::describe_bounds_conflict)), for reports.
+    pub bounds_conflict: Option<String>,
 }
 
 impl SelectedPods {

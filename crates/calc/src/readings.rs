@@ -188,25 +188,27 @@ pub enum Reading {
 /// active.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Readings {
-    readings: Vec<Option<Result<Reading, ReadError>>>,
+    by_metric: Vec<Option<Result<Reading, ReadError>>>,
     /// By the index of the metric. Empty if there are no forecasts.
     forecasts: Vec<Option<MetricForecast>>,
+    /// By the index of the metric, `None` for one that was read. Only reports have them.
+    controller_errors: Vec<Option<String>>,
 }
 
 impl Readings {
     /// No readings.
     pub const fn new() -> Self {
-        Self { readings: Vec::new(), forecasts: Vec::new() }
+        Self { by_metric: Vec::new(), forecasts: Vec::new(), controller_errors: Vec::new() }
     }
 
     /// Sets the reading of the metric at an index of `spec.metrics`.
     pub fn insert(&mut self, metric: usize, reading: Result<Reading, ReadError>) {
-        set_at(&mut self.readings, metric, reading);
+        set_at(&mut self.by_metric, metric, reading);
     }
 
     /// The reading of the metric at an index of `spec.metrics`, if there is one.
     pub fn get(&self, metric: usize) -> Option<&Result<Reading, ReadError>> {
-        self.readings.get(metric)?.as_ref()
+        self.by_metric.get(metric)?.as_ref()
     }
 
     /// Sets the forecast of the metric at an index of `spec.metrics`.
@@ -217,6 +219,25 @@ impl Readings {
     /// The forecast of the metric at an index of `spec.metrics`, if one was set.
     pub fn forecast(&self, metric: usize) -> Option<&MetricForecast> {
         self.forecasts.get(metric)?.as_ref()
+    }
+
+    /// Sets the causes for which the controller itself could not read or use metrics in its last
+    /// decision, in the order of `spec.metrics`: `None` for those that it read. Empty if they are
+    /// unknown. Only a report uses them: a cause if the metric can't be read for the report either,
+    /// and the others because the status may be older than the decision.
+    pub fn set_controller_errors(&mut self, errors: Vec<Option<String>>) {
+        self.controller_errors = errors;
+    }
+
+    /// Whether the controller itself read the metric for its last decision. `false` if unknown.
+    pub(crate) fn was_read_by_controller(&self, metric: usize) -> bool {
+        self.controller_errors.get(metric).is_some_and(Option::is_none)
+    }
+
+    /// The controller's own errors, each after the index of its metric.
+    pub(crate) fn controller_errors(&self) -> impl Iterator<Item = (usize, &str)> {
+        let errors = self.controller_errors.iter().enumerate();
+        errors.filter_map(|(metric, error)| Some((metric, error.as_deref()?)))
     }
 
     /// The readings with only the samples of pods that count. If only owned pods count, these are
@@ -231,7 +252,7 @@ impl Readings {
 
     fn only_of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
         let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_ref()).collect();
-        for reading in self.readings.iter_mut().flatten() {
+        for reading in self.by_metric.iter_mut().flatten() {
             if let Ok(Reading::Pods(samples)) = reading {
                 let counted = samples.iter().filter(|(pod, _)| names.contains(pod));
                 *samples = counted.map(|(pod, sample)| (pod, *sample)).collect();
@@ -247,7 +268,7 @@ impl Readings {
 
     /// The readings in the order of the spec, followed by an endless sequence of `None`.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Option<Result<Reading, ReadError>>> {
-        self.readings.into_iter().chain(std::iter::repeat_with(|| None))
+        self.by_metric.into_iter().chain(std::iter::repeat_with(|| None))
     }
 }
 

@@ -13,6 +13,12 @@ pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }
 
+/// Whether one name may be meant by the other: they are [similar](is_similar), or one contains the
+/// other.
+pub fn may_be_meant(left: &str, right: &str) -> bool {
+    left.contains(right) || right.contains(left) || is_similar(left, right)
+}
+
 /// The [similar](is_similar) name that differs from `wanted` in the fewest letters: of several, the
 /// first in alphabetical order. `None` if no name is similar.
 pub fn most_similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

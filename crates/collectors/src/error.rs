@@ -148,7 +148,7 @@ pub enum FetchError {
     /// A setting of the operator is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("the request to {server} failed")]
+    #[error("{}{server} failed", error_texts::REQUEST_TO)]
     Http {
         /// Scheme, host and port.
         server: String,
@@ -160,7 +160,7 @@ pub enum FetchError {
     /// A query can't be built, or its result has no value.
     #[error(transparent)]
     Query(#[from] QueryError),
-    #[error("the query to {server} failed")]
+    #[error("{}{server} failed", error_texts::QUERY_TO)]
     Prometheus {
         /// The name of the operator's server, or scheme, host and port of the tenant's one.
         server: String,
@@ -216,7 +216,7 @@ pub enum FetchError {
     #[error("the process is stopping")]
     Stopping,
     /// The collection exceeded its time limit. Each pod that wasn't read by then has this error.
-    #[error("not read within {} s", .0.as_secs_f64())]
+    #[error("{start}{} s", .0.as_secs_f64(), start = error_texts::NOT_READ_WITHIN)]
     Timeout(Duration),
     /// No value of a pod could be read. Pods that aren't ready, or are terminating, are not read.
     #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]

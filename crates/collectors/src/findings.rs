@@ -211,6 +211,7 @@ pub(crate) fn config_finding(
             let similar = similar.map_or_else(String::new, |key| format!(", similar: {key}"));
             format!("query-name {name} names no annotation{similar} ({error})")
         }
+        (ConfigError::SqsRegion(_), _) => format!("{error} (--aws-region)"),
         _ => error.to_string(),
     };
     (!is_omitted)

@@ -53,7 +53,7 @@ pub use crate::{
     cluster::DecisionMetrics,
     past::{
         AutoscalerStatusWriter, ControllerActivity, ControllerRecords, OverdueAutoscaler,
-        PastDecision, RecordSource, inactivity_limit,
+        PastDecision, RecordSource, UnstoredStatus, inactivity_limit,
     },
     reporter::Reporter,
 };
@@ -128,11 +128,12 @@ async fn poll_activity(
         board.wait_until_synced().await;
         board.wait_until_up().await;
         let writers = board.status_writers();
-        let ControllerActivity { inactivity, idle, conflict, overdue, acting } =
+        let ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting } =
             source.activity(&writers, limit).await;
         board.set_inactivity(inactivity, idle);
-        board.set_conflict(conflict);
+        board.set_status_problems(status_problems);
         board.set_overdue(overdue, clock.now());
+        board.set_unstored(unstored, clock.now());
         board.set_acting(acting, clock.now());
     }
 }

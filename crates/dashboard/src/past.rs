@@ -31,6 +31,10 @@ pub struct ControllerRecords {
     /// The last values that the controller read for metrics, in the order of the spec. They replace
     /// missing values of Object and External metrics.
     pub values: Vec<Option<MilliValue>>,
+    /// The last errors of metrics, in the order of the spec.
+    pub errors: Vec<Option<String>>,
+    /// The error with which the controller failed to store its last status. `None` if it is stored.
+    pub status_write_error: Option<String>,
     /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,
 }
@@ -87,11 +91,14 @@ pub struct ControllerActivity {
     /// A clause for each autoscaler on which no controller acts, as far as the leases show it. Empty
     /// without [`Self::inactivity`].
     pub idle: BTreeMap<HpaKey, String>,
-    /// A sentence if several controllers store statuses. `None` if there is no sign of that.
-    pub conflict: Option<String>,
+    /// Sentences about statuses that can't be stored, and about several controllers that store
+    /// them.
+    pub status_problems: Vec<String>,
     /// The autoscalers that are due and had no decision for longer than the limit. Empty without
     /// [`Self::inactivity`], or if that can't be read.
     pub overdue: Vec<OverdueAutoscaler>,
+    /// The autoscalers whose last status a controller could not store.
+    pub unstored: Vec<UnstoredStatus>,
     /// For each field manager that stored a status last: the controller that acts on its
     /// autoscalers of [`AutoscalerApi::Core`] now, because another controller may have replaced the
     /// manager's. For a manager without an entry, [`ActingController::of_status`] applies.
@@ -119,6 +126,16 @@ pub struct OverdueAutoscaler {
     pub age: SignedDuration,
 }
 
+/// An autoscaler whose last status its controller could not store. The stored one is older.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnstoredStatus {
+    pub key: HpaKey,
+    /// The error of the write.
+    pub error: String,
+    /// The last decision. `None` if it isn't recorded.
+    pub last_decision: Option<PastDecision>,
+}
+
 /// A controller without a decision is reported after this time.
 const INACTIVE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 /// If this number of sync periods is longer than [`INACTIVE_AFTER`], it is used instead.
@@ -135,6 +152,8 @@ impl From<AutoscalerDetail> for ControllerRecords {
         Self {
             now: Some(detail.now),
             values: detail.last_values(),
+            errors: detail.last_errors(),
+            status_write_error: detail.autoscaler.status_write_error,
             forecasts: detail.forecasts,
             history: detail.history,
             settings: Some(detail.settings.into()),

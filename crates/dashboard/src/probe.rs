@@ -131,7 +131,7 @@ impl Failure {
                 }
             }
             error => Some(match last_cause(error) {
-                text if text == DEADLINE_EXCEEDED => Self::no_response(timeout),
+                text if text.starts_with(DEADLINE_EXCEEDED) => Self::no_response(timeout),
                 text => Self::Unanswered(text),
             }),
         }

@@ -7,8 +7,10 @@ use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
-    api::{ConditionStatus, ConditionType},
-    report::{ShortReport, Surroundings, TargetKey},
+    api::{Condition, ConditionStatus, ConditionType},
+    report::{
+        Bounds, ShortReport, Surroundings, TargetKey, describe_bounds_conflict, enforced_bounds,
+    },
     settings::SettingPolicy,
 };
 use hpa_controller::{
@@ -52,6 +54,8 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) scale: Option<Scale>,
     /// The names of the other autoscalers of the target.
     pub(crate) other_autoscalers: Vec<String>,
+    /// The conflict with those whose bounds exclude the own ones.
+    pub(crate) bounds_conflict: Option<String>,
 }
 
 /// The namespaces of listed autoscalers.
@@ -109,7 +113,7 @@ pub(crate) async fn list_all_autoscalers(
     if all.is_empty() {
         kubectl::require_namespace(client, scope.namespace.as_deref()).await?;
     }
-    set_other_autoscalers(&mut all);
+    set_other_autoscalers(&mut all, Timestamp::now());
     Ok((all, scope))
 }
 
@@ -152,15 +156,23 @@ async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
     matches!(get_if_served::<Value>(client, &format!("/apis/{api}")).await, Ok(None))
 }
 
-/// Sets `other_autoscalers` of each autoscaler.
-pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler]) {
-    let mut by_target = HashMap::<TargetKey, Vec<String>>::new();
+/// Sets `other_autoscalers` and `bounds_conflict` of each autoscaler. Scheduled bounds are those at
+/// the time `now`, by the default flags of the controller.
+pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp) {
+    let (settings, policy) = (Settings::default(), SettingPolicy::default());
+    let mut by_target = HashMap::<TargetKey, Vec<(String, Option<Bounds>)>>::new();
     for one in &*all {
-        by_target.entry(TargetKey::new(&one.hpa)).or_default().push(one.name.clone());
+        let settings = settings_of_controller(settings.clone(), &one.hpa, &policy, one.acting);
+        let bounds = enforced_bounds(&one.hpa, &settings, now);
+        by_target.entry(TargetKey::new(&one.hpa)).or_default().push((one.name.clone(), bounds));
     }
     for one in all {
-        let names = by_target.get(&TargetKey::new(&one.hpa)).into_iter().flatten();
-        one.other_autoscalers = names.filter(|name| **name != one.name).cloned().collect();
+        let of_target = by_target.get(&TargetKey::new(&one.hpa)).into_iter().flatten();
+        let (own, others): (Vec<_>, Vec<_>) = of_target.partition(|(name, _)| *name == one.name);
+        one.other_autoscalers = others.iter().map(|(name, _)| name.clone()).collect();
+        let own = own.first().and_then(|(_, bounds)| *bounds);
+        let others = others.into_iter().map(|(name, bounds)| (name, *bounds));
+        one.bounds_conflict = describe_bounds_conflict(&one.hpa, own, others);
     }
 }
 
@@ -178,6 +190,7 @@ pub(crate) async fn list_readable_autoscalers(
             Err(_) => {}
         }
     }
+    set_other_autoscalers(&mut autoscalers, Timestamp::now());
     autoscalers
 }
 
@@ -249,23 +262,26 @@ impl ListedAutoscaler {
             hpa,
             scale: None,
             other_autoscalers: Vec::new(),
+            bounds_conflict: None,
         })
     }
 
     /// Summarizes the stored status. `settings` are those of the controller's flags.
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, self.acting);
-        let surroundings =
-            Surroundings { scale: self.scale.as_ref(), other_autoscalers: &self.other_autoscalers };
+        let surroundings = Surroundings {
+            scale: self.scale.as_ref(),
+            other_autoscalers: &self.other_autoscalers,
+            bounds_conflict: self.bounds_conflict.as_deref(),
+        };
         ShortReport::with_surroundings(&self.hpa, &resolved, surroundings)
     }
 
-    /// The reason of the condition that prevents scaling, if there is one.
-    pub(crate) fn failed_reason(&self) -> Option<String> {
+    /// The condition that prevents scaling, if there is one.
+    pub(crate) fn failed_condition(&self) -> Option<&Condition> {
         let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
         let mut conditions = types.iter().filter_map(|kind| self.hpa.status.condition(kind));
-        let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
-        Some(failed.reason.to_string())
+        conditions.find(|condition| condition.status == ConditionStatus::False)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     terminal,
 };
 
-/// A command that waits for series reports that after this time.
+/// A command that waits for series or metrics reports that after this time.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Reads a rules file, or rules in a `ConfigMap` or in Helm values. If there are several, uses the
@@ -132,7 +132,10 @@ pub(crate) fn warn_of_delay(source: &PrometheusSource) {
 }
 
 /// Awaits a future. Calls `on_delay` once if that takes longer than [`NOTICE_DELAY`].
-async fn notify_of_delay<T>(work: impl Future<Output = T>, on_delay: impl FnOnce()) -> T {
+pub(crate) async fn notify_of_delay<T>(
+    work: impl Future<Output = T>,
+    on_delay: impl FnOnce(),
+) -> T {
     let mut work = pin!(work);
     if let Ok(result) = timeout(NOTICE_DELAY, &mut work).await {
         return result;

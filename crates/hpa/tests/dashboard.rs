@@ -14,7 +14,7 @@ use std::{
 };
 
 use axum::{Router, http::StatusCode, routing::any};
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::{Action, Config, Effect, RequestInfo, Testbed};
 use hpa_tests::{
     harness::{
         NAMESPACE, REQUEST_RULES, ServedTestbed, SettableMetrics, TestbedExt, objects,
@@ -130,6 +130,55 @@ async fn history_is_read_from_the_debug_api() {
     let view = session.read_until(path, "\"historyKnown\":true").await;
     assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
     session.read_until(path, "\"decisions\":[{\"from\":").await;
+}
+
+/// The controller lacks the right.
+#[tokio::test]
+async fn statuses_that_can_not_be_stored_are_reported() {
+    let refuse_status_writes = |request: &RequestInfo| {
+        if request.resource != "horizontalpodautoscalers" || request.subresource != "status" {
+            return Action::Pass;
+        }
+        let (reason, message) = ("Forbidden".to_owned(), "cannot patch".to_owned());
+        Effect::Status { code: 403, reason, message, retry_after_seconds: None }.into()
+    };
+    let testbed = Testbed::new(Config {
+        metrics: Some(Arc::new(SettableMetrics::new(60, 1))),
+        interceptor: Some(Arc::new(refuse_status_writes)),
+        ..Config::default()
+    });
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
+    testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
+    let served = ServedTestbed::new(&testbed).await;
+    let [port] = free_ports().expect("a port");
+    let debug_port = format!("--debug-port={port}");
+    let flags = ["--debug-bind-address=127.0.0.1", &debug_port, "--allow-other-controller"];
+    let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
+    let url = format!("--controller-url=http://127.0.0.1:{port}");
+
+    let mut child = start(&served, &[&url, "--horizontal-pod-autoscaler-sync-period=1s"]);
+    let session = DashboardSession::log_in(&mut child).await;
+    let old = "Statuses may be old: the controller can't store the status of 1 autoscaler: ";
+    session.read_until("/api/autoscalers", old).await;
+    let in_list = "\"sentence\":\"the controller can't store the status: ";
+    session.read_until("/api/autoscalers", in_list).await;
+    let on_page = "The controller can't store its status, so the conditions are old: ";
+    session.read_until("/api/autoscaler?id=core/shop/web", on_page).await;
+    let run = async |arguments: &[&str]| {
+        let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
+        let output = command.arg(&url).kill_on_drop(true).output();
+        let output = timeout(LIMIT, output).await.expect("in time").expect("the program runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let status = run(&["status"]).await;
+    let error = "\n× the controller can't store the status of 1 autoscaler: ";
+    assert!(status.contains(error), "{status}");
+    let all = run(&["explain", "-A"]).await;
+    assert!(all.starts_with(old), "{all}");
+    let one = run(&["explain", "shop/web"]).await;
+    let first = one.lines().next().unwrap_or_default();
+    assert!(first.ends_with("; the controller can't store its status"), "{one}");
 }
 
 #[tokio::test]

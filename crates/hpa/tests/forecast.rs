@@ -119,6 +119,19 @@ fn short_load_is_reported_as_not_enough_history() {
 }
 
 #[test]
+fn column_is_chosen_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two.csv");
+    let rows: Vec<_> = (0..58).map(|minute| format!("{},1,{minute}", 600 + minute * 60)).collect();
+    fs::write(&file, format!("Time,web,api\n{}", rows.join("\n"))).unwrap();
+    let stderr = utf8(&forecast_file(&file, &[]).stderr);
+    let problem = r#"several columns of values: set "column" to one of "web", "api""#;
+    assert!(stderr.contains(problem), "{stderr}");
+    let stdout = utf8(&forecast_file(&file, &["--column=api"]).stdout);
+    assert!(stdout.contains("a load of 0.57"), "a hundredth of the peak: {stdout}");
+}
+
+#[test]
 fn error_names_file_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.csv");
@@ -126,7 +139,8 @@ fn error_names_file_line_and_column() {
     let output = forecast_file(&file, &[]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = utf8(&output.stderr);
-    assert!(stderr.contains("bad.csv:3:22: \"many\" is no load"), "{stderr}");
+    let problem = r#"bad.csv: line 3: column "load": "many" is not a number of at least 0"#;
+    assert!(stderr.contains(problem), "{stderr}");
     let missing = forecast_file(&folder.path().join("none.csv"), &[]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(utf8(&missing.stderr).contains("none.csv"));

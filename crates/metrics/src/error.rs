@@ -84,7 +84,7 @@ pub enum MetricError {
     #[error("{}", error_texts::NO_CUSTOM_API)]
     NoCustomApi,
     /// The server has the API, but no version that this crate supports.
-    #[error("no known available metric versions found")]
+    #[error("{}", error_texts::NO_KNOWN_VERSION)]
     NoKnownVersion,
     /// The resource of an object's kind could not be determined.
     #[error("unable to map kind {kind} to resource")]

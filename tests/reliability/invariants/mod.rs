@@ -20,9 +20,9 @@ use crate::{
 
 /// Maximum age of the inputs of a decision when its scale write takes effect, except shared
 /// metrics, which may be one [`PERIOD`] older.
-const MAX_INPUT_AGE: Duration = Duration::from_secs(25);
+const MAX_INPUT_AGE: Duration = Duration::from_secs(50);
 /// The maximum time from a reconcile's first request until the API server has handled its last one.
-const MAX_REQUEST_DELAY: Duration = Duration::from_secs(30);
+const MAX_REQUEST_DELAY: Duration = Duration::from_secs(55);
 
 /// The window of the samples of pods.
 const SAMPLE_WINDOW: Duration = Duration::from_secs(15);

@@ -1,6 +1,10 @@
-//! Targets whose API hangs, for example because of an unresponsive conversion webhook.
+//! Targets whose API hangs, for example because of an unresponsive conversion webhook, and targets
+//! whose scale writes wait for an admission webhook.
+
+use std::time::Duration;
 
 use hpa_testbed::{Effect, Fault, Match};
+use hpa_tests::harness::objects;
 
 use super::count_and_longest_gap;
 use crate::{
@@ -48,6 +52,48 @@ async fn hanging_custom_resources_delay_no_other_autoscaler() {
         while cluster.replicas(&target) != 6 {
             let waited = cluster.clock.age().saturating_sub(start);
             assert!(waited < 4 * PERIOD, "{} is not scaled", target.id);
+            cluster.sleep(PERIOD / 15).await;
+        }
+    }
+    cluster.shut_down().await;
+}
+
+/// The API server calls the webhook of a tenant before it stores a scale, and waits for it. Each
+/// write takes longer than the request timeout. The tenant has more targets than requests for an
+/// API group wait.
+#[tokio::test(start_paused = true)]
+async fn slow_admission_webhook_delays_only_its_targets() {
+    let (cluster, faults) = running_cluster().await;
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = "tenant".into();
+    cluster.apply(namespace);
+    let slow = |index: usize| {
+        let id = Id::new("tenant", &format!("slow-{index}"));
+        Target { id, ..Target::in_shop("slow") }
+    };
+    let targets: Vec<_> = (0..40).map(slow).collect();
+    for target in &targets {
+        cluster.loads.set_of(&target.id, 2);
+        cluster.apply(target.workload(2));
+        cluster.apply(target.autoscaler());
+    }
+    cluster.sleep(4 * PERIOD).await;
+    let writes = Match::verb("update").subresource("scale").namespace("tenant").client(CONTROLLER);
+    let webhook = Effect::Slow { by: Duration::from_secs(25) };
+    faults.add(Fault::on(writes).effect(webhook));
+    for target in &targets {
+        cluster.loads.set_of(&target.id, 4);
+    }
+    cluster.sleep(PERIOD).await;
+    let start = cluster.clock.age();
+    cluster.loads.set("web", 4);
+    cluster.wait_for_replicas("web", 4).await;
+    let waited = cluster.clock.age().saturating_sub(start);
+    assert!(waited <= 2 * PERIOD, "web is scaled after {waited:?}");
+    for target in &targets {
+        while cluster.replicas(target) != 4 {
+            let waited = cluster.clock.age().saturating_sub(start);
+            assert!(waited < 16 * PERIOD, "{} is not scaled", target.id);
             cluster.sleep(PERIOD / 15).await;
         }
     }

@@ -132,6 +132,10 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let affects_window = matches!(effect, Effect::ChangedField { .. } | Effect::Stale { .. });
     let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
     let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
+    // Writes of scales wait for slow responses, also after the fault.
+    let by = if let Effect::Slow { by } = effect { by } else { Duration::ZERO };
+    let end = FAULTS_END.saturating_sub(by);
+    let (from, latest) = (from.min(end), latest.min(end));
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
     let Requests { matching, scope, reads_pods_or_metrics } = requests;
     let trigger = Fault::on(of_clients(matching, shape, rng)).from(from).until(until);
@@ -237,7 +241,7 @@ fn failure(rng: &mut Rng) -> Effect {
         8 => Effect::LostResponse,
         // Below the request timeout: there is time for changes between request and response.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
-        // Mostly above the request timeout.
+        // Mostly above the request timeout, but not above that of writes of scales.
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,
         12 => Effect::TruncatedBody,

@@ -168,7 +168,7 @@ mod tests {
             stabilized_by: Some(ConditionReason::ScaleUpStabilized),
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
-            exceeded_bound: None,
+            lasting_limit: None,
             desired_replicas: 2,
             bounds: None,
             extra_pods: None,

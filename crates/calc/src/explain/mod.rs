@@ -50,10 +50,11 @@ pub struct Explanation {
     pub stabilization_window_seconds: Option<u32>,
     /// If a rate limit or a bound changed the stabilized proposal, the reason of its condition.
     pub limited_by: Option<ConditionReason>,
-    /// If the proposal is beyond a bound and the desired replicas are at that bound, the reason of
-    /// the condition about it. Differs from `limited_by` if stabilization stays within the bounds.
+    /// The reason of the condition about a limit that stays when stabilization ends: a bound that
+    /// the proposal exceeds and that the desired replicas are at, or a disabled direction. Differs
+    /// from `limited_by` if stabilization stays within the limit.
     #[serde(skip)]
-    pub exceeded_bound: Option<ConditionReason>,
+    pub lasting_limit: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
     /// The effective `minReplicas` and `maxReplicas`, if a schedule sets them.

@@ -57,10 +57,11 @@ impl Explanation {
             (_, Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
             (_, Some(ConditionReason::TooFewReplicas), _) => Reason::MinReplicas,
             (_, Some(_), _) => Reason::Policy,
-            // Without the stabilization, the bound would lead to the same replicas.
-            (_, None, stabilized_by) => match (&self.exceeded_bound, stabilized_by) {
+            // Without the stabilization, the limit would lead to the same replicas.
+            (_, None, stabilized_by) => match (&self.lasting_limit, stabilized_by) {
                 (Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
-                (Some(_), _) => Reason::MinReplicas,
+                (Some(ConditionReason::TooFewReplicas), _) => Reason::MinReplicas,
+                (Some(_), _) => Reason::Policy,
                 (None, Some(_)) => Reason::Stabilization,
                 (None, None) => Reason::Metrics,
             },
@@ -190,10 +191,11 @@ impl Explanation {
             Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
             Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
             Reason::Policy => {
-                let policy = policy_text(&hpa.spec, self.limited_by.as_ref(), desired);
+                let limit = self.limited_by.as_ref().or(self.lasting_limit.as_ref());
+                let policy = policy_text(&hpa.spec, limit, desired);
                 // Past the proposal, the stabilization doesn't make the policy stricter.
                 let is_before_proposal = (desired < stabilized) == (stabilized < proposed);
-                if stabilized != proposed && is_before_proposal {
+                if self.limited_by.is_some() && stabilized != proposed && is_before_proposal {
                     format!("{policy}, {}", self.stabilization_text(proposed, stabilized))
                 } else {
                     policy

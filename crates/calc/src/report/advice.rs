@@ -10,7 +10,8 @@ use super::{
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{SettingOrigin, names, namespace},
-    reported::{self, ReportedMetrics},
+    reported::ReportedMetrics,
+    reported_cause,
     reported_failure::ReportedFailure,
     target_pods::{about_absent_pods, about_unready_pods},
     warning::{Warning, warnings},
@@ -25,6 +26,7 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
+    settings::Tolerances,
     shell::quote,
 };
 
@@ -46,11 +48,12 @@ pub(super) fn advise(
     advice.extend(about_plan(inputs));
     let reported = ReportedMetrics::new(inputs, decision);
     for (index, metric) in metrics.iter().enumerate() {
-        let Some(failure) = metric.explanation.failure else { continue };
-        match (&reported.failure, advice_of_caller.get(&index)) {
-            (Some((failed, cause)), _) if *failed == index => {
-                advice.extend(reported::advise(inputs, index, metric, cause));
-            }
+        let Some(failure) = metric.explanation.failure else {
+            advice.extend(advice_of_caller.get(&index).cloned());
+            continue;
+        };
+        match (reported.cause(index), advice_of_caller.get(&index)) {
+            (Some(cause), _) => advice.extend(reported_cause::advise(inputs, index, metric, cause)),
             (_, Some(known)) if reported.has_value(index) => advice.push(format!(
                 "The controller had a value of {} in its last status. {known}",
                 metric.name
@@ -88,7 +91,7 @@ pub(super) fn advise(
     }
     let invalid = headline::invalid_bounds(inputs);
     advice.extend(invalid.map(|invalid| format!("Correct the bounds: {invalid}.")));
-    advice.extend(about_limits(inputs, decision));
+    advice.extend(about_limits(inputs, decision, advice_of_caller));
     advice.extend(about_controller(inputs, decision));
     // Metrics of one API mostly fail alike.
     let mut given = BTreeSet::new();
@@ -110,6 +113,7 @@ fn about_warning(warning: Warning, text: &str) -> String {
         Warning::SettingsIgnored => {
             format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
         }
+        Warning::ExtraPods => format!("Check the labels: {text}."),
         Warning::SharedTarget => {
             format!("Merge the autoscalers into one with several metrics: {text}.")
         }
@@ -125,6 +129,13 @@ fn is_of_missing_api(metric: &MetricReport) -> bool {
 fn about_plan(inputs: &Inputs) -> Option<String> {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
     let (kind, name) = (&target.kind, &target.name);
+    if headline::bounds_conflict(inputs).is_some() {
+        return Some(format!(
+            "Only one autoscaler may scale {kind} {name}: delete one. Until then, the condition \
+             AmbiguousSelector comes and goes, because bounds apply before the check for other \
+             autoscalers."
+        ));
+    }
     Some(match &inputs.plan().kind {
         PlanKind::ScaleUnavailable(ScaleReadError::InvalidApiVersion(_)) => {
             "Correct spec.scaleTargetRef.apiVersion: it must be a group and a version, such as \
@@ -198,10 +209,17 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
     })
 }
 
+/// Whether the pods whose samples count ask for other replicas.
+fn is_beyond_tolerance(metric: &MetricExplanation) -> bool {
+    let ratio_and_tolerances = metric.ratio.zip(metric.tolerances);
+    ratio_and_tolerances.is_some_and(|(ratio, (up, down))| !Tolerances { up, down }.contain(ratio))
+}
+
 /// Advice about pods that distort the decision.
 fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
     let (mut not_counted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
+    let mut is_held_back = false;
     for metric in metrics {
         let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
         let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
@@ -210,14 +228,17 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
                 && matches!(pod.class, PodClass::Unready | PodClass::Missing)
         });
         let pods = pods.map(|pod| pod.name.as_str());
-        not_counted.extend(pods.filter(|pod| !is_starting(inputs, pod)));
+        let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, pod)).collect();
+        is_held_back |= !pods.is_empty() && is_beyond_tolerance(&metric.explanation);
+        not_counted.extend(pods);
         let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
         unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
     }
     if !not_counted.is_empty() {
+        let effect = if is_held_back { " hold the decision back" } else { "" };
         advice.push(format!(
-            "Pods without a sample that counts hold the decision back: {}. Check why they are not \
-             ready or not measured.",
+            "Pods without a sample that counts{effect}: {}. Check why they are not ready or not \
+             measured.",
             names(not_counted.into_iter())
         ));
     }
@@ -253,13 +274,20 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     advice
 }
 
-fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+fn about_limits(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    advice_of_caller: &BTreeMap<usize, String>,
+) -> Option<String> {
     let explanation = decision.explanation();
     let proposed = explanation.proposed_replicas?;
+    let has_wrong_value =
+        explanation.winner.is_some_and(|winner| advice_of_caller.contains_key(&winner));
     let direction = Direction::of_change(explanation.current_replicas, proposed);
     let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
     let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };
     match explanation.reason() {
+        Reason::MaxReplicas if has_wrong_value => None,
         Reason::MaxReplicas => Some(format!(
             "Raise spec.maxReplicas if the cluster has room: the metrics ask for {proposed}."
         )),

@@ -7,6 +7,10 @@ pub const UNKNOWN_METRIC: &str = "could not find the metric";
 /// The error if no server is registered for the custom metrics API, as in the reference.
 pub const NO_CUSTOM_API: &str = "no custom metrics API (custom.metrics.k8s.io) registered";
 
+/// The error if a metrics API is registered, but the API server lists no version of it that the
+/// controller supports: also while its server fails. As in the reference.
+pub const NO_KNOWN_VERSION: &str = "no known available metric versions found";
+
 /// The start of the error of a request if no server is registered for the API.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
 
@@ -24,6 +28,25 @@ pub const RESOURCES_NOT_READ: &str = "unable to read the resources of the API se
 /// Part of the errors if Prometheus doesn't respond. The server follows: its address, or the flag
 /// that has its URL.
 pub const PROMETHEUS: &str = "Prometheus at ";
+
+/// Part of the error if Prometheus, or a proxy before it, answers with a status code that is none
+/// of its API. The code follows.
+pub const UNKNOWN_STATUS: &str = "unknown response code ";
+
+/// Part of the error if a response isn't one of Prometheus.
+pub const NOT_OF_PROMETHEUS: &str = "the response isn't a response of Prometheus";
+
+/// Part of the error if a rule selected no series when they were last listed.
+pub const FOUND_NO_SERIES: &str = "found no series";
+
+/// Part of the error if no series had the metric's name when the rule's series were last listed.
+pub const NO_SERIES_OF_NAME: &str = "none of its series has that name";
+
+/// Whether a rule didn't have the metric when its series were last listed. It has the metric after
+/// the next list if the series exist by then.
+pub fn lacked_series(error: &str) -> bool {
+    error.contains(FOUND_NO_SERIES) || error.contains(NO_SERIES_OF_NAME)
+}
 
 /// Part of the error if rules or collectors may have the metric, but haven't listed their metrics
 /// yet.
@@ -128,7 +151,35 @@ pub fn is_unsent_query(error: &str) -> bool {
 
 /// Whether a server responded to a collector that it doesn't have the path of the request.
 pub fn is_unknown_path(error: &str) -> bool {
-    error.split_once(UNSUCCESSFUL_RESPONSE).is_some_and(|(_, status)| status.starts_with("404"))
+    has_status(error, UNSUCCESSFUL_RESPONSE, &["404"])
+}
+
+/// Whether a server, or a proxy before it, refused the credentials of a request, or their absence.
+pub fn is_refused_access(error: &str) -> bool {
+    let starts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
+    starts.iter().any(|start| has_status(error, start, &["401", "403"]))
+}
+
+/// Whether one of these status codes follows `start` in an error.
+fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
+    let status = error.split_once(start).map_or("", |(_, status)| status);
+    codes.iter().any(|code| status.starts_with(code))
+}
+
+/// Part of the error of a collector if a request failed. The server follows.
+pub const REQUEST_TO: &str = "the request to ";
+
+/// Part of the error of a collector if a query to Prometheus failed. The server follows.
+pub const QUERY_TO: &str = "the query to ";
+
+/// Part of the error of a collector if the time limit ended before a server answered. The limit
+/// follows.
+pub const NOT_READ_WITHIN: &str = "not read within ";
+
+/// Whether a request of a collector to a server failed. Otherwise, the cause is elsewhere, such as
+/// an object of the cluster that doesn't exist.
+pub fn is_of_server(error: &str) -> bool {
+    [REQUEST_TO, QUERY_TO, NOT_READ_WITHIN].iter().any(|part| error.contains(part))
 }
 
 /// The start of the error of a rule or a collector whose request failed. The cause follows.

@@ -41,6 +41,10 @@ fn cause(status: &HorizontalPodAutoscalerStatus) -> Option<&str> {
     (has_failed && !cause.is_empty()).then_some(cause)
 }
 
+/// The command that prints the admission webhooks and their services.
+const WEBHOOKS: &str =
+    "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml";
+
 fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     let target = &hpa.spec.scale_target_ref;
     if cause.contains(FORBIDDEN) {
@@ -54,9 +58,15 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
         return "Raise the quota in the message, or lower spec.maxReplicas.".to_owned();
     }
     if cause.contains("failed calling webhook ") {
-        return "The webhook in the message doesn't answer. This command names its service: kubectl \
-                get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml"
-            .to_owned();
+        return format!(
+            "The webhook in the message doesn't answer. This command names its service: {WEBHOOKS}"
+        );
+    }
+    // The texts of hpa-rs and of the API server.
+    if ["no response within ", "did not complete within "].iter().any(|text| cause.contains(text)) {
+        return format!(
+            "An admission webhook may hang. This command names the webhooks: {WEBHOOKS}"
+        );
     }
     if cause.contains(" denied the request") || cause.contains(" denied request: ") {
         return format!(
@@ -146,6 +156,10 @@ mod tests {
     #[case::dead_webhook(
         "Internal error occurred: failed calling webhook \"w\": connection refused",
         "The webhook in the message doesn't answer."
+    )]
+    #[case::no_response(
+        "Put \"/apis/apps\": context deadline exceeded: no response within 35s",
+        "An admission webhook may hang."
     )]
     #[case::conflict(
         "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; \

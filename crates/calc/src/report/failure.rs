@@ -66,13 +66,16 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     )
 }
 
-/// Describes the target's pods if a metric by pod has no value because none of them runs.
+/// Describes the target's pods if a metric by pod has no value because none of them runs, or has
+/// the container.
 pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let mut metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
-    let has_empty_response = metrics.any(|(spec, metric)| {
-        metric.failure == Some(MetricFailure::Empty) && !spec.source_type.exists_without_pods()
-    });
-    if has_empty_response { no_pod_runs(inputs) } else { None }
+    let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
+    metrics.enumerate().find_map(|(index, (spec, metric))| match metric.failure? {
+        MetricFailure::Empty if !spec.source_type.exists_without_pods() => no_pod_runs(inputs),
+        MetricFailure::NoSamples => absent_container(inputs, index)
+            .map(|container| format!("no pod has a container {container}")),
+        _ => None,
+    })
 }
 
 /// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
@@ -108,7 +111,7 @@ pub(super) fn about_failure(
             MetricFailure::NoPods
         }
         // A pod without the container has no sample of it.
-        MetricFailure::NoSamples if no_pod_has_container(inputs, index) => {
+        MetricFailure::NoSamples if absent_container(inputs, index).is_some() => {
             MetricFailure::NoContainer
         }
         failure => failure,
@@ -283,7 +286,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
         );
     }
     if error.starts_with(NO_VALUE) {
-        return about_no_value(index, metric, error);
+        return about_no_value(inputs, index, metric, error);
     }
     if error.contains(REFUSED_ADDRESS) {
         return about_refused_address();
@@ -353,11 +356,10 @@ pub(super) fn started_recently(inputs: &Inputs, pod: &Pod) -> bool {
     })
 }
 
-fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
-    let metric = inputs.hpa.spec.metrics.get(index);
-    let Some(source) = metric.and_then(|metric| metric.container_resource.as_ref()) else {
-        return false;
-    };
+/// The container of a metric, if no pod has it.
+fn absent_container(inputs: &Inputs, index: usize) -> Option<&str> {
+    let source = inputs.hpa.spec.metrics.get(index)?.container_resource.as_ref()?;
+    let name = source.container.as_str();
     let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.resources.spec.containers);
-    !containers.any(|container| *container.name == source.container)
+    (!containers.any(|container| *container.name == *name)).then_some(name)
 }

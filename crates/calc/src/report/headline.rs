@@ -37,6 +37,9 @@ pub(super) fn sentence(
     let prefix = pause_prefix(inputs);
     let remarks = remarks(inputs, doubt);
     let ending = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
+    if let Some(conflict) = bounds_conflict(inputs) {
+        return format!("{prefix}{conflict}{remarks}{ending}");
+    }
     if let Some(others) = other_selecting_autoscalers(inputs) {
         let select = if others.len() == 1 { "selects" } else { "select" };
         let others = names(others.iter().map(String::as_str));
@@ -91,6 +94,12 @@ pub(super) fn is_daemon_set(target: &CrossVersionObjectReference) -> bool {
     target.kind == "DaemonSet" && target.api_version.starts_with("apps/")
 }
 
+/// The conflict with other autoscalers of the target, whose bounds exclude those of this one. It
+/// matters more than the next decision, which another autoscaler reverses.
+pub(super) fn bounds_conflict(inputs: &Inputs) -> Option<&str> {
+    inputs.selected.bounds_conflict.as_deref().filter(|_| inputs.scale.is_ok())
+}
+
 /// The other autoscalers that select pods of the target, if that prevents scaling.
 pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>> {
     let plan = inputs.plan();
@@ -129,11 +138,19 @@ fn status_instead_of_decision(
     let is_active = status.is_true(&ConditionType::ScalingActive);
     let is_decided = decision.scale_to().is_some() || !is_active;
     (!is_decided && !reported.values.is_empty()).then(|| {
+        let (hpa, explanation) = (&inputs.hpa, decision.explanation());
+        let values = reported.values_text(explanation, "");
+        let causes = reported.causes_text(hpa, explanation, &values);
+        let unknown = reported.unknown_names(hpa);
+        let unknown =
+            (!unknown.is_empty()).then(|| format!("no value of {}", unknown.join(" and ")));
+        let texts = [Some(values), Some(causes), unknown].into_iter().flatten();
+        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
         format!(
             "has {}, {} desired: {}",
             counted(scale.spec_replicas, "replica"),
             status.desired_replicas,
-            reported.values_text(decision.explanation(), "")
+            texts.join("; ")
         )
     })
 }
@@ -189,9 +206,8 @@ fn stabilization_end(inputs: &Inputs, explanation: &Explanation) -> Option<Times
 /// Whether a metric is missing because this user may not read it, and the controller didn't report
 /// that it can't read it either.
 fn is_forbidden_here(decision: &Decision<'_>, reported: &ReportedMetrics<'_>) -> bool {
-    let failed = reported.failure.map(|(index, _)| index);
     let metrics = decision.explanation().metrics.iter().enumerate();
-    let mut others = metrics.filter(|(index, _)| failed != Some(*index));
+    let mut others = metrics.filter(|(index, _)| reported.cause(*index).is_none());
     let is_forbidden = |error: Option<&str>| error.is_some_and(|error| error.contains(FORBIDDEN));
     others.any(|(_, metric)| is_forbidden(metric.error.as_deref()))
 }
@@ -199,6 +215,10 @@ fn is_forbidden_here(decision: &Decision<'_>, reported: &ReportedMetrics<'_>) ->
 /// The reason why the controller may decide otherwise: metrics that can't be read here, a condition
 /// that the controller reported, an absent status, or an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    if bounds_conflict(inputs).is_some() {
+        // Bounds apply whatever the metrics ask for and the controller reported last.
+        return None;
+    }
     let reported = ReportedMetrics::new(inputs, decision);
     if !reported.values.is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());
@@ -226,7 +246,7 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
             Some(format!("{}, and {limit}", last_reported(failure.reason())))
         }
         (None, Some(limit)) => Some(limit),
-        (_, None) => failed_read(&inputs.hpa.status).map(|failed| last_reported(&failed.reason)),
+        (_, None) => failed_read(inputs).map(|failed| last_reported(&failed.reason)),
     }
 }
 

@@ -16,7 +16,9 @@ mod limits;
 mod metrics;
 mod phrases;
 mod reported;
+mod reported_cause;
 mod reported_failure;
+mod shared_target;
 mod short;
 mod source_failure;
 mod target_pods;
@@ -34,7 +36,10 @@ pub use self::{
     inputs::Inputs,
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
+    reported::root_cause,
+    shared_target::{bounds_conflict_effect, describe_bounds_conflict, enforced_bounds},
     short::{ShortReport, State, Surroundings, TargetKey},
+    source_failure::rules_explain_command,
     text::ReportLines,
     warning::{Warning, describe_built_in},
 };
@@ -59,7 +64,8 @@ impl Inputs {
     }
 
     /// Like [`Inputs::report_with_doubt`]. `advice` replaces the advice for failed metrics, by the
-    /// index of the metric: for example, if the caller knows their source.
+    /// index of the metric: for example, if the caller knows their source. For a metric that was
+    /// read, it is advice about a wrong value.
     pub fn report_with_advice(
         &self,
         doubt: Option<String>,
@@ -71,22 +77,7 @@ impl Inputs {
     /// Advice for the metrics of an API for which no server is registered, as the controller
     /// reported in `ScalingActive=False`. By the index of the metric.
     pub fn advice_about_unserved_api(&self) -> BTreeMap<usize, String> {
-        reported::about_unserved_api(&self.hpa)
-    }
-
-    /// Advice for the metrics that could not be read here, but that have a value in the status. It
-    /// assumes that their controller reads only the metrics APIs, like kube-controller-manager. By
-    /// the index of the metric.
-    pub fn advice_without_own_sources(&self) -> BTreeMap<usize, String> {
-        let decision = self.decide();
-        let reported = reported::ReportedMetrics::new(self, &decision);
-        let metrics = metrics::metric_reports(self, decision.explanation());
-        let unread = metrics.iter().enumerate().filter(|(index, _)| reported.has_value(*index));
-        let advice = unread.filter_map(|(index, metric)| {
-            let failure = metric.explanation.failure?;
-            Some((index, failure::about_failure(self, index, metric, failure)))
-        });
-        advice.collect()
+        reported_cause::about_unserved_api(&self.hpa)
     }
 
     /// The indices of the metrics that could not be read here, but that have a value in the

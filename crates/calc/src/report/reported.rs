@@ -3,43 +3,37 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing,
-        is_in_process, is_refused_query, is_unknown_path, is_unsent_query,
-    },
-    failure,
+    error_texts::{ALSO_NOT_BY_API, FORBIDDEN, NO_KNOWN_VERSION, is_in_process},
     inputs::Inputs,
-    metrics::MetricReport,
-    phrases::namespace,
-    source_failure,
 };
 use crate::{
     api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
     decision::Decision,
     explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
-    shell::quote,
 };
 
 /// The prefix of the reference's messages about metrics.
 pub(super) const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
-const NOT_READ_HERE: &str = ", as the controller last reported; this can't be read here";
+const LAST_REPORTED: &str = ", as the controller last reported";
+const NOT_READ_HERE: &str = "; this can't be read here";
 
 /// Part of the names of the metrics APIs, which the API server's errors have.
-const METRICS_API: &str = "metrics.k8s.io";
-/// The prefix of annotations that configure collectors.
-const COLLECTORS: &str = "metric-config.";
+pub(super) const METRICS_API: &str = "metrics.k8s.io";
 
 /// The controller's status about the metrics that can't be read here. The controller may read them
 /// from another source, such as Prometheus or a schedule.
 #[derive(Default)]
 pub(super) struct ReportedMetrics<'a> {
-    /// The index of the metric that the condition `ScalingActive=False` is about, and the cause
-    /// that it reports. `None` if the metric could be read here, or could not for the same cause.
-    pub(super) failure: Option<(usize, &'a str)>,
-    /// The last values of the other metrics that can't be read here, each after the metric's index.
+    /// The causes for which the controller could not read metrics, by their index: of all metrics
+    /// from its debug API, else of the one that the condition `ScalingActive=False` is about.
+    /// Without those that could be read here, or could not for the same cause.
+    causes: BTreeMap<usize, &'a str>,
+    /// The last values of other metrics that can't be read here, each after the metric's index.
     pub(super) values: Vec<(usize, Measurement)>,
+    /// The indices of the metrics that can't be read here, and about which the controller reported
+    /// neither a value nor a cause, while it reported a value of another one.
+    unknown: Vec<usize>,
 }
 
 impl<'a> ReportedMetrics<'a> {
@@ -55,34 +49,66 @@ impl<'a> ReportedMetrics<'a> {
             return Self::default();
         }
         let metrics = &decision.explanation().metrics;
+        let error = |index: usize| metrics.get(index).and_then(|metric| metric.error.as_deref());
+        // kube-controller-manager reads the same APIs. Its status is older than the error here.
+        let may_be_read = |index: usize| {
+            !inputs.settings.is_for_built_in()
+                || error(index).is_some_and(|error| error.contains(FORBIDDEN))
+        };
         let is_unread = |index: usize| {
             let failure = metrics.get(index).and_then(|metric| metric.failure);
-            matches!(failure, Some(Fetch | Empty | NotRead))
+            matches!(failure, Some(Fetch | Empty | NotRead)) && may_be_read(index)
         };
-        let cause = root_cause(&active.message);
-        let differs = |index: usize| {
-            let error = metrics.get(index).and_then(|metric| metric.error.as_deref());
-            error.is_some_and(|error| !cause.is_empty() && !is_same(error, cause))
-        };
+        // The status may be older than the controller's last decision.
+        let of_condition = failed.filter(|index| !inputs.readings.was_read_by_controller(*index));
+        let of_condition = of_condition.map(|index| (index, root_cause(&active.message)));
+        let mut causes: BTreeMap<usize, &str> = of_condition.into_iter().collect();
+        causes.extend(inputs.readings.controller_errors());
         let values = hpa.spec.metrics.iter().zip(&status.current_metrics).enumerate();
-        let values = values.filter(|(index, _)| is_unread(*index) && failed != Some(*index));
+        let values = values.filter(|(index, _)| is_unread(*index) && !causes.contains_key(index));
         let values = values.filter_map(|(index, (spec, current))| {
             let (value, target) = (status_value(spec, current)?, target_value(spec)?);
             let has_pods = status.current_replicas > 0;
             let utilization_of = inputs.settings.metric(index).utilization_of;
             Some((index, Measurement::of_value(spec, utilization_of, value, target, has_pods)))
         });
-        let failure = failed.filter(|index| is_unread(*index) && differs(*index));
-        Self { failure: failure.map(|index| (index, cause)), values: values.collect() }
+        let values: Vec<_> = values.collect();
+        let has_value = |index: usize| values.iter().any(|(other, _)| *other == index);
+        let unknown = (0..metrics.len()).filter(|index| {
+            !values.is_empty()
+                && is_unread(*index)
+                && !causes.contains_key(index)
+                && !has_value(*index)
+        });
+        let unknown = unknown.collect();
+        causes.retain(|index, cause| {
+            let differs =
+                error(*index).is_some_and(|error| !cause.is_empty() && !is_same(error, cause));
+            is_unread(*index) && differs
+        });
+        Self { causes, values, unknown }
     }
 
     pub(super) fn has_value(&self, index: usize) -> bool {
         self.values.iter().any(|(other, _)| *other == index)
     }
 
-    /// Whether the controller reads rules or collectors, by the cause that it reported.
+    /// The cause for which the controller could not read a metric that can't be read here.
+    pub(super) fn cause(&self, index: usize) -> Option<&'a str> {
+        self.causes.get(&index).copied()
+    }
+
+    /// Whether the controller reads rules or collectors, by the causes that it reported, or because
+    /// it has values that can't be read here.
     pub(super) fn has_own_sources(&self) -> bool {
-        self.failure.is_some_and(|(_, cause)| is_in_process(cause))
+        !self.unknown.is_empty() || self.causes.values().any(|cause| is_in_process(cause))
+    }
+
+    /// The names of the metrics that can't be read here, and about which the controller reported
+    /// neither a value nor a cause, although it has a value of another one.
+    pub(super) fn unknown_names(&self, hpa: &HorizontalPodAutoscaler) -> Vec<String> {
+        let metrics = self.unknown.iter().filter_map(|index| hpa.spec.metrics.get(*index));
+        metrics.map(metric_name).collect()
     }
 
     /// The values, and the errors of reading them here, except errors that the text `known`
@@ -93,7 +119,34 @@ impl<'a> ReportedMetrics<'a> {
         }
         let values: Vec<_> = self.values.iter().map(|(_, value)| value.to_string()).collect();
         let indices = self.values.iter().map(|(index, _)| *index);
-        values.join(" and ") + &not_read_here(explanation, indices, known)
+        values.join(" and ") + LAST_REPORTED + &not_read_here(explanation, indices, known)
+    }
+
+    /// The causes that the controller reported, and the errors of reading those metrics here,
+    /// except errors that the text `known` contains. Empty without causes.
+    pub(super) fn causes_text(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        explanation: &Explanation,
+        known: &str,
+    ) -> String {
+        if self.causes.is_empty() {
+            return String::new();
+        }
+        let causes = failures_of(hpa, explanation, |index, _| {
+            let name = hpa.spec.metrics.get(index).map(metric_name).unwrap_or_default();
+            self.cause(index).map(|cause| without_name(cause, &name).into_owned())
+        });
+        let others =
+            self.causes.keys().filter(|index| !self.fails_like_another(explanation, **index));
+        let others: Vec<usize> = others.copied().collect();
+        let here = if others.is_empty() {
+            String::new()
+        } else {
+            let known: Vec<&str> = self.causes.values().copied().chain([known]).collect();
+            not_read_here(explanation, others, &known.join("; "))
+        };
+        format!("{causes}{LAST_REPORTED}{here}")
     }
 
     /// The metrics that failed, as a sentence, with the controller's report about each. `None` if
@@ -103,28 +156,54 @@ impl<'a> ReportedMetrics<'a> {
         hpa: &HorizontalPodAutoscaler,
         explanation: &Explanation,
     ) -> Option<String> {
-        let mut unreported = explanation.clone();
-        let reported = self.values.iter().map(|(index, _)| *index);
-        for index in reported.chain(self.failure.map(|(index, _)| index)) {
-            if let Some(metric) = unreported.metrics.get_mut(index) {
-                metric.error = None;
-            }
-        }
-        let mut unreported = unreported.failures(hpa).unwrap_or_default();
-        if self.has_own_sources() || fails_without_status(hpa, explanation) {
-            unreported = unreported.replace(" cannot be read: ", " cannot be read here: ");
-        }
-        let failure = self.failure.map(|(index, cause)| {
-            let name = hpa.spec.metrics.get(index).map(metric_name).unwrap_or_default();
-            let here = not_read_here(explanation, [index], &format!("{cause}{unreported}"));
-            format!("{name} cannot be read: {}{here}", without_name(cause, &name))
+        let mut here = failures_of(hpa, explanation, |index, error| {
+            let is_named = !self.is_reported(index) || self.fails_like_another(explanation, index);
+            error.filter(|_| is_named)
         });
-        let failure = failure.unwrap_or_default();
-        let values = self.values_text(explanation, &format!("{failure}{unreported}"));
-        let mut texts = vec![failure, unreported, values];
+        let mut reported = self.causes.keys();
+        let repeats = reported.any(|index| self.fails_like_another(explanation, *index));
+        if repeats || self.has_own_sources() || fails_without_status(hpa, explanation) {
+            here = here.replace(" cannot be read: ", " cannot be read here: ");
+        }
+        let causes = self.causes_text(hpa, explanation, &here);
+        let values = self.values_text(explanation, &format!("{causes}{here}"));
+        let mut texts = vec![causes, here, values];
         texts.retain(|text| !text.is_empty());
         (!texts.is_empty()).then(|| texts.join("; "))
     }
+
+    /// Whether the controller reported a value of the metric, or another cause of its failure.
+    fn is_reported(&self, index: usize) -> bool {
+        self.has_value(index) || self.causes.contains_key(&index)
+    }
+
+    /// Whether the controller reported another cause for a metric, and a metric about which it
+    /// reported nothing else fails here with the same error.
+    fn fails_like_another(&self, explanation: &Explanation, index: usize) -> bool {
+        let Some(error) = explanation.metrics.get(index).and_then(|metric| metric.error.as_ref())
+        else {
+            return false;
+        };
+        let mut others = explanation.metrics.iter().enumerate();
+        self.causes.contains_key(&index)
+            && others.any(|(other, metric)| {
+                !self.is_reported(other) && metric.error.as_ref() == Some(error)
+            })
+    }
+}
+
+/// The metrics that failed, as a sentence, with the errors that `error_of` derives from the index
+/// and the error of each metric.
+fn failures_of(
+    hpa: &HorizontalPodAutoscaler,
+    explanation: &Explanation,
+    error_of: impl Fn(usize, Option<String>) -> Option<String>,
+) -> String {
+    let mut changed = explanation.clone();
+    for (index, metric) in changed.metrics.iter_mut().enumerate() {
+        metric.error = error_of(index, metric.error.take());
+    }
+    changed.failures(hpa).unwrap_or_default()
 }
 
 /// The cause with `it` instead of the metric's name, if it says why no rule or collector has the
@@ -144,8 +223,8 @@ fn fails_without_status(hpa: &HorizontalPodAutoscaler, explanation: &Explanation
         && failures.any(|failure| matches!(failure, Some(Fetch | Empty)))
 }
 
-/// The end of a text about metrics that the controller reported: it states this, and the errors of
-/// reading the metrics here, except errors that the text `known` contains.
+/// The end of a text about metrics that can't be read here: it states this, and the errors, except
+/// errors that the text `known` contains.
 fn not_read_here(
     explanation: &Explanation,
     indices: impl IntoIterator<Item = usize>,
@@ -185,7 +264,9 @@ pub(super) fn failed_metric(hpa: &HorizontalPodAutoscaler, condition: &Condition
 /// Whether two causes are the same failure. A metrics API may fail in several ways.
 fn is_same(error: &str, cause: &str) -> bool {
     let is_of_api = |text: &str| {
-        text.contains(METRICS_API) && !text.contains(FORBIDDEN) && !text.contains(ALSO_NOT_BY_API)
+        (text.contains(METRICS_API) || text.contains(NO_KNOWN_VERSION))
+            && !text.contains(FORBIDDEN)
+            && !text.contains(ALSO_NOT_BY_API)
     };
     let are_of_one_source = is_in_process(error) == is_in_process(cause);
     are_of_one_source && (error.contains(cause) || cause.contains(error))
@@ -193,7 +274,7 @@ fn is_same(error: &str, cause: &str) -> bool {
 }
 
 /// The cause in a message about metrics, without the texts that the reference puts before it.
-pub(super) fn root_cause(message: &str) -> &str {
+pub fn root_cause(message: &str) -> &str {
     if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
         return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
     }
@@ -207,128 +288,4 @@ pub(super) fn root_cause(message: &str) -> &str {
         rest = cause;
     }
     rest
-}
-
-/// Advice for the metrics of an API for which no server is registered, as the controller reported.
-/// By the index of the metric.
-pub(super) fn about_unserved_api(hpa: &HorizontalPodAutoscaler) -> BTreeMap<usize, String> {
-    let active = hpa.status.condition(&ConditionType::ScalingActive);
-    let is_unserved = |active: &&Condition| {
-        let cause = root_cause(&active.message);
-        is_api_missing(cause) && !is_in_process(cause)
-    };
-    let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
-    let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
-        return BTreeMap::new();
-    };
-    let advice = failure::about_missing_api(&failed.source_type);
-    let metrics = hpa.spec.metrics.iter().enumerate();
-    let of_api =
-        metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
-    of_api.map(|(index, _)| (index, advice.clone())).collect()
-}
-
-/// Advice about the cause that the controller reported for a metric, and about reading it here.
-pub(super) fn advise(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    cause: &str,
-) -> Vec<String> {
-    let error = metric.explanation.error.as_deref().unwrap_or_default();
-    let here = if error.contains(FORBIDDEN) {
-        Some("You may not read the metrics here. The controller has its own permissions.")
-    } else if is_in_process(error) {
-        // The flags were given.
-        None
-    } else {
-        Some(
-            "To read the metrics here as the controller does, use its flags: --metrics-config, \
-             --prometheus-url, --collectors, --scaling-schedule.",
-        )
-    };
-    let about_cause = about_cause(inputs, index, metric, cause);
-    about_cause.into_iter().chain(here.map(str::to_owned)).collect()
-}
-
-/// Advice about the cause that the controller reported for a metric.
-pub(super) fn about_cause(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    cause: &str,
-) -> Option<String> {
-    let metadata = &inputs.hpa.metadata;
-    let has_collectors = metadata.annotations.keys().any(|key| key.starts_with(COLLECTORS));
-    let missing = ["request", "limit"].into_iter().find(|amount| {
-        [format!("missing {amount} for "), format!("missing pod-level {amount} for ")]
-            .iter()
-            .any(|start| cause.starts_with(start))
-    });
-    if cause.contains(FORBIDDEN) {
-        Some(
-            "Give the user in the message, as which the controller runs, the right that it lacks: \
-             the ClusterRole of the chart hpa-controller has all rights that a controller needs."
-                .to_owned(),
-        )
-    } else if let Some(amount) = missing {
-        Some(format!(
-            "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
-             every pod that the selector matches, or use a target of type AverageValue, or a \
-             ContainerResource metric."
-        ))
-    } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
-        Some(
-            "Correct the name of the container in spec.metrics, or select only pods that have it."
-                .to_owned(),
-        )
-    } else if cause.contains(RESOURCES_NOT_READ) {
-        Some(source_failure::about_api_server_resources())
-    } else if cause.contains(PROMETHEUS)
-        || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
-    {
-        Some(
-            "Check that Prometheus runs, and that the controller's URL of it is right \
-             (--prometheus-url, or servers in the rules file)."
-                .to_owned(),
-        )
-    } else if is_in_process(cause) && is_refused_query(cause) {
-        Some(source_failure::about_refused_query(&metric.name))
-    } else if cause.contains(REFUSED_ADDRESS) {
-        Some(source_failure::about_refused_address())
-    } else if cause.contains(ALSO_NOT_BY_API) {
-        Some(source_failure::about_absence(inputs, index, metric, cause))
-    } else if cause.starts_with(NO_VALUE) {
-        Some(source_failure::about_no_value(index, metric, cause))
-    } else if is_api_missing(cause) {
-        Some(failure::about_missing_api(&metric.source_type))
-    } else if has_collectors && !cause.contains(METRICS_API) {
-        let check = if is_unknown_path(cause) {
-            "the server in the message and these annotations: the server answers that it doesn't \
-             have the path of the request"
-        } else if has_no_number(cause) {
-            "these annotations: the server answers, but its response has no number at the path"
-        } else if is_unsent_query(cause) {
-            "the query in these annotations, which is not sent to the server"
-        } else {
-            "the server in the message and these annotations"
-        };
-        Some(format!(
-            "If the metric is that of annotations {COLLECTORS}*, check {check}. Events name those \
-             that no collector accepts: kubectl get events --namespace {} --field-selector {}",
-            namespace(&inputs.hpa),
-            quote(&format!(
-                "reason=CreateNewMetricsCollector,involvedObject.name={}",
-                metadata.name
-            ))
-        ))
-    } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
-        Some(
-            "Check the names and selectors in spec.metrics, and that the controller's source has \
-             these metrics."
-                .to_owned(),
-        )
-    } else {
-        None
-    }
 }

@@ -1,14 +1,16 @@
 //! A failure that the controller reported last, although the same read succeeds here.
 
 use super::{
+    error_texts::lacked_series,
+    headline,
     inputs::Inputs,
     metrics::MetricReport,
-    reported::{about_cause, failed_metric, root_cause},
+    reported::{failed_metric, root_cause},
+    reported_cause::about_cause,
+    source_failure::about_relist,
 };
 use crate::{
-    api::{
-        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus,
-    },
+    api::{Condition, ConditionReason, ConditionStatus, ConditionType},
     decision::Decision,
     explain::Reason,
     go_text,
@@ -30,7 +32,7 @@ impl<'a> ReportedFailure<'a> {
     /// The failure in the status. `None` if the controller reported none, if it occurs here as
     /// well, or in a dry run: then another controller stored the status.
     pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<Self> {
-        let condition = failed_read(&inputs.hpa.status)?;
+        let condition = failed_read(inputs)?;
         let explanation = decision.explanation();
         let metrics = &explanation.metrics;
         let metric = failed_metric(&inputs.hpa, condition);
@@ -54,7 +56,9 @@ impl<'a> ReportedFailure<'a> {
     /// The cause that the controller reported, and what to do about it.
     pub(super) fn advice(&self, inputs: &Inputs, metrics: &[MetricReport]) -> String {
         let cause = root_cause(&self.condition.message);
-        let about_cause = self.metric.and_then(|index| {
+        let about_list = lacked_series(cause).then(|| about_relist().to_owned());
+        let about_cause = about_list.or_else(|| {
+            let index = self.metric?;
             let metric = metrics.get(index)?;
             about_cause(inputs, index, metric, cause)
         });
@@ -70,11 +74,22 @@ impl<'a> ReportedFailure<'a> {
 }
 
 /// The condition with which the controller last could not decide: an unreadable scale, an unusable
-/// selector, or metrics without a value.
-pub(super) fn failed_read(status: &HorizontalPodAutoscalerStatus) -> Option<&Condition> {
-    let able = status.condition(&ConditionType::AbleToScale);
+/// selector, or metrics without a value. `None` if the controller has read the metrics since, and
+/// could not store its status, or if the condition comes and goes because bounds exclude each other.
+pub(super) fn failed_read(inputs: &Inputs) -> Option<&Condition> {
+    let Inputs { hpa, readings, .. } = inputs;
+    let able = hpa.status.condition(&ConditionType::AbleToScale);
     let able = able.filter(|able| able.reason == ConditionReason::FailedGetScale);
-    let active = status.condition(&ConditionType::ScalingActive);
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
     let mut conditions = able.into_iter().chain(active);
-    conditions.find(|condition| condition.status == ConditionStatus::False)
+    let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
+    let is_outdated = if let Some(index) = failed_metric(hpa, failed) {
+        readings.was_read_by_controller(index)
+    } else {
+        let mut metrics = 0..hpa.spec.metrics.len();
+        !metrics.is_empty() && metrics.all(|index| readings.was_read_by_controller(index))
+    };
+    let is_transient = failed.reason == ConditionReason::AmbiguousSelector
+        && headline::bounds_conflict(inputs).is_some();
+    (!is_outdated && !is_transient).then_some(failed)
 }

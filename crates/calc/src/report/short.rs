@@ -10,7 +10,7 @@ use super::{
     Report, Trigger,
     phrases::names,
     target_pods,
-    warning::{Warning, warnings},
+    warning::{Warning, extra_pods, warnings},
 };
 use crate::{
     api::{
@@ -29,7 +29,7 @@ use crate::{
 /// The maximum length of the text about fallbacks, in characters.
 const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text of a warning, in characters.
-const MAX_WARNING_LEN: usize = 200;
+const MAX_WARNING_LEN: usize = 300;
 
 /// The state of an autoscaler. The order is that of urgency, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -101,6 +101,8 @@ pub struct Surroundings<'a> {
     pub scale: Option<&'a Scale>,
     /// The names of the other autoscalers of the target, of all APIs.
     pub other_autoscalers: &'a [String],
+    /// The conflict with them ([`describe_bounds_conflict`](super::describe_bounds_conflict)).
+    pub bounds_conflict: Option<&'a str>,
 }
 
 /// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
@@ -160,7 +162,7 @@ impl ShortReport {
         settings: &Settings,
         surroundings: Surroundings<'_>,
     ) -> Self {
-        let Surroundings { scale, other_autoscalers } = surroundings;
+        let Surroundings { scale, other_autoscalers, bounds_conflict } = surroundings;
         let measured = largest_measurement(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
@@ -180,8 +182,12 @@ impl ShortReport {
             sentence.push_str(&missing.join(" and "));
         }
         let mut warnings = warnings(hpa, settings);
-        // The condition about an ambiguous selector names them already.
-        if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
+        let extra_pods = extra_pods(hpa, settings).map(ToOwned::to_owned);
+        warnings.extend(extra_pods.map(|text| (Warning::ExtraPods, text)));
+        if let Some(conflict) = bounds_conflict {
+            warnings.push((Warning::SharedTarget, conflict.to_owned()));
+        } else if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
+            // The condition about an ambiguous selector would name them already.
             warnings.push((Warning::SharedTarget, shared_target_text(other_autoscalers)));
         }
         let cause = one_line(&sentence).into_owned();

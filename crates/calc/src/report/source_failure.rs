@@ -2,16 +2,18 @@
 
 use super::{
     error_texts::{
-        AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, RESOURCES_NOT_READ, is_api_missing, is_in_process, is_refused_query,
+        AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, NOT_OF_PROMETHEUS,
+        PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_STATUS, is_api_missing,
+        is_in_process, is_refused_access, is_refused_query, lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{metrics_api, namespace},
 };
 use crate::{
-    api::{MetricSourceType, MetricSpec},
-    shell::{quote, quote_operand},
+    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
+    selector::Selector,
+    shell::{quote, quote_always, quote_operand},
 };
 
 /// Part of an error that shows a query.
@@ -23,6 +25,9 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
     if !is_in_process(error) {
         // An adapter may also report the error of its own Prometheus.
         return None;
+    }
+    if let Some(advice) = about_answer(error, "--prometheus-url URL") {
+        return Some(advice);
     }
     if error.contains(PROMETHEUS) {
         return Some(
@@ -44,6 +49,30 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
         );
     }
     is_refused_query(error).then(|| about_refused_query(name))
+}
+
+/// Advice about a server that is to be Prometheus, and that answers, but refuses the credentials or
+/// is none. `None` for other errors. `url` is the setting with the URL.
+pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
+    if !error.contains(PROMETHEUS) {
+        return None;
+    }
+    if is_refused_access(error) {
+        return Some(
+            "The server answers, but refuses the credentials of the request. Check \
+             --prometheus-token-file, --prometheus-username with --prometheus-password-file, and \
+             --prometheus-header, or the credentials of the server in the rules file."
+                .to_owned(),
+        );
+    }
+    let is_other_server = error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS);
+    is_other_server.then(|| {
+        format!(
+            "The server answers, but not as Prometheus does, as the message says. Check {url} with \
+             its path, or servers in the rules file. If they are right, read the log of that \
+             server, or of the proxy before it."
+        )
+    })
 }
 
 /// Advice about the discovery of the API server, which rules need, if it can't be read.
@@ -71,6 +100,32 @@ pub(super) fn about_absence(
     error: &str,
 ) -> String {
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+    let api = metrics_api(&metric.source_type);
+    let about_api = if is_api_missing(error) {
+        String::new()
+    } else {
+        format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
+    };
+    let about_list =
+        if lacked_series(error) { format!(" {}", about_relist()) } else { String::new() };
+    format!(
+        "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
+         that is to have {name}: {} says which rules have it.{about_list}{about_api}",
+        rules_explain_command(&inputs.hpa, index)
+    )
+}
+
+/// Advice about series that were missing when the controller last listed them.
+pub(super) fn about_relist() -> &'static str {
+    "The controller lists the series every --metrics-relist-interval (10m by default) and at its \
+     start, so it reads new ones after the next list."
+}
+
+/// The command that says which rules have the metric at an index of `spec.metrics`, and why its
+/// query has no value. With placeholders for the rules file and the server.
+pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> String {
+    let Some(metric) = hpa.spec.metrics.get(index) else { return "hpa rules explain".to_owned() };
+    let name = metric.metric_name();
     let (argument, operand) = match metric.source_type {
         MetricSourceType::External if name.starts_with('-') => {
             ("external".to_owned(), format!(" -- {}", quote_operand(name)))
@@ -79,24 +134,37 @@ pub(super) fn about_absence(
         MetricSourceType::Object => {
             (format!("custom {}", quote(&format!("RESOURCE/{name}"))), String::new())
         }
-        _ => (format!("custom {}", quote(&format!("pods/{name}"))), String::new()),
+        MetricSourceType::Pods => {
+            (format!("custom {}", quote(&format!("pods/{name}"))), String::new())
+        }
+        _ => (format!("resource {}", quote(&format!("pods/{name}"))), String::new()),
     };
-    let api = metrics_api(&metric.source_type);
-    let about_api = if is_api_missing(error) {
-        String::new()
-    } else {
-        format!(" If {api} is to have it: kubectl get apiservices | grep {api} names its service.")
-    };
+    let selector = series_selector(metric).filter(|selector| !selector.is_empty());
+    let selector = selector.map(|one| format!(" --selector {}", quote_always(&one.to_string())));
+    let selector = selector.unwrap_or_default();
     format!(
-        "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
-         that is to have {name}: hpa rules explain {argument} --namespace {} --config FILE \
-         --prometheus-url URL{operand} says which rules have it.{about_api}",
-        namespace(&inputs.hpa)
+        "hpa rules explain {argument} --namespace {}{selector} --config FILE --prometheus-url \
+         URL{operand}",
+        namespace(hpa)
     )
 }
 
+/// The selector of series in a metric's spec. `None` if there is none, or if it is invalid.
+fn series_selector(metric: &MetricSpec) -> Option<Selector> {
+    let of_pods = metric.pods.as_ref().map(|source| &source.metric);
+    let of_object = metric.object.as_ref().map(|source| &source.metric);
+    let of_external = metric.external.as_ref().map(|source| &source.metric);
+    let identifier = of_pods.or(of_object).or(of_external)?;
+    Selector::from_label_selector(Some(identifier.selector.as_ref()?)).ok()
+}
+
 /// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
-pub(super) fn about_no_value(index: usize, metric: &MetricReport, error: &str) -> String {
+pub(super) fn about_no_value(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    error: &str,
+) -> String {
     let name = &metric.name;
     if error.contains(NOT_A_NUMBER) {
         let default = match metric.source_type {
@@ -115,14 +183,16 @@ pub(super) fn about_no_value(index: usize, metric: &MetricReport, error: &str) -
              divisor."
         );
     }
-    let subject = if error.contains(THE_QUERY) {
-        format!("The query in the message is that of {name}, but has no value now.")
-    } else {
-        format!("A rule or a collector has {name}, but returned no value.")
-    };
+    if error.contains(THE_QUERY) {
+        return format!(
+            "The query in the message is that of {name}, but has no value now. Check the names and \
+             selectors in spec.metrics[{index}]: {} says which series there are.",
+            rules_explain_command(&inputs.hpa, index)
+        );
+    }
     format!(
-        "{subject} Check the names and selectors in spec.metrics[{index}], and whether Prometheus \
-         has such series."
+        "A rule or a collector has {name}, but returned no value. Check the names and selectors in \
+         spec.metrics[{index}], and whether Prometheus has such series."
     )
 }
 

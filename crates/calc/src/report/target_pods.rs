@@ -26,15 +26,19 @@ pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<St
     })
 }
 
-/// Describes the pods that count if fewer count than the target has replicas, because others are
-/// ignored: the proposal is then smaller than the ratio of the metric suggests.
+/// Describes the pods that count if fewer count than the target has replicas. Either others are
+/// ignored, and the proposal is smaller than the ratio of the metric suggests. Or others have no
+/// sample, and the metric is exactly at its target, so that nothing is assumed for them.
 pub(super) fn ignored_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (count, replicas) = (winner.counted_pods?, scale.spec_replicas);
-    let is_smaller = winner.rule == Some(Rule::Proportional)
-        && winner.pods.is_some_and(|pods| pods.ignored > 0)
-        && i32::try_from(count).is_ok_and(|count| count < replicas);
-    is_smaller.then(|| part_of_pods(inputs, count, replicas, "count"))
+    let is_smaller =
+        winner.rule == Some(Rule::Proportional) && winner.pods.is_some_and(|pods| pods.ignored > 0);
+    let is_at_target = winner.ratio.is_some_and(|ratio| ratio.total_cmp(&1.0).is_eq());
+    let lacks_samples = is_at_target && winner.rebalanced_ratio.is_some();
+    let is_part = i32::try_from(count).is_ok_and(|count| count < replicas);
+    (is_part && (is_smaller || lacks_samples))
+        .then(|| part_of_pods(inputs, count, replicas, "count"))
 }
 
 fn winner_and_scale<'a>(

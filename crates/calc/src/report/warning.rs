@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::inputs::Inputs;
 use crate::{
-    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, PodPhase},
+    api::{ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler, PodPhase},
     explain::counted,
     plan::PlanKind,
     settings::{Settings, SettingsSummary},
@@ -26,6 +26,9 @@ pub enum Warning {
     SettingsIgnored,
     /// Another autoscaler has the same target.
     SharedTarget,
+    /// The target's selector matches pods of other owners, which count too, by the condition
+    /// `SelectorMatchesExtraPods`.
+    ExtraPods,
 }
 
 /// The problems with the settings, each with a text.
@@ -45,6 +48,17 @@ pub(super) fn warnings(
     let ignored = ignored_settings(summary).into_iter();
     warnings.extend(ignored.map(|(warning, text)| (warning, text + &state)));
     warnings
+}
+
+/// The message of the condition about pods of other owners. kube-controller-manager doesn't update
+/// that of an earlier controller.
+pub(super) fn extra_pods<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    settings: &Settings,
+) -> Option<&'a str> {
+    let extra = hpa.status.condition(&ConditionType::SelectorMatchesExtraPods)?;
+    let is_current = extra.status == ConditionStatus::True && !settings.is_for_built_in();
+    is_current.then_some(&*extra.message)
 }
 
 /// The effect of settings that kube-controller-manager ignores, if hpa-rs may handle the autoscaler

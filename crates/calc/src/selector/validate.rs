@@ -6,13 +6,8 @@ use std::fmt::Display;
 use super::{Operator, Requirement, SelectorError};
 use crate::{
     go_text::{JsonString, Quoted},
-    names::{MAX_LABEL_LEN, NAME_PART_TOO_LONG, is_name_part, qualified_name_errors},
+    names::{label_value_errors, qualified_name_errors},
 };
-
-const VALUE_ERROR: &str = "a valid label must be an empty string or consist of alphanumeric \
-    characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
-    'MyValue',  or 'my_value',  or '12345', regex used for validation is \
-    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// The maximum number of errors of values in a message, since a selector can have very many values.
 const MAX_ERRORS: usize = 100;
@@ -67,7 +62,7 @@ impl Requirement {
             if errors.len() >= MAX_ERRORS {
                 break;
             }
-            let reasons = value_errors(value);
+            let reasons = label_value_errors(value);
             if !reasons.is_empty() {
                 errors.push(invalid(
                     &format!("values[{index}][{key}]"),
@@ -121,15 +116,4 @@ fn invalid_values(values: &[String], detail: &str) -> String {
 pub(super) fn key_error(key: &str, path: &str) -> Option<String> {
     let reasons = qualified_name_errors(key);
     (!reasons.is_empty()).then(|| invalid(path, Quoted(key), &reasons.join("; ")))
-}
-
-fn value_errors(value: &str) -> Vec<String> {
-    let mut errors = Vec::new();
-    if value.len() > MAX_LABEL_LEN {
-        errors.push(NAME_PART_TOO_LONG.to_owned());
-    }
-    if !value.is_empty() && !is_name_part(value) {
-        errors.push(VALUE_ERROR.to_owned());
-    }
-    errors
 }

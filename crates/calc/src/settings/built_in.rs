@@ -49,6 +49,13 @@ impl Settings {
             .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
     }
 
+    /// Whether kube-controller-manager handles the autoscaler for certain. It reads metrics from
+    /// the metrics APIs only.
+    pub(crate) fn is_for_built_in(&self) -> bool {
+        let summary = self.summary.as_ref();
+        summary.is_some_and(|one| one.is_for_built_in && !one.is_controller_unknown)
+    }
+
     /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of
     /// an autoscaler that hpa-rs may handle instead: the warnings say what each controller would
     /// do.

@@ -157,6 +157,11 @@ impl Settings {
         settings.unwrap_or(&DEFAULT_METRIC_SETTINGS)
     }
 
+    /// Whether the target is scaled in both directions: there is neither a pause nor a dry run.
+    pub fn may_scale(&self) -> bool {
+        self.pause == Pause::NONE && !self.dry_run
+    }
+
     /// Sets [`Settings::pause`].
     #[must_use]
     pub fn with_pause(mut self, pause: Pause) -> Self {

@@ -12,7 +12,10 @@ use super::{
     value::{Value, duration_text, limited_annotation},
 };
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, UnknownFields},
+    api::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec,
+        UnknownFields,
+    },
     explain::one_line,
     go_text,
     suggestions::most_similar,
@@ -145,10 +148,14 @@ impl<'a> Resolver<'a> {
         } else {
             return;
         };
-        if let Some(value) = self.accept(setting, place, value) {
-            apply(&mut self.settings, &value);
-            self.add_applied(setting, "", &value);
+        let Some(value) = self.accept(setting, place.clone(), value) else { return };
+        if let Some(overriding) = overriding_behavior(setting, &hpa.spec) {
+            let message = format!("has no effect: {overriding} precedence");
+            self.report_problem(place, ProblemKind::Overridden, &message);
+            return;
         }
+        apply(&mut self.settings, &value);
+        self.add_applied(setting, "", &value);
     }
 
     /// The value to apply, or `None` if it is invalid or not allowed. A sync period that is too
@@ -332,7 +339,7 @@ impl<'a> Resolver<'a> {
         let Self { mut settings, metric_settings, mut summary, problems, .. } = self;
         let is_default = metric_settings.iter().all(|metric| *metric == MetricSettings::default());
         settings.metrics = (!is_default).then(|| Arc::from(metric_settings));
-        // `hpa lint` reports that a field has precedence over an annotation.
+        // `hpa lint` reports that a field has precedence over a setting.
         for problem in problems.iter().filter(|problem| problem.kind != ProblemKind::Overridden) {
             append(&mut summary.problems, "; ", &problem.to_string());
         }
@@ -341,6 +348,27 @@ impl<'a> Resolver<'a> {
         settings.summary = (summary != SettingsSummary::default()).then(|| Arc::new(summary));
         ResolvedSettings { settings, problems }
     }
+}
+
+/// The fields of `behavior` that override a setting completely, with a verb.
+fn overriding_behavior(
+    setting: &Setting,
+    spec: &HorizontalPodAutoscalerSpec,
+) -> Option<&'static str> {
+    let behavior = spec.behavior.as_deref()?;
+    let (up, down) = (behavior.scale_up.as_ref(), behavior.scale_down.as_ref());
+    let (is_set, text) = match setting.name {
+        "downscale-stabilization" => (
+            down?.stabilization_window_seconds.is_some(),
+            "spec.behavior.scaleDown.stabilizationWindowSeconds has",
+        ),
+        "tolerance" => (
+            up?.tolerance.is_some() && down?.tolerance.is_some(),
+            "the tolerances in spec.behavior have",
+        ),
+        _ => return None,
+    };
+    is_set.then_some(text)
 }
 
 /// The name of an annotation of the domain that is not a setting.

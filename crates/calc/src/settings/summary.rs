@@ -9,8 +9,8 @@ pub struct SettingsSummary {
     /// The autoscaler's own settings, as `NAME=VALUE`, except `pause` and `dry-run`, which are
     /// reported separately. Empty if kube-controller-manager handles the autoscaler.
     pub applied: String,
-    /// The settings that are ignored or not used as written, with the reasons. Annotations that a
-    /// field overrides are not listed.
+    /// The settings that are ignored or not used as written, with the reasons. Settings that a field
+    /// overrides are not listed.
     pub problems: String,
     /// The settings that should prevent writes, but have no effect, because kube-controller-manager
     /// handles the autoscaler.
@@ -87,7 +87,7 @@ pub enum ProblemKind {
     Raised,
     /// The setting has no effect, because the autoscaler has no metric that it applies to.
     NoSuchMetric,
-    /// A field sets the same setting, and has precedence over the annotation.
+    /// A field has precedence: that of the same setting over an annotation, or one of `behavior`.
     Overridden,
 }
 

@@ -309,6 +309,31 @@ fn field_has_precedence_over_annotation() {
     assert_eq!(resolved.problems[0].kind, ProblemKind::Overridden);
 }
 
+#[rstest]
+#[case::window(
+    json!({ "scaleDown": { "stabilizationWindowSeconds": 120 } }),
+    &["downscale-stabilization has no effect: \
+       spec.behavior.scaleDown.stabilizationWindowSeconds has precedence"]
+)]
+#[case::tolerances(
+    json!({ "scaleUp": { "tolerance": "0.2" }, "scaleDown": { "tolerance": "0" } }),
+    &["tolerance has no effect: the tolerances in spec.behavior have precedence"]
+)]
+#[case::other_direction(
+    json!({ "scaleUp": { "stabilizationWindowSeconds": 120, "tolerance": "0.2" } }), &[]
+)]
+fn behavior_has_precedence_over_settings(#[case] behavior: Value, #[case] expected: &[&str]) {
+    let annotations = json!({ "downscale-stabilization": "30s", "tolerance": "0.3" });
+    let resolved = resolve(annotations, json!({ "behavior": behavior }));
+    let expected: Vec<_> =
+        expected.iter().map(|one| format!("annotation {DOMAIN}/{one}")).collect();
+    assert_eq!(problems(&resolved), expected);
+    let summary = resolved.settings.summary.as_deref().expect("an applied setting");
+    assert_eq!(summary.problems, "");
+    let applied = summary.applied.split(", ").count();
+    assert_eq!(applied, 2 - expected.len(), "{}", summary.applied);
+}
+
 #[test]
 fn annotation_can_name_metrics() {
     let fallback = json!({ "queue": { "replicas": 3 } }).to_string();

@@ -14,6 +14,8 @@ pub enum CauseReason {
     Forbidden,
     /// The value is not one of the enumeration.
     NotSupported,
+    /// The value is too long.
+    TooLong,
 }
 
 impl CauseReason {
@@ -24,6 +26,7 @@ impl CauseReason {
             Self::Required => "FieldValueRequired",
             Self::Forbidden => "FieldValueForbidden",
             Self::NotSupported => "FieldValueNotSupported",
+            Self::TooLong => "FieldValueTooLong",
         }
     }
 }

@@ -24,13 +24,16 @@ pub use self::{
     cause::{Cause, CauseReason},
     size::{MAX_SPEC_BYTES, drop_refused_parts},
 };
-use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
+use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType, ObjectMeta};
 use crate::go_text::Quoted;
+use crate::names::{label_value_errors, qualified_name_errors};
 pub(crate) use size::measure_spec;
 
 /// The maximum number of metrics of an autoscaler. The core API has no limit, so the API server
 /// accepts more, and decisions reject them.
 pub const MAX_METRICS: usize = 256;
+/// The maximum number of bytes of an object's annotations, keys and values together.
+const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
 /// The inputs of validation other than the object.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +167,37 @@ pub fn validate_name(name: &str) -> Vec<Cause> {
         names::dns_subdomain(&mut causes, &path, name);
     }
     causes.0
+}
+
+/// Validates the labels and annotations of an object. The fields of the causes have the key, which
+/// those of the API server don't have.
+pub fn validate_labels_and_annotations(metadata: &ObjectMeta) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut add = |map: &str, key: &str, text: &str, errors: Vec<String>| {
+        causes.extend(errors.into_iter().map(|error| Cause {
+            reason: CauseReason::Invalid,
+            message: format!("Invalid value: {}: {error}", Quoted(text)),
+            field: format!("metadata.{map}[{key}]"),
+        }));
+    };
+    for (key, value) in &metadata.labels {
+        add("labels", key, key, qualified_name_errors(key));
+        add("labels", key, value, label_value_errors(value));
+    }
+    let mut bytes = 0;
+    for (key, value) in &metadata.annotations {
+        // The case of an annotation's key doesn't matter.
+        add("annotations", key, key, qualified_name_errors(&key.to_lowercase()));
+        bytes += key.len() + value.len();
+    }
+    if bytes > MAX_ANNOTATION_BYTES {
+        causes.push(Cause {
+            reason: CauseReason::TooLong,
+            message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
+            field: "metadata.annotations".to_owned(),
+        });
+    }
+    causes
 }
 
 /// The `message` of the Status with which the API server rejects an invalid object: every cause

@@ -325,7 +325,8 @@ impl Scenario {
         plan.decide(self.readings(), self.history.clone(), now).conclude(Ok(()), now)
     }
 
-    /// The effective settings with these annotations, which may have no metric that they apply to.
+    /// The effective settings with these annotations, which may have no metric that they apply to,
+    /// or be overridden by the behavior.
     pub(super) fn resolve(&self, annotations: &[(&str, &str)]) -> Settings {
         let mut hpa = self.hpa.clone();
         hpa.metadata.annotations = annotations
@@ -333,7 +334,9 @@ impl Scenario {
             .map(|(name, value)| (format!("{DOMAIN}/{name}"), (*value).to_owned()))
             .collect();
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
-        let is_unused = |problem: &SettingProblem| problem.kind == ProblemKind::NoSuchMetric;
+        let is_unused = |problem: &SettingProblem| {
+            matches!(problem.kind, ProblemKind::NoSuchMetric | ProblemKind::Overridden)
+        };
         assert!(resolved.problems.iter().all(is_unused), "{:?}", resolved.problems);
         resolved.settings
     }

@@ -8,7 +8,7 @@ use std::{
 use hpa_calc::{
     Conclusion, Explanation, HorizontalPodAutoscaler, MilliValue, ReconcileError,
     api::MetricSpec,
-    explain::{MetricExplanation, Reason},
+    explain::{MetricExplanation, Reason, one_line},
 };
 use serde::Serialize;
 
@@ -95,9 +95,17 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
         scaled_to: *scaled_to,
         proposed_replicas: explanation.proposed_replicas,
         reason: reason_name(explanation.reason()),
-        sentence: explanation.sentence(hpa),
+        sentence: sentence(hpa, explanation),
         error: error.as_ref().map(ToString::to_string),
     }
+}
+
+/// The decision in one sentence, with the metrics that failed while others decided.
+fn sentence(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
+    let sentence = explanation.sentence(hpa);
+    let failures = explanation.failures(hpa).unwrap_or_default();
+    let failures = one_line(&failures);
+    if sentence.contains(&*failures) { sentence } else { format!("{sentence}; {failures}") }
 }
 
 /// A hash that is equal for all decisions of a run. It excludes the measured values, because they

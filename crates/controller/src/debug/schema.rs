@@ -1,10 +1,12 @@
 //! The documents of the debug API. `docs/debugging.md` describes them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use hpa_calc::{
-    History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Settings, api::MetricSourceType,
-    explain::metric_name, settings::SettingPolicy,
+    History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Settings,
+    api::MetricSourceType,
+    explain::{counted, metric_name},
+    settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,9 @@ pub struct ControllerStatus {
     pub autoscalers: usize,
     /// The number of autoscalers whose last reconcile failed, or could not read all metrics.
     pub failing: usize,
+    /// Absent if all statuses could be written, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_status_writes: Option<FailedStatusWrites>,
     pub decision_memory: DecisionMemory,
 }
 
@@ -80,6 +85,22 @@ pub struct QueueState {
     pub queued: usize,
     pub in_progress: usize,
     pub longest_running_seconds: f64,
+}
+
+/// The autoscalers whose last status could not be written. Their stored statuses are old.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedStatusWrites {
+    pub autoscalers: usize,
+    /// The error of one of the writes.
+    pub error: String,
+}
+
+impl fmt::Display for FailedStatusWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let autoscalers = counted(self.autoscalers, "autoscaler");
+        write!(f, "the controller can't store the status of {autoscalers}: {}", self.error)
+    }
 }
 
 /// The memory for the last decisions.
@@ -112,6 +133,10 @@ pub struct AutoscalerItem {
     pub uid: String,
     /// Whether the last reconcile failed, or could not read all metrics.
     pub is_failing: bool,
+    /// The error of the last status write. Absent if the status is stored, and in documents of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_write_error: Option<String>,
     /// Absent if no decision of this instance is recorded.
     pub last_reconcile_seconds_ago: Option<f64>,
     /// The time until the next periodic reconcile is due. Negative if it is late. Absent before the
@@ -153,14 +178,24 @@ impl AutoscalerDetail {
     /// The last value of each metric, by its index in the spec. Only values of Object and External
     /// metrics can replace a reading, because the samples of pods are not recorded.
     pub fn last_values(&self) -> Vec<Option<MilliValue>> {
-        let explanation = self.runs.last().and_then(|run| run.explanation.as_ref());
-        let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
-        let metrics = metrics.and_then(Value::as_array).into_iter().flatten();
         let value = |metric: &Value| {
             let number = |name| metric.get(name).and_then(Value::as_i64);
             number("totalMilli").or_else(|| number("usageMilli")).map(MilliValue::from_milli)
         };
-        metrics.map(value).collect()
+        self.last_metrics().map(value).collect()
+    }
+
+    /// The error of each metric in the last decision, by its index in the spec.
+    pub fn last_errors(&self) -> Vec<Option<String>> {
+        let error = |metric: &Value| metric.get("error")?.as_str().map(ToOwned::to_owned);
+        self.last_metrics().map(error).collect()
+    }
+
+    /// The metrics in the explanation of the last decision.
+    fn last_metrics(&self) -> impl Iterator<Item = &Value> {
+        let explanation = self.runs.last().and_then(|run| run.explanation.as_ref());
+        let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
+        metrics.and_then(Value::as_array).into_iter().flatten()
     }
 }
 
@@ -174,8 +209,14 @@ pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
 }
 
 /// Replaces missing and failed readings of Object and External metrics with `values`, see
-/// [`AutoscalerDetail::last_values`]. Returns the names of these metrics.
-pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<String> {
+/// [`AutoscalerDetail::last_values`], and adds `errors`, see [`AutoscalerDetail::last_errors`].
+/// Returns the names of the metrics with replaced readings.
+pub fn fill_readings(
+    inputs: &mut Inputs,
+    values: &[Option<MilliValue>],
+    errors: Vec<Option<String>>,
+) -> Vec<String> {
+    inputs.readings.set_controller_errors(errors);
     let mut filled = Vec::new();
     for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
         let Some(value) = values.get(index).copied().flatten() else { continue };
@@ -223,7 +264,7 @@ pub struct Decision {
     pub proposed_replicas: Option<i32>,
     /// The reason for the desired replicas, a [`Reason`](hpa_calc::explain::Reason).
     pub reason: String,
-    /// The explanation in one sentence.
+    /// The explanation in one sentence, with the metrics that failed.
     pub sentence: String,
     /// The error of the reconcile, or of the metrics that failed.
     pub error: Option<String>,

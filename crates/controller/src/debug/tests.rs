@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::{
-    cache::{Autoscaler, Origin},
+    cache::{Autoscaler, ErrorClass, Origin},
     key::{AutoscalerApi, HpaKey},
     metrics::{Telemetry, TelemetrySources},
     reconcile::{Observer, ReconcileBeforeStatusWrite},
@@ -221,6 +221,41 @@ fn errors_that_only_differ_in_metric_texts_are_one_run() {
     controller.record(&key, 45, &failed_conclusion("forbidden"));
     let detail = controller.view.autoscaler(&key, None).unwrap();
     assert_eq!(detail.runs.iter().map(|run| run.count).collect::<Vec<_>>(), [2, 1, 1]);
+    let sentence = &detail.runs[0].decision.sentence;
+    assert!(sentence.starts_with("cpu is at 50% of requests, target 50%"), "{sentence}");
+    assert!(sentence.ends_with("; cpu cannot be read: timeout after 10.002s"), "{sentence}");
+}
+
+#[test]
+fn detail_has_the_last_errors_of_metrics() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let errors = || controller.view.autoscaler(&key, None).unwrap().last_errors();
+    let mut failed = conclusion(2, 2, 50);
+    failed.explanation.metrics[0].error = Some("no metrics returned".to_owned());
+    controller.record(&key, 0, &failed);
+    assert_eq!(errors(), [Some("no metrics returned".to_owned())]);
+    controller.record(&key, 15, &conclusion(2, 2, 50));
+    assert_eq!(errors(), [None::<String>]);
+}
+
+#[test]
+fn failed_status_writes_are_counted_until_a_reconcile_succeeds() {
+    let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
+    let controller = Controller::new(&keys, 1 << 20);
+    let failed = || controller.view.status().failed_status_writes;
+    assert_eq!(failed(), None);
+    let autoscaler = controller.sources.autoscalers.get(&keys[0]).unwrap();
+    autoscaler.replace_status_failure(Some("forbidden".to_owned()));
+    autoscaler.last_reconcile.lock().error = Some(ErrorClass::Internal);
+    assert_eq!(failed(), Some(FailedStatusWrites { autoscalers: 1, error: "forbidden".into() }));
+    let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
+    let errors: Vec<_> = list.items.into_iter().map(|item| item.status_write_error).collect();
+    assert_eq!(errors, [Some("forbidden".to_owned()), None]);
+
+    // The load, and with it the status, is as before the failure, so nothing is written.
+    autoscaler.last_reconcile.lock().error = None;
+    assert_eq!(failed(), None);
 }
 
 #[test]

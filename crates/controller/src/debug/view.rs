@@ -11,7 +11,7 @@ use super::{
     recorder::DecisionRecorder,
     schema::{
         AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, DecisionMemory,
-        QueueState, RunDocument,
+        FailedStatusWrites, QueueState, RunDocument,
     },
 };
 use crate::{
@@ -105,6 +105,7 @@ impl DebugView {
             history_unsaved_seconds: self.telemetry.history_unsaved().as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
+            failed_status_writes: failed_status_writes(&autoscalers),
             decision_memory: DecisionMemory {
                 limit_bytes: self.recorder.limit_bytes(),
                 used_bytes: autoscalers.iter().map(|(_, autoscaler)| used_bytes(autoscaler)).sum(),
@@ -181,6 +182,7 @@ impl DebugView {
             name: key.name.to_string(),
             uid: autoscaler.object().metadata.uid.clone(),
             is_failing: is_failing(autoscaler),
+            status_write_error: autoscaler.status_failure(),
             last_reconcile_seconds_ago: last.as_ref().map(|_| finished.elapsed().as_secs_f64()),
             next_due_in_seconds: next_due.filter(|_| is_working).map(due_in),
             last: last.as_ref().and_then(|run| decode(run, false)),
@@ -190,6 +192,13 @@ impl DebugView {
 
 fn is_failing(autoscaler: &Autoscaler) -> bool {
     autoscaler.last_reconcile.lock().error.is_some()
+}
+
+/// The failed status writes. `None` if there are none.
+fn failed_status_writes(autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> Option<FailedStatusWrites> {
+    let mut errors = autoscalers.iter().filter_map(|(_, autoscaler)| autoscaler.status_failure());
+    let error = errors.next()?;
+    Some(FailedStatusWrites { autoscalers: 1 + errors.count(), error })
 }
 
 /// The position of an autoscaler in a list. It is unique, because names have no slash.

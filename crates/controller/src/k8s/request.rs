@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
-use super::timeout::DEADLINE_EXCEEDED;
+use super::timeout::{DEADLINE_EXCEEDED, RequestTimeLimit};
 
 /// The error of an `ApiRequest`. It prints as in client-go, with the path for the URL, because the
 /// text is shown in conditions and events. For that reason, the cause is part of the text and not a
@@ -58,8 +58,10 @@ const MAX_TEXT_BYTES: usize = 2048;
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
     pub(crate) client: &'a Client,
-    /// The request timeout of the client. See [`ApiRequest::send`] for the limit that it sets.
+    /// The time until the response must be complete, from when the request is sent.
     pub(crate) timeout: Duration,
+    /// The time for which the limits of the client may hold the request back.
+    pub(crate) max_wait: Duration,
     /// `GET` or `PUT`.
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -75,26 +77,28 @@ const ACCEPT_METADATA: &str =
 const ACCEPT_OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
-    /// Sends the request and decodes the response. Ends after twice `timeout` at the latest.
+    /// Sends the request and decodes the response. Ends after `max_wait` and `timeout` at the
+    /// latest.
     ///
     /// The limits of a client of [`Clients`](super::Clients) may hold the request back. Only
-    /// afterwards do the client's own timeout and the reported duration start.
+    /// afterwards do `timeout` and the reported duration start.
     pub(crate) async fn send<T: DeserializeOwned>(
         self,
         body: Vec<u8>,
     ) -> Result<T, ApiRequestError> {
-        let with_wait = self.timeout.saturating_mul(2);
-        match tokio::time::timeout(with_wait, self.response_body(body)).await {
-            Ok(body) => serde_json::from_slice(&body?)
-                .map_err(|error| ApiRequestError::Decode(Arc::new(error))),
-            Err(_) => Err(self.transport_error(DEADLINE_EXCEEDED)),
-        }
+        let limit = self.max_wait.saturating_add(self.timeout);
+        let Ok(body) = tokio::time::timeout(limit, self.response_body(body)).await else {
+            let cause = format!("{DEADLINE_EXCEEDED}: no response within {limit:?}");
+            return Err(self.transport_error(cause));
+        };
+        serde_json::from_slice(&body?).map_err(|error| ApiRequestError::Decode(Arc::new(error)))
     }
 
     async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, ApiRequestError> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
+            .extension(RequestTimeLimit(self.timeout))
             .header(
                 header::ACCEPT,
                 if self.metadata_only { ACCEPT_METADATA } else { ACCEPT_OBJECT },

@@ -20,6 +20,10 @@ use tower::{BoxError, Layer, Service};
 
 use super::query::is_watch;
 
+/// The time limit of a single request, in its extensions. It replaces the client's limit.
+#[derive(Clone, Copy)]
+pub(super) struct RequestTimeLimit(pub(super) Duration);
+
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
 /// must arrive in time: kube's watcher ends silent watches, but only after they have started.
 #[derive(Clone)]
@@ -43,14 +47,14 @@ pub(super) struct RequestTimeout<S> {
     settings: RequestTimeoutLayer,
 }
 
-/// The error text of a request that exceeded its timeout. It is Go's, because it is shown in
-/// conditions and events.
+/// The start of the error text of a request that exceeded its timeout. It is Go's, because it is
+/// shown in conditions and events.
 pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
-/// The error of a request that exceeded its timeout, with the text [`DEADLINE_EXCEEDED`]. kube's
-/// client wraps it; use [`Self::find`].
+/// The error of a request that exceeded its timeout, with a text that starts with
+/// [`DEADLINE_EXCEEDED`]. kube's client wraps it; use [`Self::find`].
 #[derive(Debug, thiserror::Error)]
-#[error("{}", DEADLINE_EXCEEDED)]
+#[error("{}: no response within {limit:?}", DEADLINE_EXCEEDED)]
 pub struct DeadlineExceeded {
     /// Host and port of the API server. Empty for a service in the same process.
     pub server: Arc<str>,
@@ -97,6 +101,8 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
         let RequestTimeoutLayer { limit, server } = self.settings.clone();
+        let own = request.extensions().get::<RequestTimeLimit>();
+        let limit = own.map_or(limit, |RequestTimeLimit(own)| *own);
         let deadline = Instant::now().checked_add(limit);
         let response = self.inner.call(request);
         Box::pin(async move {
@@ -209,7 +215,8 @@ mod tests {
         let client = client_of_slow_server(Duration::from_secs(60));
         let start = Instant::now();
         let error = client.send(request("/api/v1/pods?limit=1&watched=true")).await.unwrap_err();
-        assert!(error.to_string().ends_with("context deadline exceeded"), "{error}");
+        let text = "context deadline exceeded: no response within 10s";
+        assert!(error.to_string().ends_with(text), "{error}");
         let exceeded = DeadlineExceeded::find(&error).unwrap();
         assert_eq!((&*exceeded.server, exceeded.has_begun), ("10.0.0.1:443", false));
         assert_eq!(start.elapsed(), Duration::from_secs(10));

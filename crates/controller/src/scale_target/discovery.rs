@@ -143,6 +143,7 @@ async fn get<T: DeserializeOwned>(
     let request = ApiRequest {
         client,
         timeout,
+        max_wait: timeout,
         method: Method::GET,
         path,
         subject: None,

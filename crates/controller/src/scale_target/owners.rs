@@ -186,6 +186,7 @@ impl Owners {
         let request = ApiRequest {
             client: &self.client,
             timeout: self.timeout,
+            max_wait: self.timeout,
             method: Method::GET,
             path: format!("{root}/namespaces/{namespace}/{resource}/{segment}"),
             subject: Some((&mapping.resource, &owner.name)),

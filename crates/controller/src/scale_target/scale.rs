@@ -1,21 +1,34 @@
 //! Reads and writes scales.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::{CrossVersionObjectReference, Scale},
     plan::ScaleReadError,
 };
+use hpa_metrics::KeyedSemaphores;
 use http::Method;
 use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
     mapper::RestMapper,
     mapping::{GroupKind, MapperError, Mapping},
 };
 use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
+
+/// The minimum timeout of a write. An admission webhook may take 30 s (`timeoutSeconds`, by default
+/// 10), and those that validate are called at the same time. The reference waits for the API
+/// server's response, which comes within 60 s. The limit here is lower, because meanwhile the
+/// inputs of the decision age.
+const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// The maximum number of writes in one namespace that wait for their responses. It is half of the
+/// requests for an API group that may wait, so that a namespace whose webhooks hang leaves
+/// requests to the others.
+const MAX_NAMESPACE_WRITES: usize = 16;
 
 /// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
 /// message.
@@ -37,6 +50,12 @@ pub enum ScaleError {
     /// The target's name can't be a path segment.
     #[error("invalid resource name {0:?}")]
     InvalidName(String),
+    /// Nothing was sent within this time, because other writes in the namespace wait.
+    #[error(
+        "not sent within {0:?}: {MAX_NAMESPACE_WRITES} writes of scales in the namespace wait for \
+         responses"
+    )]
+    NotSent(Duration),
     #[error(transparent)]
     Request(ApiRequestError),
 }
@@ -151,12 +170,15 @@ impl From<RawScale> for ScaleObject {
 pub struct ScaleClient {
     client: Client,
     timeout: Duration,
+    /// The writes of each namespace.
+    writes: Arc<KeyedSemaphores>,
 }
 
 impl ScaleClient {
-    /// `timeout` limits each request.
+    /// `timeout` limits each request. A write may take 35 s if that is longer.
     pub fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout }
+        let writes = Arc::new(KeyedSemaphores::new(MAX_NAMESPACE_WRITES));
+        Self { client, timeout, writes }
     }
 
     /// Reads the scale of a target.
@@ -211,8 +233,13 @@ impl ScaleClient {
         read: &ScaleObject,
         replicas: i32,
     ) -> Result<ScaleObject, ScaleError> {
-        let request = self.request(Method::PUT, namespace, mapping, name)?;
+        let mut request = self.request(Method::PUT, namespace, mapping, name)?;
+        request.timeout = self.timeout.max(MIN_WRITE_TIMEOUT);
         let body = read.to_json_with_replicas(namespace, name, replicas).to_string();
+        let writes = self.writes.semaphore(namespace);
+        let Ok(_permit) = timeout(self.timeout, writes.acquire()).await else {
+            return Err(ScaleError::NotSent(self.timeout));
+        };
         Ok(request.send::<RawScale>(body.into_bytes()).await?.into())
     }
 
@@ -232,6 +259,7 @@ impl ScaleClient {
         Ok(ApiRequest {
             client: &self.client,
             timeout: self.timeout,
+            max_wait: self.timeout,
             method,
             path,
             subject: Some((&mapping.resource, name)),

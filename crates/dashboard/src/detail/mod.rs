@@ -153,6 +153,9 @@ impl Detail {
         // Keep the last known decision while the controller can't be read.
         self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
+        problems.extend(past.status_write_error.take().map(|error| {
+            format!("The controller can't store its status, so the conditions are old: {error}.")
+        }));
         let doubt = self.doubt(&entry);
         let (report, forbidden, not_read) = self.decide(&entry, past, doubt.clone()).await;
         let has_failed =
@@ -267,6 +270,7 @@ impl Detail {
             selected: SelectedPods {
                 autoscalers,
                 own_name: Some(HpaKey::from(&self.id).to_string()),
+                bounds_conflict: entry.row.bounds_conflict.clone(),
                 ..selected
             },
             readings: Readings::new(),
@@ -278,7 +282,7 @@ impl Detail {
         // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         fill_forecasts(&mut inputs, &past.forecasts);
-        let filled = fill_readings(&mut inputs, &past.values);
+        let filled = fill_readings(&mut inputs, &past.values, past.errors);
         if !filled.is_empty() {
             missing.push(format!(
                 "The controller reads {} itself. The value here is the last one that it read.",
@@ -381,6 +385,9 @@ fn missing_right(error: &dyn std::fmt::Display) -> String {
 
 /// A sentence about other autoscalers of the same target, if there are any.
 fn shared_target(entry: &Entry) -> Option<String> {
+    if let Some(conflict) = &entry.row.bounds_conflict {
+        return Some(format!("This autoscaler {conflict}. Delete one."));
+    }
     let others = &entry.row.others_of_target;
     let verb = if others.len() == 1 { "scales" } else { "scale" };
     let target = &entry.row.target;

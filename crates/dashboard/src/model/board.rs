@@ -1,7 +1,7 @@
 //! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -19,7 +19,7 @@ use super::{
     Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
     outage::Connection, rows::Rows, sources::Sources,
 };
-use crate::past::{AutoscalerStatusWriter, OverdueAutoscaler};
+use crate::past::{AutoscalerStatusWriter, OverdueAutoscaler, UnstoredStatus};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -86,8 +86,8 @@ struct BoardState {
     inactivity: Option<String>,
     /// See [`ControllerActivity::idle`](crate::ControllerActivity::idle).
     idle: BTreeMap<HpaKey, String>,
-    /// A sentence about several controllers that store statuses, if there are several.
-    conflict: Option<String>,
+    /// See [`ControllerActivity::status_problems`](crate::ControllerActivity::status_problems).
+    status_problems: Vec<String>,
 }
 
 impl Board {
@@ -247,10 +247,10 @@ impl Board {
         }
     }
 
-    /// Sets the sentence about several controllers that store statuses. `None` if there are none.
-    pub(crate) fn set_conflict(&self, conflict: Option<String>) {
-        if self.state.read().conflict != conflict {
-            self.modify(|state| state.conflict = conflict);
+    /// Sets the sentences about statuses that can't be stored, or that several controllers store.
+    pub(crate) fn set_status_problems(&self, problems: Vec<String>) {
+        if self.state.read().status_problems != problems {
+            self.modify(|state| state.status_problems = problems);
         }
     }
 
@@ -280,6 +280,15 @@ impl Board {
         };
         if is_changed {
             self.modify(|state| state.rows.set_overdue(overdue));
+        }
+    }
+
+    /// Sets the autoscalers whose last status the controller could not store.
+    pub(crate) fn set_unstored(&self, unstored: Vec<UnstoredStatus>, now: Timestamp) {
+        let by_id = unstored.into_iter().map(|one| (Identity::from(&one.key), one));
+        let unstored: HashMap<_, _> = by_id.collect();
+        if self.state.read().rows.unstored != unstored {
+            self.modify(|state| state.rows.set_unstored(unstored, now));
         }
     }
 
@@ -381,8 +390,8 @@ impl Board {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
-    /// Sentences about inactive controllers, several controllers, outages, and data that is not
-    /// shown.
+    /// Sentences about inactive controllers, statuses that can't be stored or that several
+    /// controllers store, outages, and data that is not shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }
@@ -438,7 +447,7 @@ impl BoardState {
     }
 
     fn problems(&self) -> Vec<String> {
-        let of_leases = self.inactivity.iter().chain(&self.conflict);
+        let of_leases = self.inactivity.iter().chain(&self.status_problems);
         let of_leases = of_leases.filter(|_| !self.sources.is_down()).cloned();
         let outages = self.sources.outages().into_iter();
         let outages = outages.map(|outage| format!("{}.", outage.text));

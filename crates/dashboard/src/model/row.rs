@@ -11,6 +11,8 @@ use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::past::{PastDecision, UnstoredStatus};
+
 /// The controller that stored the status last, by the field manager of that write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,6 +70,9 @@ pub(crate) struct Row {
     /// The names of the other autoscalers with the same target.
     #[serde(skip)]
     pub(crate) others_of_target: Vec<String>,
+    /// The conflict with those of them whose bounds exclude the own ones.
+    #[serde(skip)]
+    pub(crate) bounds_conflict: Option<String>,
 }
 
 impl Row {
@@ -101,6 +106,20 @@ impl Row {
             undecided_since: None,
             needs_scale,
             others_of_target: surroundings.other_autoscalers.to_vec(),
+            bounds_conflict: surroundings.bounds_conflict.map(str::to_owned),
+        }
+    }
+
+    /// Replaces what the stored status says by the controller's last decision, which is newer.
+    pub(crate) fn replace_status(&mut self, unstored: &UnstoredStatus) {
+        let UnstoredStatus { error, last_decision, .. } = unstored;
+        self.state = State::Failing;
+        self.sentence = format!("the controller can't store the status: {error}");
+        (self.load, self.needs_scale) = (None, false);
+        if let Some(PastDecision { current, scaled_to, sentence, .. }) = last_decision {
+            self.sentence.push_str("; its last decision: ");
+            self.sentence.push_str(sentence);
+            (self.current, self.desired) = (*current, scaled_to.or(*current));
         }
     }
 
@@ -137,12 +156,14 @@ pub(crate) fn current_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     (!is_unread).then_some(hpa.status.current_replicas)
 }
 
-/// The desired replicas in the status. `None` if the controller has not decided yet: the status
-/// then has 0.
+/// The desired replicas in the status. `None` if the controller has not decided yet, or if no write
+/// of the scale has succeeded: the status then has 0.
 pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let status = &hpa.status;
-    let is_active = status.is_true(&ConditionType::ScalingActive);
-    let is_known = status.desired_replicas != 0 || is_active || current_replicas(hpa) == Some(0);
+    let may_be_zero =
+        hpa.spec.effective_min_replicas() == 0 || status.is_true(&ConditionType::ScaledToZero);
+    let is_zero = may_be_zero && status.is_true(&ConditionType::ScalingActive);
+    let is_known = status.desired_replicas != 0 || is_zero || current_replicas(hpa) == Some(0);
     (is_known && !status.conditions.is_empty()).then_some(status.desired_replicas)
 }
 

@@ -8,7 +8,7 @@ use std::{
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
     defaults::prepare_spec,
-    report::{Surroundings, TargetKey},
+    report::{Bounds, Surroundings, TargetKey, describe_bounds_conflict, enforced_bounds},
     settings::SettingPolicy,
     validation::drop_refused_parts,
 };
@@ -19,7 +19,7 @@ use hpa_controller::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
-use crate::past::{OverdueAutoscaler, shifted};
+use crate::past::{OverdueAutoscaler, UnstoredStatus, shifted};
 
 /// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
 /// that the minimum of [`SAMPLES_PER_AUTOSCALER`] exceeds it. A sample with two metrics has about
@@ -60,6 +60,8 @@ pub(super) struct Rows {
     pub(super) last_dropped_deletion: u64,
     /// The autoscalers without a recent decision, and the time since when they are without one.
     pub(super) overdue: HashMap<Identity, Timestamp>,
+    /// The autoscalers whose last status could not be stored.
+    pub(super) unstored: HashMap<Identity, UnstoredStatus>,
     /// The version of the change that is being made.
     pub(super) version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
@@ -83,17 +85,14 @@ impl Rows {
             Err(error) => {
                 let row = Row::undecodable(id.clone(), &error);
                 let previous = self.entries.remove(&id);
-                self.update_target(
-                    &id,
-                    previous.as_ref().and_then(|entry| entry.hpa.as_deref()),
-                    None,
-                    now,
-                );
+                let old = previous.as_ref().and_then(|entry| entry.hpa.as_deref());
+                let others = self.update_target(&id, old, None);
                 let series = Series::default();
                 let (scale, scale_read_at) = (None, None);
                 let entry =
                     Entry { row, hpa: None, controller, series, scale, scale_read_at, version };
                 self.entries.insert(id, entry);
+                self.refresh_all(&others, now);
                 return;
             }
         };
@@ -121,11 +120,12 @@ impl Rows {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        self.update_target(&id, old.as_deref(), Some(&hpa), now);
+        let others = self.update_target(&id, old.as_deref(), Some(&hpa));
         let row = self.compute_row(&id, &hpa, &controller, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
         let entry = Entry { row, hpa, controller, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
+        self.refresh_all(&others, now);
     }
 
     fn compute_row(
@@ -136,14 +136,45 @@ impl Rows {
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let acting = self.acting_controller(id, controller);
-        let settings = settings_of_controller(self.settings.clone(), hpa, &self.policy, acting);
+        let settings = self.settings_of(id, hpa, controller);
         let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
-        let others = of_target.filter(|other| *other != id);
-        let others: Vec<_> = others.map(|other| HpaKey::from(other).to_string()).collect();
-        let surroundings = Surroundings { scale, other_autoscalers: &others };
+        let others: Vec<&Identity> = of_target.filter(|other| *other != id).collect();
+        let bounds = others.iter().map(|other| self.enforced_bounds(other, now));
+        let names: Vec<_> = others.iter().map(|other| HpaKey::from(*other).to_string()).collect();
+        let own = enforced_bounds(hpa, &settings, now);
+        let conflict = describe_bounds_conflict(hpa, own, names.iter().zip(bounds));
+        let surroundings =
+            Surroundings { scale, other_autoscalers: &names, bounds_conflict: conflict.as_deref() };
         let undecided_since = self.overdue.get(id).copied();
-        Row { undecided_since, ..Row::new(id.clone(), hpa, &settings, surroundings, now) }
+        let mut row =
+            Row { undecided_since, ..Row::new(id.clone(), hpa, &settings, surroundings, now) };
+        if let Some(unstored) = self.unstored.get(id) {
+            row.replace_status(unstored);
+        }
+        row
+    }
+
+    /// See [`enforced_bounds`]. `None` if the object could not be decoded.
+    fn enforced_bounds(&self, id: &Identity, now: Timestamp) -> Option<Bounds> {
+        let entry = self.entries.get(id)?;
+        let hpa = entry.hpa.as_deref()?;
+        enforced_bounds(hpa, &self.settings_of(id, hpa, &entry.controller), now)
+    }
+
+    fn settings_of(
+        &self,
+        id: &Identity,
+        hpa: &HorizontalPodAutoscaler,
+        controller: &Controller,
+    ) -> Settings {
+        let acting = self.acting_controller(id, controller);
+        settings_of_controller(self.settings.clone(), hpa, &self.policy, acting)
+    }
+
+    fn refresh_all<'a>(&mut self, ids: impl IntoIterator<Item = &'a Identity>, now: Timestamp) {
+        for id in ids {
+            self.refresh(id, now);
+        }
     }
 
     /// Computes a row again, after its target's scale or the target's other autoscalers have
@@ -158,21 +189,17 @@ impl Rows {
         }
     }
 
-    /// Updates the index by target for an object that changed, appeared or disappeared. Refreshes
-    /// the rows of the other autoscalers of its old and its new target.
+    /// Updates the index by target for an object that changed, appeared or disappeared. Returns the
+    /// other autoscalers of its old and its new target. Their rows depend on the object, so they
+    /// must be refreshed after its entry.
     fn update_target(
         &mut self,
         id: &Identity,
         old: Option<&HorizontalPodAutoscaler>,
         new: Option<&HorizontalPodAutoscaler>,
-        now: Timestamp,
-    ) {
-        let (old, new) = (old.map(TargetKey::new), new.map(TargetKey::new));
-        if old == new {
-            return;
-        }
+    ) -> BTreeSet<Identity> {
         let mut others = BTreeSet::new();
-        if let Some(old) = old
+        if let Some(old) = old.map(TargetKey::new)
             && let Some(of_target) = self.by_target.get_mut(&old)
         {
             of_target.remove(id);
@@ -181,14 +208,12 @@ impl Rows {
                 self.by_target.remove(&old);
             }
         }
-        if let Some(new) = new {
+        if let Some(new) = new.map(TargetKey::new) {
             let of_target = self.by_target.entry(new).or_default();
             others.extend(of_target.iter().cloned());
             of_target.insert(id.clone());
         }
-        for other in &others {
-            self.refresh(other, now);
-        }
+        others
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
@@ -215,9 +240,7 @@ impl Rows {
         let changed = self.entries.iter().filter(is_changed).map(|(id, _)| id.clone());
         let changed: Vec<Identity> = changed.collect();
         self.acting = acting;
-        for id in &changed {
-            self.refresh(id, now);
-        }
+        self.refresh_all(&changed, now);
     }
 
     /// Converts ages to the times since when autoscalers are without a decision. If the known time
@@ -247,9 +270,23 @@ impl Rows {
         }
     }
 
+    pub(super) fn set_unstored(
+        &mut self,
+        unstored: HashMap<Identity, UnstoredStatus>,
+        now: Timestamp,
+    ) {
+        let mut changed: Vec<Identity> = unstored.keys().cloned().collect();
+        let previous = std::mem::replace(&mut self.unstored, unstored);
+        changed.extend(previous.into_keys());
+        for id in &changed {
+            self.refresh(id, now);
+        }
+    }
+
     pub(super) fn delete(&mut self, id: &Identity, now: Timestamp) {
         let Some(entry) = self.entries.remove(id) else { return };
-        self.update_target(id, entry.hpa.as_deref(), None, now);
+        let others = self.update_target(id, entry.hpa.as_deref(), None);
+        self.refresh_all(&others, now);
         self.deleted.push_back((self.version, id.clone()));
         while self.deleted.len() > MAX_DELETIONS {
             if let Some((version, _)) = self.deleted.pop_front() {

@@ -17,7 +17,7 @@ use super::{
     Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
     series::Series,
 };
-use crate::past::OverdueAutoscaler;
+use crate::past::{OverdueAutoscaler, PastDecision, UnstoredStatus};
 
 mod cluster;
 
@@ -81,7 +81,9 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
     let failing = row(status(1, 0, std::slice::from_ref(&failed)));
     assert_eq!((failing.state, failing.current, failing.desired), (State::Failing, Some(1), None));
     assert_eq!(row(status(4, 3, &[failed])).desired, Some(3), "it decided before");
-    assert_eq!(row(status(1, 0, &[])).desired, Some(0), "it scales to zero");
+    assert_eq!(row(status(1, 0, &[])).desired, None, "the first write was refused");
+    let zero = condition("ScaledToZero", "True", "ScaledToZero");
+    assert_eq!(row(status(1, 0, &[zero])).desired, Some(0), "it scales to zero");
 }
 
 #[rstest]
@@ -224,6 +226,34 @@ fn list_is_incomplete_only_if_its_own_api_fails_or_lacks_the_namespace() {
     board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
     fail_list(&board, AutoscalerApi::Core, false, 0);
     assert!(!board.is_complete(&id("b")));
+}
+
+#[test]
+fn recorded_decision_replaces_a_status_that_is_older() {
+    let board = board(&["a", "b"]);
+    let row = || board.get(&id("a")).unwrap().row;
+    let stored = row();
+    let decision = |scaled_to| PastDecision {
+        from: at(0),
+        until: at(1000),
+        current: Some(8),
+        scaled_to,
+        sentence: "cpu is at 200%".to_owned(),
+    };
+    let unstored = |scaled_to| {
+        let (key, error) = (HpaKey::new("shop", "a"), "forbidden".to_owned());
+        vec![UnstoredStatus { key, error, last_decision: Some(decision(scaled_to)) }]
+    };
+    board.set_unstored(unstored(Some(9)), at(1001));
+    let Row { state, current, desired, load, sentence, .. } = row();
+    assert_eq!((state, current, desired, load), (State::Failing, Some(8), Some(9), None));
+    let expected = "the controller can't store the status: forbidden; its last decision: cpu is at \
+                    200%";
+    assert_eq!(sentence, expected);
+    board.set_unstored(unstored(None), at(1016));
+    assert_eq!(row().desired, Some(8));
+    board.set_unstored(Vec::new(), at(1031));
+    assert_eq!(row(), stored);
 }
 
 #[test]

@@ -225,6 +225,24 @@ impl CollectorArguments {
         }
     }
 
+    /// The flags of [`Self::flags_that_enable`] that a collector lacks. `has_prometheus`: whether
+    /// --prometheus-url is set.
+    pub(crate) fn missing_flags(&self, collector: &str, has_prometheus: bool) -> &'static str {
+        let SkipperArguments { skipper_ingress_metrics, skipper_routegroup_metrics, .. } =
+            self.skipper;
+        match collector {
+            "skipper" if has_prometheus => {
+                "--skipper-ingress-metrics or --skipper-routegroup-metrics"
+            }
+            "skipper" if skipper_ingress_metrics || skipper_routegroup_metrics => {
+                "--prometheus-url"
+            }
+            "external-rps" if has_prometheus => "--external-rps-metrics",
+            "external-rps" if self.skipper.external_rps_metrics => "--prometheus-url",
+            _ => Self::flags_that_enable(collector),
+        }
+    }
+
     /// The settings of the clients with which collectors read. `prometheus` is the client of
     /// `--prometheus-url`, and `prometheus_servers` has a client for each alias.
     pub(crate) fn client_settings(

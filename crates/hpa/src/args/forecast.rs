@@ -32,6 +32,10 @@ pub(crate) struct ForecastArguments {
     /// Read the load from this CSV file instead of Prometheus. "-" is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// The column of --file with the load, by the name in the header, or by its number if there is
+    /// no header. Required if there are several
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) column: Option<String>,
     /// The target load of a pod, for --file [default: a hundredth of the peak]
     #[arg(long, value_name = "NUMBER", value_parser = positive_number, requires = "file")]
     pub(crate) target: Option<f64>,

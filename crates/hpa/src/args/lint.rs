@@ -9,6 +9,12 @@ use super::{KubectlArguments, SourceArguments};
 #[command(
     after_help = include_str!("examples/lint.txt").trim_ascii_end(),
     group(ArgGroup::new("input").args(["files", "filename"]).multiple(true)),
+    group(
+        ArgGroup::new("checked")
+            .args(["files", "filename", "all_namespaces", "namespace"])
+            .multiple(true)
+            .required(true)
+    ),
     mut_arg("namespace", |namespace| {
         namespace.help(
             "Check the autoscalers of this namespace of the cluster. With FILE, the namespace of \
@@ -19,8 +25,7 @@ use super::{KubectlArguments, SourceArguments};
 pub(crate) struct LintArguments {
     /// Manifests in YAML or JSON, or directories of them; "-" is standard input. Without a FILE, -n
     /// or -A select autoscalers of the cluster
-    #[arg(value_name = "FILE",
-        required_unless_present_any = ["filename", "all_namespaces", "namespace"])]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Alternative to FILE; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]

@@ -177,7 +177,8 @@ pub(crate) struct ClusterArguments {
     /// instead
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = true)]
     pub(crate) watch_scales: bool,
-    /// Timeout of a request to the Kubernetes API or a metrics API
+    /// Timeout of a request to the Kubernetes API or a metrics API; at least 35s for writes of
+    /// scales, which may wait for admission webhooks
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,

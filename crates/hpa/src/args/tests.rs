@@ -96,7 +96,9 @@ fn lint_accepts_files_with_and_without_filename_flag() {
         assert!(parse(&[flags, &["-A"]].concat()).is_err(), "{flags:?} -A");
         assert!(parse(&[flags, &["-R"]].concat()).expect("-R").recursive);
     }
-    assert!(parse(&["-R", "-A"]).is_err() && parse(&[]).is_err());
+    assert!(parse(&["-R", "-A"]).is_err());
+    let error = parse(&[]).expect_err("nothing to check").to_string();
+    assert!(error.contains("--all-namespaces") && error.contains("--namespace"), "{error}");
     assert!(parse(&["-n", "shop"]).expect("a namespace").paths().is_empty());
 }
 

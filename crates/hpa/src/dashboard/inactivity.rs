@@ -246,6 +246,7 @@ mod tests {
             name: "web".to_owned(),
             uid: String::new(),
             is_failing: false,
+            status_write_error: None,
             last_reconcile_seconds_ago,
             next_due_in_seconds,
             last: None,

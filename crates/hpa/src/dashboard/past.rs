@@ -9,10 +9,13 @@ use std::{
 use async_trait::async_trait;
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, ControllerStatus},
+    debug::{ActingController, AutoscalerItem, ControllerStatus},
     k8s::FieldManager,
 };
-use hpa_dashboard::{AutoscalerStatusWriter, ControllerActivity, ControllerRecords, RecordSource};
+use hpa_dashboard::{
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, PastDecision, RecordSource,
+    UnstoredStatus,
+};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -84,16 +87,12 @@ impl ControllerPast {
         released
     }
 
-    /// A sentence about the leases whose controllers make no decisions. `None` if there are none,
-    /// or if the debug API has a URL: its controller may have no lease.
+    /// A sentence about the leases whose controllers make no decisions. `None` if there are none.
     async fn describe_leases(
         &self,
         leases: &Leases<'_>,
         writers: &[AutoscalerStatusWriter],
     ) -> Option<String> {
-        if self.location.controller_url.is_some() {
-            return None;
-        }
         let since = self.update_released_since(leases).await;
         inactivity::describe_leases(leases, writers, &since)
     }
@@ -152,6 +151,28 @@ impl ControllerPast {
         }
     }
 
+    /// Reads the status of the instance, and with `--controller-url` the names of the autoscalers
+    /// that it reconciles: it may have no lease. For others, the leases decide.
+    async fn read_status(
+        &self,
+        lease: &ControllerLease,
+    ) -> (Result<ControllerStatus, Unavailable>, BTreeSet<String>) {
+        let read = async {
+            let api = self.holder_api(lease).await?;
+            let status = api.status().await?;
+            let at_url = if self.location.controller_url.is_some() {
+                api.reconciled_autoscalers(&status).await?
+            } else {
+                BTreeSet::new()
+            };
+            Ok::<_, Unavailable>((status, at_url))
+        };
+        match read.await {
+            Ok((status, at_url)) => (Ok(status), at_url),
+            Err(error) => (Err(error), BTreeSet::new()),
+        }
+    }
+
     async fn read(
         &self,
         key: &HpaKey,
@@ -201,29 +222,43 @@ impl RecordSource for ControllerPast {
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);
-        let by_leases = self.describe_leases(&leases, writers).await;
-        let idle =
-            if by_leases.is_some() { idle_clauses(&leases, writers) } else { BTreeMap::new() };
-        let (mut inactivity, mut is_answering) = (by_leases, false);
-        if inactivity.is_none() {
-            let status = async { self.holder_api(&lease).await?.status().await }.await;
-            inactivity = self.describe_status(&status, limit);
-            let has_url = self.location.controller_url.is_some();
-            is_answering = has_url && status.is_ok_and(|status| status.is_working);
-        }
-        let items = match inactivity {
-            Some(_) => async { self.holder_api(&lease).await?.autoscalers().await }.await,
-            None => Ok(Vec::new()),
+        let (status, at_url) = self.read_status(&lease).await;
+        // Without an answer from the URL, it is unknown on which autoscalers its instance acts.
+        let is_unknown = self.location.controller_url.is_some() && status.is_err();
+        let is_by_lease =
+            |one: &&AutoscalerStatusWriter| !is_unknown && !at_url.contains(&name_of(one));
+        let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
+        let lost = self.describe_leases(&leases, &by_lease).await;
+        let idle = if lost.is_some() { idle_clauses(&leases, &by_lease) } else { BTreeMap::new() };
+        let inactivity = lost.or_else(|| self.describe_status(&status, limit));
+        let failed_writes = status.ok().and_then(|status| status.failed_status_writes);
+        let items = if inactivity.is_some() || failed_writes.is_some() {
+            async { self.holder_api(&lease).await?.autoscalers().await }.await
+        } else {
+            Ok(Vec::new())
         };
         let items = items.unwrap_or_default();
         // The holder may be a tenant's invention, which must not answer for other namespaces.
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
-        let overdue = items.filter_map(|item| inactivity::overdue(item, limit)).collect();
-        let acting = acting_controllers(&leases, writers, is_answering);
+        let of_inactive = items.clone().filter(|_| inactivity.is_some());
+        let overdue = of_inactive.filter_map(|item| inactivity::overdue(item, limit)).collect();
+        let unstored = items.filter_map(unstored_status).collect();
+        let acting = acting_controllers(&leases, writers, &at_url);
+        let failed_writes = failed_writes.map(|failed| format!("Statuses may be old: {failed}."));
         let conflict = describe_conflict(&leases, writers);
-        ControllerActivity { inactivity, idle, conflict, overdue, acting }
+        let status_problems = failed_writes.into_iter().chain(conflict).collect();
+        ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
     }
+}
+
+/// The autoscaler and its last decision, if its status could not be stored.
+fn unstored_status(item: &AutoscalerItem) -> Option<UnstoredStatus> {
+    Some(UnstoredStatus {
+        key: HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str()),
+        error: item.status_write_error.clone()?,
+        last_decision: item.last.clone().map(PastDecision::from),
+    })
 }
 
 fn namespace_writers(writers: &[AutoscalerStatusWriter]) -> NamespaceWriters {
@@ -247,8 +282,7 @@ fn idle_clauses(
 
 /// A sentence about the controllers that have stored statuses recently, if there are several.
 fn describe_conflict(leases: &Leases<'_>, writers: &[AutoscalerStatusWriter]) -> Option<String> {
-    let statuses =
-        writers.iter().map(|one| (one.manager.as_str(), one.at, key_of(one).to_string()));
+    let statuses = writers.iter().map(|one| (one.manager.as_str(), one.at, name_of(one)));
     leases.describe_conflict(&Writer::all(statuses))
 }
 
@@ -256,11 +290,16 @@ fn key_of(AutoscalerStatusWriter { api, namespace, name, .. }: &AutoscalerStatus
     HpaKey::for_api(*api, namespace.as_str(), name.as_str())
 }
 
+fn name_of(writer: &AutoscalerStatusWriter) -> String {
+    key_of(writer).to_string()
+}
+
 /// The controllers that act on autoscalers of the core API, by the field manager of the status.
+/// `at_url` has the autoscalers that the instance at `--controller-url` reconciles.
 fn acting_controllers(
     leases: &Leases<'_>,
     writers: &[AutoscalerStatusWriter],
-    is_answering: bool,
+    at_url: &BTreeSet<String>,
 ) -> BTreeMap<String, ActingController> {
     let api = AutoscalerApi::Core;
     let mut namespaces = BTreeMap::<&str, BTreeSet<&str>>::new();
@@ -270,6 +309,9 @@ fn acting_controllers(
     let acting = |(manager, namespaces): (&str, BTreeSet<&str>)| {
         // A lease for one namespace says nothing about autoscalers of several.
         let namespace = namespaces.first().copied().filter(|_| namespaces.len() == 1);
+        let mut of_manager =
+            writers.iter().filter(|writer| writer.api == api && writer.manager == manager);
+        let is_answering = of_manager.all(|writer| at_url.contains(&name_of(writer)));
         let acting = leases.acting_controller(api, namespace, Some(manager), is_answering);
         (manager.to_owned(), acting)
     };
@@ -278,12 +320,14 @@ fn acting_controllers(
 
 #[cfg(test)]
 mod tests {
+    use axum::{Router, routing::any};
     use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
-    use hpa_tests::harness::{TestbedExt, objects};
+    use hpa_tests::harness::{TestbedExt, objects, serve};
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::debug_client::KUBE_CONTROLLER_MANAGER;
+    use crate::{debug_api::MARKER_HEADER, debug_client::KUBE_CONTROLLER_MANAGER};
 
     fn location(namespace: Option<&str>) -> ControllerArguments {
         ControllerArguments {
@@ -357,6 +401,54 @@ mod tests {
         assert!(activity.inactivity.is_some());
     }
 
+    /// The instance reconciles the autoscaler `a`, and can't store its status.
+    #[tokio::test]
+    async fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
+        let status = json!({
+            "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
+            "now": "2026-01-01T00:00:00Z", "isLeader": true, "isWorking": true, "dryRun": false,
+            "syncPeriodSeconds": 15.0,
+            "settings": {
+                "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
+                "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+                "scaleToZero": true,
+            },
+            "queue": { "due": 0, "queued": 1, "inProgress": 0, "longestRunningSeconds": 0.0 },
+            "cacheAgesSeconds": {}, "undecodableObjects": 0, "historyUnsavedSeconds": 0.0,
+            "autoscalers": 1, "failing": 1,
+            "failedStatusWrites": { "autoscalers": 1, "error": "cannot patch" },
+            "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
+        });
+        let item = json!({
+            "api": "core", "namespace": "shop", "name": "a", "uid": "u", "isFailing": true,
+            "statusWriteError": "cannot patch",
+        });
+        let list = json!({ "now": "2026-01-01T00:00:00Z", "items": [item] });
+        let reply = |body: Value| any(async move || ([(MARKER_HEADER, "v1")], body.to_string()));
+        let router = Router::new()
+            .route("/debug/v1/status", reply(status))
+            .route("/debug/v1/autoscalers", reply(list));
+        let url = format!("http://{}", serve(router).await);
+        let testbed = Testbed::new(Config::default());
+        let old = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let leases = [("shop", "hpa"), ("kube-system", KUBE_CONTROLLER_MANAGER)];
+        let leases = leases.map(|(namespace, name)| objects::lease(namespace, name, "a_1", old));
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(leases);
+        let controller_url = Some(url.parse().expect("a URL"));
+        let location = ControllerArguments { controller_url, ..location(None) };
+        let source = ControllerPast::new(testbed.client(), &location);
+        let writers = ["a", "b"].map(|name| writer(name, "hpa-controller:shop/hpa", None));
+        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+        let idle: Vec<_> = activity.idle.into_keys().collect();
+        assert_eq!(idle, [HpaKey::new("shop", "b")]);
+        let problem = "Statuses may be old: the controller can't store the status of 1 autoscaler: \
+                       cannot patch.";
+        assert_eq!(activity.status_problems, [problem]);
+        let unstored: Vec<_> = activity.unstored.into_iter().map(|one| one.key).collect();
+        assert_eq!(unstored, [HpaKey::new("shop", "a")]);
+    }
+
     #[tokio::test]
     async fn controllers_that_both_store_statuses_are_a_conflict() {
         let testbed = Testbed::new(Config::default());
@@ -371,7 +463,7 @@ mod tests {
             let writers = [of_hpa_rs, writer("b", KUBE_CONTROLLER_MANAGER, at(age))];
             let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
             assert_eq!(activity.inactivity, None);
-            activity.conflict
+            activity.status_problems.into_iter().next()
         };
         let both = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/a), \
                     kube-controller-manager (shop/b). hpa status says more.";

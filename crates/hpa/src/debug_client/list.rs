@@ -77,6 +77,7 @@ mod tests {
             name,
             uid: String::new(),
             is_failing: false,
+            status_write_error: None,
             last_reconcile_seconds_ago: None,
             next_due_in_seconds: None,
             last: None,

@@ -10,8 +10,10 @@ mod tests;
 mod token;
 mod unavailable;
 
+use std::collections::BTreeSet;
+
 use hpa_controller::{
-    AutoscalerApi,
+    AutoscalerApi, HpaKey,
     debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus},
 };
 use http::{Request, StatusCode, Uri};
@@ -118,6 +120,22 @@ impl DebugClient {
             let Some(next) = next? else { return Ok(pages.items) };
             path = format!("/debug/v1/autoscalers?continue={}", escape(&next));
         }
+    }
+
+    /// The names of the autoscalers that the instance with this status reconciles. None if it
+    /// doesn't work.
+    pub(crate) async fn reconciled_autoscalers(
+        &self,
+        status: &ControllerStatus,
+    ) -> Result<BTreeSet<String>, Unavailable> {
+        if !status.is_working {
+            return Ok(BTreeSet::new());
+        }
+        let items = self.autoscalers().await?;
+        let key = |item: &AutoscalerItem| {
+            HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str())
+        };
+        Ok(items.iter().map(|item| key(item).to_string()).collect())
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.

@@ -1,9 +1,9 @@
 //! Finds autoscalers on which no controller acts, from the leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::FieldManager;
+use hpa_controller::{debug::FailedStatusWrites, k8s::FieldManager};
 use kube::Client;
 
 use crate::{
@@ -42,8 +42,9 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the autoscalers on which no controller acts, and about several controllers that
-/// store statuses. Sets the controller that acts on each autoscaler.
+/// Sentences about the autoscalers on which no controller acts, about several controllers that
+/// store statuses, and about statuses that can't be stored. Sets the controller that acts on each
+/// autoscaler.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
@@ -55,37 +56,41 @@ pub(super) async fn describe_all(
     let writers = NamespaceWriters::of_autoscalers(autoscalers);
     // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
-    let is_working = is_working(client, location).await;
+    // Without a flag, or if the debug API can't be read, the leases decide.
+    let (reconciled, failed_writes) = read_url(client, location).await.unwrap_or_default();
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for one in autoscalers.iter_mut() {
         let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
             continue;
         };
         let namespace = one.hpa.metadata.namespace.as_str();
-        one.acting = leases.acting_controller(one.api, Some(namespace), Some(manager), is_working);
-        if let Some(idle) = leases.idle(one.api, namespace, manager) {
+        let answers = reconciled.contains(&one.name);
+        one.acting = leases.acting_controller(one.api, Some(namespace), Some(manager), answers);
+        if let Some(idle) = leases.idle(one.api, namespace, manager).filter(|_| !answers) {
             by_reason.entry(idle).or_default().push(one.name.clone());
         }
     }
-    let mut sentences = Vec::new();
-    if !is_working {
-        sentences.extend(by_reason.into_iter().rev().map(|(idle, names)| {
-            let autoscalers =
-                format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
-            format!("{}. hpa status says more.", idle.sentence(&autoscalers))
-        }));
-    }
+    let idle_sentence = |(idle, names): (Idle, Vec<String>)| {
+        let autoscalers =
+            format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
+        format!("{}. hpa status says more.", idle.sentence(&autoscalers))
+    };
+    let mut sentences: Vec<_> = by_reason.into_iter().rev().map(idle_sentence).collect();
+    sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
     sentences.extend(leases.describe_conflict(&Writer::of_autoscalers(autoscalers)));
     sentences
 }
 
-/// Whether the debug API of `--controller-url` reports a working controller, which may not use a
-/// lease.
-async fn is_working(client: &Client, location: &ControllerArguments) -> bool {
-    if location.controller_url.is_none() {
-        return false;
-    }
+/// The autoscalers that the instance at `--controller-url` reconciles, and the statuses that it
+/// can't store. `None` without the flag, or if the debug API can't be read.
+async fn read_url(
+    client: &Client,
+    location: &ControllerArguments,
+) -> Option<(BTreeSet<String>, Option<FailedStatusWrites>)> {
+    location.controller_url.as_ref()?;
     let lease = LeaseName::choose(location, None);
-    let Ok(api) = DebugClient::find(client, location, &lease).await else { return false };
-    api.status().await.is_ok_and(|status| status.is_working)
+    let api = DebugClient::find(client, location, &lease).await.ok()?;
+    let status = api.status().await.ok()?;
+    let reconciled = api.reconciled_autoscalers(&status).await.ok()?;
+    Some((reconciled, status.failed_status_writes))
 }

@@ -8,7 +8,7 @@ use hpa_calc::{
     go_text::truncate,
     report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process},
     shell::quote,
-    suggestions::is_similar,
+    suggestions::may_be_meant,
 };
 use kube::Client;
 use serde_json::Value;
@@ -235,10 +235,7 @@ fn has_metric(names: &BTreeSet<String>, metric: &str) -> bool {
 
 /// Formats names that are similar to `wanted`. If there are none, the first names.
 fn similar_names_hint(wanted: &str, names: &BTreeSet<String>) -> String {
-    let is_like = |name: &&String| {
-        is_similar(name, wanted) || name.contains(wanted) || wanted.contains(name.as_str())
-    };
-    let similar: Vec<_> = names.iter().filter(is_like).cloned().collect();
+    let similar: Vec<_> = names.iter().filter(|name| may_be_meant(name, wanted)).cloned().collect();
     if similar.is_empty() {
         let all: Vec<_> = names.iter().cloned().collect();
         return format!(" (it has {})", shorten_names(&all));

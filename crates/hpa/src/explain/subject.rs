@@ -17,6 +17,9 @@ use crate::{
 /// The end of the first line if the target's manifest sets no replicas.
 const ASSUMED_REPLICAS: &str = "; the manifest of the target sets no replicas, so 1 is assumed";
 
+/// The end of the first line if the controller failed to store its last status.
+const STATUS_NOT_STORED: &str = "; the controller can't store its status";
+
 /// The doubt about the decision of an hpa-rs if another controller may act as well.
 const OTHER_WRITER: &str = "kube-controller-manager stored the status last, and may decide \
                             otherwise by its own history";
@@ -63,6 +66,15 @@ impl Subject {
         if let Some(idle) = &self.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
+        }
+        let record = self.past.as_ref().ok();
+        if let Some(error) = record.and_then(|past| past.autoscaler.status_write_error.as_ref()) {
+            report.sentence += STATUS_NOT_STORED;
+            let advice = format!(
+                "The controller can't store its status, so conditions and kubectl get hpa are older \
+                 than its last decision: {error}"
+            );
+            report.advice.insert(0, escape_line(&advice));
         }
         if self.assumes_replicas {
             report.sentence += ASSUMED_REPLICAS;

@@ -2,25 +2,28 @@
 
 mod analysis;
 mod chart;
-mod file;
 mod output;
 
 use std::{path::Path, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
 use hpa_forecast::{Trace, Workload};
+use hpa_simulate::workload::samples_file::parse_timestamps;
 use jiff::SignedDuration;
 
 use self::analysis::{Analysis, Subject, duration};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     kubectl::block_on,
+    manifests::{file_name, read_text},
     replay::{PastLoad, read_load},
     simulate::write_file,
     terminal,
 };
 
+/// The largest size of a file in bytes: four weeks of a sample each second.
+const MAX_FILE_SIZE: u64 = 128 << 20;
 /// The default time until a pod is ready.
 const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
 /// The hours in the chart of `--svg`.
@@ -52,7 +55,11 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn from_file(path: &Path, arguments: &ForecastArguments) -> anyhow::Result<Subject> {
-    let samples = file::read(path, &arguments.time_zone)?;
+    let name = file_name(path);
+    let text = read_text(path, MAX_FILE_SIZE).with_context(|| format!("unable to read {name}"))?;
+    let samples = parse_timestamps(&text, arguments.column.as_deref(), &arguments.time_zone)
+        .with_context(|| name.clone())?;
+    ensure!(samples.len() > 1, "{name}: the file has fewer than two samples");
     let mut assumptions = Vec::new();
     let target = arguments.target.unwrap_or_else(|| {
         let peak = samples.iter().map(|(_, load)| *load).fold(0.0, f64::max);

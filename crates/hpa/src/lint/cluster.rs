@@ -213,24 +213,27 @@ async fn read_apis(client: &Client, groups: &[Value]) -> ServedMetrics {
         }
         served.groups.insert(name.to_owned());
         let version = string_at(group, "/preferredVersion/groupVersion");
-        match name {
-            CUSTOM => served.custom = list_metrics(client, version).await,
-            EXTERNAL => served.external = list_metrics(client, version).await,
-            _ => {}
+        match (list_metrics(client, version).await, name) {
+            (Ok(names), CUSTOM) => served.custom = names,
+            (Ok(names), EXTERNAL) => served.external = names,
+            (Ok(_), _) => {}
+            (Err(error), _) => {
+                served.api_errors.insert(name.to_owned(), format!("{error:#}"));
+            }
         }
     }
     served
 }
 
-/// The metrics that the discovery of an API lists. `None` if the API is down or lists no metrics,
-/// like that of KEDA.
-async fn list_metrics(client: &Client, version: &str) -> Option<BTreeSet<String>> {
-    let resources: Value = kubectl::get(client, &format!("/apis/{version}")).await.ok()?;
-    let resources = resources.get("resources")?.as_array()?;
+/// The metrics that the discovery of an API lists. `None` if it lists no metrics, like that of
+/// KEDA.
+async fn list_metrics(client: &Client, version: &str) -> anyhow::Result<Option<BTreeSet<String>>> {
+    let resources: Value = kubectl::get(client, &format!("/apis/{version}")).await?;
+    let resources = resources.get("resources").and_then(Value::as_array).into_iter().flatten();
     let names: BTreeSet<String> =
-        resources.iter().map(|resource| string_at(resource, "/name").to_owned()).collect();
+        resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
     let is_listed = !names.is_empty() && !names.contains(KEDA_PLACEHOLDER);
-    is_listed.then_some(names)
+    Ok(is_listed.then_some(names))
 }
 
 #[cfg(test)]
@@ -299,6 +302,31 @@ mod tests {
         assert_eq!(message(own).await, "not permitted");
         let neither = "You may not list those of the namespace default either; -n selects another";
         assert_eq!(message(None).await, format!("not permitted. {neither} one"));
+    }
+
+    #[tokio::test]
+    async fn metrics_api_that_does_not_answer_is_no_api_without_metrics() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let (status, body) = match request.uri().path() {
+                "/apis/external.metrics.k8s.io/v1beta1" => (200_u16, json!({ "resources": [] })),
+                _ => (503, json!({ "message": "the server is currently unable to handle it" })),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body);
+            Ok::<_, Infallible>(response.expect("a response"))
+        });
+        let client = Clients::from_service(service, &ClientLimits::default()).api;
+        let groups = METRICS_APIS.map(|group| {
+            let version = format!("{group}/v1beta1");
+            json!({ "name": group, "preferredVersion": { "groupVersion": version } })
+        });
+        let served = read_apis(&client, &groups).await;
+        assert_eq!(served.groups.len(), METRICS_APIS.len());
+        assert_eq!((served.custom, served.external), (None, None));
+        let failed: Vec<&str> = served.api_errors.keys().map(String::as_str).collect();
+        assert_eq!(failed, [CUSTOM, "metrics.k8s.io"]);
+        let error = &served.api_errors[CUSTOM];
+        assert!(error.contains("unable to handle it"), "{error}");
     }
 
     #[test]

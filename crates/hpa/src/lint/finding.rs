@@ -29,7 +29,8 @@ pub(super) enum Severity {
     Note,
     /// The autoscaler doesn't work as intended, or may fail at any time.
     Warning,
-    /// The API server rejects the object.
+    /// The API server rejects the object, or the autoscaler and another one undo each other's
+    /// changes.
     Error,
 }
 

@@ -29,6 +29,7 @@ use serde_json::Value;
 pub(crate) use self::object::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
+    object::uses_metrics_api,
     workspace::{InProcessSources, ServedMetrics, Workspace},
 };
 use crate::{
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         (workspace, input.problems)
     };
     workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
-    problems.extend(discovery_problem(&workspace, &arguments.sources));
+    problems.extend(discovery_problems(&workspace, &arguments.sources));
     arguments.sources.warn_of_unused_url();
     let findings = find_violations(&workspace);
     for problem in &problems {
@@ -77,14 +78,22 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }
 
-/// The problem that Prometheus could not list the series of `--metrics-config`.
-fn discovery_problem(workspace: &Workspace, sources: &SourceArguments) -> Option<Problem> {
-    let reason = workspace.served.as_ref()?.discovery_error.as_ref()?;
-    let file = sources.rules.metrics_config.as_ref()?;
-    Some(Problem {
-        place: format!("--metrics-config {}", file.display()),
-        message: format!("{reason}. Whether a metric is served is unknown and was not checked"),
-    })
+/// The problems that Prometheus could not list the series of `--metrics-config`, and that metrics
+/// APIs which autoscalers use don't answer.
+fn discovery_problems(workspace: &Workspace, sources: &SourceArguments) -> Vec<Problem> {
+    let Some(served) = &workspace.served else { return Vec::new() };
+    let file = sources.rules.metrics_config.as_ref();
+    let of_rules = served.discovery_error.as_ref().zip(file);
+    let of_rules =
+        of_rules.map(|(error, file)| (format!("--metrics-config {}", file.display()), error));
+    let is_used = |group: &str| workspace.autoscalers().any(|one| uses_metrics_api(one, group));
+    let of_apis = served.api_errors.iter().filter(|(group, _)| is_used(group));
+    let of_apis = of_apis.map(|(group, error)| (group.clone(), error));
+    let problems = of_rules.into_iter().chain(of_apis).map(|(place, error)| Problem {
+        place,
+        message: format!("{error}. Whether a metric is served is unknown and was not checked"),
+    });
+    problems.collect()
 }
 
 fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {

@@ -1,5 +1,6 @@
 //! Properties of one object: its namespace, its API, and the objects that it refers to.
 
+use hpa_calc::{MetricsApi, api::MetricSourceType};
 use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
@@ -58,6 +59,19 @@ pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
 pub(super) fn autoscaler_api(autoscaler: &Manifest) -> AutoscalerApi {
     let is_custom = group(string_at(&autoscaler.object, "/apiVersion")) == hpa_crd::GROUP;
     if is_custom { AutoscalerApi::Custom } else { AutoscalerApi::Core }
+}
+
+/// Whether a metric of an autoscaler of the latest version is read from a metrics API, by its
+/// group. An autoscaler without metrics reads CPU.
+pub(super) fn uses_metrics_api(autoscaler: &Manifest, group: &str) -> bool {
+    let metrics = autoscaler.object.pointer("/spec/metrics").and_then(Value::as_array);
+    let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) else {
+        return group == MetricsApi::Resource.group();
+    };
+    metrics.iter().any(|metric| {
+        let api = MetricSourceType::from(string_at(metric, "/type")).metrics_api();
+        api.is_some_and(|api| api.group() == group)
+    })
 }
 
 /// The namespace of an object; empty if the manifest leaves it out.

@@ -52,6 +52,7 @@ pub(super) async fn read_rules(
         averages: averages(&source),
         resources: source.resources(),
         discovery_error,
+        ..ServedMetrics::default()
     }))
 }
 

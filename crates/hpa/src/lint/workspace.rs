@@ -1,8 +1,12 @@
 //! The input of the checks: objects, and the metrics that are served.
 
-use std::{collections::BTreeSet, ptr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ptr,
+    sync::Arc,
+};
 
-use hpa_collectors::{Compat, collection::CollectionSettings};
+use hpa_collectors::{Compat, collection::CollectionSettings, registry::COLLECTORS};
 use hpa_controller::AutoscalerApi;
 use hpa_metrics::resource::ApiResources;
 
@@ -29,6 +33,8 @@ pub(super) struct Workspace {
 pub(super) struct InProcessSources {
     /// The settings of `--collectors`, if it is on.
     pub(super) collectors: Option<CollectionSettings>,
+    /// The flags that turn on the collectors that are off, by their names.
+    pub(super) missing_flags: BTreeMap<&'static str, &'static str>,
     /// Whether `--scaling-schedule` is on.
     pub(super) schedules: bool,
 }
@@ -40,7 +46,10 @@ impl InProcessSources {
         let settings = collectors
             .collectors
             .then(|| collectors.collection_settings(Compat::Off, has_prometheus));
-        Self { collectors: settings, schedules: schedules.scaling_schedule }
+        let names = COLLECTORS.iter().map(|collector| collector.name);
+        let missing_flags =
+            names.map(|name| (name, collectors.missing_flags(name, has_prometheus))).collect();
+        Self { collectors: settings, missing_flags, schedules: schedules.scaling_schedule }
     }
 }
 
@@ -51,6 +60,8 @@ pub(super) struct ServedMetrics {
     pub(super) source: &'static str,
     /// The groups of the metrics APIs that are served.
     pub(super) groups: BTreeSet<String>,
+    /// The errors of the APIs of `groups` that don't answer.
+    pub(super) api_errors: BTreeMap<String, String>,
     /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are
     /// unknown: the API is not served, doesn't answer or lists no metrics.
     pub(super) custom: Option<BTreeSet<String>>,

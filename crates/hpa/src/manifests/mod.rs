@@ -78,7 +78,8 @@ pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
 /// An input that can't be read or checked.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The files or, for a document, `file:line`; for rules, the flag that names them.
+    /// The files or, for a document, `file:line`; for rules, the flag that names them; the group of
+    /// a metrics API.
     pub(crate) place: String,
     pub(crate) message: String,
 }

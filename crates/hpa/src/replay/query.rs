@@ -206,7 +206,11 @@ impl TargetRef {
             return Ok(self.usage_query(metric, container.as_deref(), window));
         }
         let subject = format!("the metric {}", metric.name);
-        let advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
+        let query_advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
+        let advice = match &metric.source {
+            Source::Pods(_) => format!("check --pods (now {:?}), or {query_advice}", self.pods),
+            _ => query_advice.clone(),
+        };
         let Some(source) = source else {
             return self.query_without_rules(metric, &subject, &advice);
         };
@@ -215,7 +219,7 @@ impl TargetRef {
                 Ok(Query { client, ..Query::new(&subject, format!("sum({text})"), &advice) })
             }
             None => Err(format!(
-                "{}: no rule of --metrics-config has {subject}: {advice}",
+                "{}: no rule of --metrics-config has {subject}: {query_advice}",
                 metric.field
             )),
         }

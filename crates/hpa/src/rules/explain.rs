@@ -23,7 +23,8 @@ use self::headline::{Headline, ObjectCounts, rule_name};
 use super::{
     connect_source,
     outcome::{ExplainOutcome, QueryProblem, unknown_value},
-    resource, sample,
+    resource::{self, UsageScope},
+    sample,
     servers::{PrometheusServer, RuleServers},
 };
 use crate::{
@@ -55,7 +56,13 @@ pub(super) async fn explain_metric(
     }
     let servers = RuleServers::new(&source);
     let (text, outcome) = match arguments.api {
-        MetricsApi::Resource => resource::explain_metric(&config, &servers, metric).await?,
+        MetricsApi::Resource => {
+            if !metric_selector.is_empty() {
+                bail!("metrics of the resource API have no selector: remove --selector");
+            }
+            let scope = UsageScope { namespace: &namespace, names: &arguments.names };
+            resource::explain_metric(&config, &servers, metric, scope).await?
+        }
         MetricsApi::Custom => {
             let Some((resource, metric)) = metric.split_once('/') else {
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
@@ -332,7 +339,7 @@ async fn describe_empty_result(
     request: &ExternalQuery,
 ) -> String {
     let empty = "the query has no result, which blocks scaling down";
-    match explain_empty_namespace(servers, rule, request).await {
+    match explain_empty_selection(servers, rule, request).await {
         Ok(Some(reason)) => format!("{empty}: {reason}"),
         Ok(None) => format!(
             "{empty}: check its labels and the selector, or end it with `or vector(0)` if nothing \
@@ -342,22 +349,41 @@ async fn describe_empty_result(
     }
 }
 
-/// Names the namespaces with series of an external metric. `None` unless the series are only in
-/// other namespaces than that of the request.
-async fn explain_empty_namespace(
+/// Says that the series of an external metric lack the namespace label, are only in other
+/// namespaces, or don't meet a requirement of the selector. `None` if none of these holds.
+async fn explain_empty_selection(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,
     request: &ExternalQuery,
 ) -> Result<Option<String>, QueryProblem> {
-    let definition = &rule.definition;
-    if definition.resources.namespaced == Some(false) {
-        return Ok(None);
-    }
     let metric = rule.metrics.iter().find(|metric| metric.metric == request.metric);
     let Some(InspectedMetric { series, .. }) = metric else { return Ok(None) };
+    let server = servers.server(&rule.definition.server);
+    if sample::selects_namespace(rule)
+        && let Some(reason) = explain_empty_namespace(server, rule, series, request).await?
+    {
+        return Ok(Some(reason));
+    }
+    if !selects_objects(&rule.definition.metrics_query) {
+        return Ok(None);
+    }
+    let selector = sample::external_selector(rule, series, &request.namespace);
+    server.explain_unmet_requirement(&selector, request.metric_selector.requirements()).await
+}
+
+/// Names the missing label or the namespaces with series of an external metric. `None` if the
+/// namespace of the request has series, or if there are none.
+async fn explain_empty_namespace(
+    server: PrometheusServer<'_>,
+    rule: &RuleInspection,
+    series: &str,
+    request: &ExternalQuery,
+) -> Result<Option<String>, QueryProblem> {
+    if let Some(missing) = server.explain_missing_namespace(rule, series).await? {
+        return Ok(Some(missing));
+    }
     let label = sample::namespace_label(rule);
-    let selector = sample::selector(&definition.series_query, series, &[&label]);
-    let server = servers.server(&definition.server);
+    let selector = sample::selector(&rule.definition.series_query, series, &[&label]);
     let mut namespaces = server.label_values(&label, &selector).await?;
     namespaces.retain(|namespace| !namespace.is_empty());
     if namespaces.is_empty() || namespaces.contains(&request.namespace) {

@@ -1,14 +1,14 @@
 //! Checks and explains `resourceRules`, which provide `kubectl top` and metrics of type `Resource`.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use anyhow::bail;
-use hpa_calc::explain::counted;
+use hpa_calc::explain::{counted, list_first};
 use hpa_metrics::{describe, resource::GroupResource, stored_object::list_metadata};
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
-        query::on_one_line,
+        query::{Objects, on_one_line},
         resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusSource,
@@ -117,6 +117,7 @@ fn usage_query(
     source: &PrometheusSource,
     (usage, name): (UsageResource, &str),
     for_pods: bool,
+    namespace: &str,
 ) -> Result<UsageQuery, (String, String)> {
     let resources = source.resources();
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
@@ -127,7 +128,8 @@ fn usage_query(
     if for_pods {
         labels.push(metrics.container_label(usage).to_owned());
     }
-    let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
+    let objects = Objects { resource: &resource, namespace, names: &[] };
+    let query = metrics.query_of_all(usage, objects, &resources, Compat::Off);
     let query = query.map_err(|error| {
         let mistake = error.template_mistake();
         (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
@@ -161,7 +163,7 @@ pub(super) async fn check_queries(
     let server = servers.server(&definition.server);
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
         for usage in USAGES {
-            let query = match usage_query(&metrics, source, usage, for_pods) {
+            let query = match usage_query(&metrics, source, usage, for_pods, "") {
                 Ok(query) => query,
                 Err((field, problem)) => {
                     findings.problems.push(format!("{field}: {problem}"));
@@ -169,7 +171,7 @@ pub(super) async fn check_queries(
                 }
             };
             let field = &query.field;
-            let results = server.result_labels(&query.query).await;
+            let results = server.samples(&query.query).await;
             let checked = results.and_then(|results| {
                 check_results(&results, &query, cluster_names.as_ref(), for_pods)
             });
@@ -200,7 +202,7 @@ pub(super) async fn check_queries(
 /// Checks the labels in the result of a query. At least one of the objects must be in
 /// `cluster_names`, if all of these are known.
 fn check_results(
-    results: &[Labels],
+    results: &[(Labels, f64)],
     query: &UsageQuery,
     cluster_names: Option<&ObjectNames>,
     for_pods: bool,
@@ -211,15 +213,16 @@ fn check_results(
         return mistake(format!("no result: check names and labels in `{}`", on_one_line(query)));
     }
     // A result for a whole pod has no label for the container.
-    let is_missing = |label: &&String| results.iter().all(|labels| !labels.contains_key(*label));
+    let is_missing =
+        |label: &&String| results.iter().all(|(labels, _)| !labels.contains_key(*label));
     if let Some(missing) = labels.iter().find(is_missing) {
         return mistake(format!(
             "the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
              resources.overrides and containerLabel"
         ));
     }
-    let mut names: Vec<&str> =
-        results.iter().filter_map(|labels| labels.get(name_label)).map(String::as_str).collect();
+    let names = results.iter().filter_map(|(labels, _)| labels.get(name_label));
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
     let (kind, example) = (if for_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
@@ -247,12 +250,57 @@ fn check_results(
     Ok(ResultObjects { count: names.len(), example: (*example).to_owned(), unmatched_count })
 }
 
+/// The objects whose usage is explained.
+#[derive(Clone, Copy)]
+pub(super) struct UsageScope<'a> {
+    /// Empty for the objects of all namespaces.
+    pub(super) namespace: &'a str,
+    /// Empty for all objects.
+    pub(super) names: &'a [String],
+}
+
+impl UsageScope<'_> {
+    /// Removes the results of objects with other names, if there are results of these names.
+    /// Returns the number of distinct names.
+    fn retain(self, results: &mut Vec<(Labels, f64)>, name_label: &str) -> usize {
+        let is_in_scope = |(labels, _): &(Labels, f64)| {
+            let name = labels.get(name_label);
+            self.names.is_empty() || name.is_some_and(|name| self.names.contains(name))
+        };
+        let in_scope = results.iter().filter(|result| is_in_scope(result));
+        let names = in_scope.filter_map(|(labels, _)| labels.get(name_label));
+        let count = names.collect::<BTreeSet<_>>().len();
+        if count > 0 {
+            results.retain(is_in_scope);
+        }
+        count
+    }
+
+    /// The end of a sentence about objects, such as " of the namespace shop". Empty for those of
+    /// all namespaces.
+    fn of_namespace(self) -> String {
+        match self.namespace {
+            "" => String::new(),
+            namespace => format!(" of the namespace {namespace}"),
+        }
+    }
+
+    /// The names, such as " named web-0". Empty for all names.
+    fn named(self) -> String {
+        match self.names {
+            [] => String::new(),
+            names => format!(" named {}", list_first(names, MAX_RESULTS, ", ")),
+        }
+    }
+}
+
 /// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`. Returns the explanation and
 /// the outcome.
 pub(super) async fn explain_metric(
     config: &Config,
     servers: &RuleServers<'_>,
     metric: &str,
+    scope: UsageScope<'_>,
 ) -> anyhow::Result<(String, ExplainOutcome)> {
     let source = servers.source;
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
@@ -260,6 +308,9 @@ pub(super) async fn explain_metric(
     let (Some(usage), "pods" | "nodes") = (usage, kind) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };
+    if kind == "nodes" && !scope.namespace.is_empty() {
+        bail!("nodes have no namespace: remove --namespace");
+    }
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
     let none = ExplainOutcome::NoValue;
     let rules = RuleSet::compile(config, &source.resources());
@@ -275,7 +326,7 @@ pub(super) async fn explain_metric(
         }
     };
     let server = servers.server(&definition.server);
-    let query = match usage_query(&metrics, source, usage, kind == "pods") {
+    let query = match usage_query(&metrics, source, usage, kind == "pods", scope.namespace) {
         Ok(query) => query,
         Err((field, problem)) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
@@ -283,18 +334,32 @@ pub(super) async fn explain_metric(
         }
     };
     let UsageQuery { field, query: text, .. } = &query;
-    let (results, checked) = match server.result_labels(text).await {
+    let (mut results, checked) = match server.samples(text).await {
         Ok(results) => {
-            let checked = check_results(&results, &query, None, kind == "pods");
+            let checked = if results.is_empty() && !scope.namespace.is_empty() {
+                Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
+            } else {
+                check_results(&results, &query, None, kind == "pods")
+            };
             (results, checked)
         }
         Err(problem) => (Vec::new(), Err(problem)),
     };
     let (mut report, outcome) = match checked {
-        Ok(ResultObjects { count, .. }) => {
-            let objects = counted(count, kind.trim_end_matches('s'));
-            let headline = format!("{metric} has values of {objects}, by resourceRules.{field}\n");
-            (headline, ExplainOutcome::HasValue)
+        Ok(ResultObjects { count: total, .. }) => {
+            let count = scope.retain(&mut results, &query.name_label);
+            let object = kind.trim_end_matches('s');
+            let (named, of_namespace) = (scope.named(), scope.of_namespace());
+            if count == 0 {
+                let all = counted(total, object) + &of_namespace;
+                let reason = format!("resourceRules.{field} has values of {all}, none{named}");
+                (no_value(&reason), none)
+            } else {
+                let objects = counted(count, object) + &named + &of_namespace;
+                let headline =
+                    format!("{metric} has values of {objects}, by resourceRules.{field}\n");
+                (headline, ExplainOutcome::HasValue)
+            }
         }
         Err(QueryProblem::Mistake(text)) => {
             (no_value(&format!("resourceRules.{field}: {text}")), none)
@@ -305,8 +370,8 @@ pub(super) async fn explain_metric(
     };
     // Writing to a string can't fail.
     let _ = writeln!(report, "resourceRules.{field}: {}", on_one_line(text));
-    for labels in results.iter().take(MAX_RESULTS) {
-        let _ = writeln!(report, "  {labels:?}");
+    for (labels, value) in results.iter().take(MAX_RESULTS) {
+        let _ = writeln!(report, "  {labels:?} = {value}");
     }
     Ok((report, outcome))
 }
@@ -343,7 +408,8 @@ mod tests {
             name_label: "pod".to_owned(),
             labels: vec!["pod".to_owned()],
         };
-        let results: [Labels; 1] = [[("pod".to_owned(), "web-0".to_owned())].into()];
+        let labels: Labels = [("pod".to_owned(), "web-0".to_owned())].into();
+        let results = [(labels, 1.0)];
         let check = |name: &str, is_complete| {
             let listed = ObjectNames { names: vec![name.to_owned()], is_complete };
             check_results(&results, &query, Some(&listed), true)

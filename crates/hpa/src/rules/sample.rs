@@ -3,21 +3,34 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::explain::list_first;
+use hpa_calc::{
+    explain::list_first,
+    selector::{Operator, Requirement},
+    suggestions::may_be_meant,
+};
 use hpa_prometheus::{
     client::{InstantQuery, QueryFailure, TimeoutParameter},
     promql::{self, Node, Selector},
-    rules::{explain::Warning, results::QueryResult},
+    rules::{explain::Warning, query::selects_objects, results::QueryResult},
     source::RuleInspection,
 };
 use jiff::{SignedDuration, Timestamp};
 
 use super::{outcome::QueryProblem, servers::PrometheusServer};
 
-/// The maximum number of labels in a message.
+/// The maximum number of labels or of their values in a message.
 const MAX_LABELS: usize = 20;
+/// The maximum number of names that are compared with a mistyped one.
+const MAX_COMPARED: usize = 1000;
 
 pub(super) type Labels = BTreeMap<String, String>;
+
+/// A selector for the series with a name that an external rule reads for a namespace.
+pub(super) fn external_selector(rule: &RuleInspection, series: &str, namespace: &str) -> String {
+    let is_selected = selects_namespace(rule);
+    let added = is_selected.then(|| format!("{}={namespace:?}", namespace_label(rule)));
+    with_matchers(&rule.definition.series_query, series, |_| true, added)
+}
 
 /// A selector for the series with a name that a rule reads: with the matchers of `seriesQuery`, and
 /// only series that have all `labels`.
@@ -74,7 +87,7 @@ pub(super) fn mapping_advice(singular: &str, labels: &[String]) -> String {
     let similar: Vec<&str> = names.filter(|label| label.contains(singular)).collect();
     match similar.as_slice() {
         [] if singular == "namespace" => format!(
-            "add it by relabeling, or use externalRules with `namespaced: false`; the labels are {}",
+            "add it by relabeling, or set `namespaced: false` in an external rule; the labels are {}",
             list_labels(labels)
         ),
         [] => format!(
@@ -122,6 +135,22 @@ pub(super) fn list_labels(labels: &[String]) -> String {
     if labels.is_empty() { "none".to_owned() } else { list_first(labels, MAX_LABELS, ", ") }
 }
 
+/// Whether the query of an external rule selects the namespace of a request.
+pub(super) fn selects_namespace(rule: &RuleInspection) -> bool {
+    let definition = &rule.definition;
+    definition.resources.namespaced != Some(false) && selects_objects(&definition.metrics_query)
+}
+
+/// The labels or values that `wanted` may mean, or else all of them.
+fn describe_known(wanted: &[&str], known: &[String], noun: &str) -> String {
+    let is_meant = |one: &&String| wanted.iter().any(|wanted| may_be_meant(wanted, one));
+    let similar: Vec<&String> = known.iter().take(MAX_COMPARED).filter(is_meant).collect();
+    if similar.is_empty() {
+        return format!("the {noun} are {}", list_first(known, MAX_LABELS, ", "));
+    }
+    format!("similar {noun}: {}", list_first(&similar, MAX_LABELS, ", "))
+}
+
 /// The namespace label of an external rule.
 pub(super) fn namespace_label(rule: &RuleInspection) -> String {
     let resources = &rule.definition.resources;
@@ -138,7 +167,7 @@ pub(super) fn namespace_label(rule: &RuleInspection) -> String {
 
 impl PrometheusServer<'_> {
     /// The labels and values in the result of a query. Empty unless the result is a vector.
-    async fn samples(&self, query: &str) -> Result<Vec<(Labels, f64)>, QueryProblem> {
+    pub(super) async fn samples(&self, query: &str) -> Result<Vec<(Labels, f64)>, QueryProblem> {
         let Some(client) = self.servers.source.client(self.name) else {
             // This can't happen, because server names are checked when the file is loaded.
             return Err(QueryProblem::Mistake(format!("the file has no server {}", self.name)));
@@ -148,11 +177,6 @@ impl PrometheusServer<'_> {
         let result = result.map_err(|failure| QueryProblem::new(&failure, &client))?;
         let QueryResult::Vector(Some(samples)) = &*result else { return Ok(Vec::new()) };
         Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect())
-    }
-
-    /// The labels of each series in the result of a query.
-    pub(super) async fn result_labels(&self, query: &str) -> Result<Vec<Labels>, QueryProblem> {
-        Ok(self.samples(query).await?.into_iter().map(|(labels, _)| labels).collect())
     }
 
     /// The labels of the series with the newest sample. `None` if there is no current series.
@@ -175,6 +199,63 @@ impl PrometheusServer<'_> {
         let Some(name) = selector.metric_name() else { return Ok(None) };
         let labels = self.newest_labels(&format!("{{__name__={name:?}}}")).await?;
         Ok(labels.and_then(|labels| mismatch(name, selector, &labels)))
+    }
+
+    /// Says that all current series of an external metric lack the label by which queries select
+    /// the namespace. `None` if some have it, if there are no series, or if no namespace is
+    /// selected.
+    pub(super) async fn explain_missing_namespace(
+        &self,
+        rule: &RuleInspection,
+        series: &str,
+    ) -> Result<Option<String>, QueryProblem> {
+        if !selects_namespace(rule) {
+            return Ok(None);
+        }
+        let label = namespace_label(rule);
+        let all = selector(&rule.definition.series_query, series, &[]);
+        let namespaces = self.label_values(&label, &all).await?;
+        if namespaces.iter().any(|namespace| !namespace.is_empty()) {
+            return Ok(None);
+        }
+        Ok(self.newest_labels(&all).await?.map(|labels| {
+            let labels: Vec<String> = labels.into_keys().collect();
+            missing_label(series, &label, "namespace", &labels)
+        }))
+    }
+
+    /// Names a requirement of a request's selector that none of its series meet, with similar
+    /// labels or values. `None` if there are no series, or if each requirement is met by some.
+    pub(super) async fn explain_unmet_requirement(
+        &self,
+        series_selector: &str,
+        requirements: &[Requirement],
+    ) -> Result<Option<String>, QueryProblem> {
+        use Operator::{DoubleEquals, Equals, Exists, In};
+        let needs_label =
+            |one: &&Requirement| matches!(one.operator(), In | Equals | DoubleEquals | Exists);
+        for requirement in requirements.iter().filter(needs_label) {
+            let key = requirement.key();
+            let mut values = self.label_values(key, series_selector).await?;
+            values.retain(|value| !value.is_empty());
+            if values.is_empty() {
+                let Some(labels) = self.newest_labels(series_selector).await? else {
+                    return Ok(None);
+                };
+                let labels: Vec<String> = labels.into_keys().collect();
+                let known = describe_known(&[key], &labels, "labels");
+                return Ok(Some(format!(
+                    "no series has the label `{key}`, which the selector requires; {known}"
+                )));
+            }
+            let wanted: Vec<&str> = requirement.values().collect();
+            let is_met = wanted.iter().any(|wanted| values.iter().any(|value| value == wanted));
+            if !is_met && !wanted.is_empty() {
+                let known = describe_known(&wanted, &values, "values");
+                return Ok(Some(format!("no series has `{requirement}` of the selector; {known}")));
+            }
+        }
+        Ok(None)
     }
 
     /// The values of a label, sorted. A series without the label has an empty value.
@@ -284,7 +365,7 @@ mod tests {
     #[case::no_namespace(
         "namespace",
         &["job", "queue"],
-        "add it by relabeling, or use externalRules with `namespaced: false`; the labels are job, \
+        "add it by relabeling, or set `namespaced: false` in an external rule; the labels are job, \
          queue"
     )]
     #[case::no_object(

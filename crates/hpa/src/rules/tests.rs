@@ -3,6 +3,7 @@
 //! `tests/proxy.rs` and the suite `tests/prometheus`.
 
 mod absence;
+mod answered;
 mod unanswered;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Previews the values of schedules.
 
+use std::collections::BTreeSet;
+
 use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
     Change, EntryProblem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
@@ -32,6 +34,8 @@ pub(super) struct Preview {
     /// The windows that, including their ramps, overlap the previewed time. Empty ones are left
     /// out.
     pub(super) windows: Vec<Window>,
+    /// A window of each entry that has none in `windows`.
+    pub(super) unlisted_windows: Vec<Window>,
     pub(super) ramp_seconds: i64,
     pub(super) problems: Vec<EntryProblem>,
 }
@@ -144,12 +148,27 @@ impl Preview {
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
         // An empty window has ramps, but isn't listed.
         windows.retain(|window| window.start < window.end);
+        let listed: BTreeSet<usize> = windows.iter().map(|window| window.entry).collect();
+        let mut unlisted_windows = metric.windows(from, to);
+        unlisted_windows.retain(|window| !listed.contains(&window.entry));
+        unlisted_windows.dedup_by_key(|window| window.entry);
         // The values ignore invalid entries, which `problems` lists.
         let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));
         let problems = metric.problems().to_vec();
         let ramp_seconds = metric.ramp_duration().as_secs();
         let name = name.to_owned();
-        Ok(Self { name, zone, from, to, initial_value, changes, windows, ramp_seconds, problems })
+        Ok(Self {
+            name,
+            zone,
+            from,
+            to,
+            initial_value,
+            changes,
+            windows,
+            unlisted_windows,
+            ramp_seconds,
+            problems,
+        })
     }
 
     /// Whether all entries can be evaluated. An unknown time zone is replaced by the default one.

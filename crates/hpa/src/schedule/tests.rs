@@ -1,5 +1,6 @@
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::Timestamp;
+use rstest::rstest;
 
 use super::{bounds::BoundsPreview, preview::Preview, unknown_fields::field_warnings};
 use crate::manifests;
@@ -213,6 +214,33 @@ fn unknown_and_repeated_fields_are_named_with_object_and_line() {
     let expected = "f.yaml:14: warning: HorizontalPodAutoscaler shop/web: spec.maxReplica: unknown \
                     field, which has no effect: did you mean maxReplicas?";
     assert_eq!(warnings(&BOUNDS.replace("maxReplicas: 8", "maxReplica: 8")), [expected]);
+}
+
+#[test]
+fn hour_of_one_digit_is_named() {
+    let manifest = MANIFEST.replace("22:00", "8:00");
+    let manifests = manifests::parse("f.yaml", &manifest).expect("manifests");
+    let expected = "f.yaml:17: warning: ScalingSchedule shop/evening: \
+                    spec.schedules[0].period.startTime: the API server refuses \"8:00\": write \
+                    \"08:00\"";
+    assert_eq!(field_warnings(&manifests).expect("schemas"), [expected]);
+    assert!(single_preview(&manifest).is_valid());
+}
+
+#[rstest]
+#[case::later(
+    "date: 2026-12-24T12:00:00Z, durationMinutes: 60",
+    "is outside of the drawn time: Thu 2026-12-24 12:00 +00:00 to Thu 2026-12-24 13:00 +00:00 (see \
+     --from)"
+)]
+#[case::end_before_start(
+    "date: 2026-11-24T12:00:00Z, endDate: 2026-11-24T11:00:00Z",
+    "has an empty window: its end is not after its start, Tue 2026-11-24 12:00 +00:00"
+)]
+fn entry_without_a_drawn_window_has_a_note(#[case] dates: &str, #[case] expected: &str) {
+    let manifest = MANIFEST.replace("date: 2026-11-24T12:00:00Z, durationMinutes: 60", dates);
+    let text = single_preview(&manifest).text(false);
+    assert!(text.contains(&format!("\nnote: spec.schedules[1] {expected}\n")), "{text}");
 }
 
 #[test]

@@ -37,6 +37,15 @@ impl Preview {
             let note = if window.value < 0 { " (negative, so it counts as 0)" } else { "" };
             let _ = writeln!(text, "{times}  {:>8}  {entry}{note}", window.value.max(0));
         }
+        for window in &self.unlisted_windows {
+            let (start, end) = (self.local(window.start), self.local(window.effective_end()));
+            let note = if window.start < window.end {
+                format!("is outside of the drawn time: {start} to {end} (see --from)")
+            } else {
+                format!("has an empty window: its end is not after its start, {start}")
+            };
+            let _ = writeln!(text, "note: spec.schedules[{}] {note}", window.entry);
+        }
         let next = self.changes.first().map(|change| (self.local(change.at), change.value));
         let next = next.map_or_else(
             || "no change in this time".to_owned(),

@@ -1,5 +1,5 @@
-//! Finds fields of the previewed objects that the API server's strict decoding rejects: fields that
-//! the API doesn't have, and fields that occur twice.
+//! Finds fields of the previewed objects that the API server rejects: fields that the API doesn't
+//! have, fields that occur twice, and times that the controller would read.
 
 use hpa_collectors::schedules::definition::unknown_schedule_fields;
 use hpa_crd::{DefinitionError, UnknownField};
@@ -13,13 +13,15 @@ use crate::{
     manifests::{DuplicateKey, Manifest},
 };
 
-/// A line for each unknown and each repeated field of schedules and autoscalers, with the place,
+/// A line for each unknown, repeated or refused field of schedules and autoscalers, with the place,
 /// the object and the field.
 pub(super) fn field_warnings(manifests: &[Manifest]) -> anyhow::Result<Vec<String>> {
     let mut warnings = Vec::new();
     for manifest in manifests {
         let fields = if is_schedule(&manifest.object) {
-            describe_unknown(unknown_schedule_fields(&manifest.object)?)
+            let mut fields = describe_unknown(unknown_schedule_fields(&manifest.object)?);
+            fields.extend(times_with_short_hours(&manifest.object));
+            fields
         } else if is_autoscaler(manifest) {
             unknown_in_autoscaler(&manifest.object)?
         } else {
@@ -38,6 +40,20 @@ pub(super) fn field_warnings(manifests: &[Manifest]) -> anyhow::Result<Vec<Strin
         }
     }
     Ok(warnings)
+}
+
+/// The times of day whose hour has one digit, with messages. The API doesn't allow them.
+fn times_with_short_hours(object: &Value) -> Vec<(String, String)> {
+    let entries = object.pointer("/spec/schedules").and_then(Value::as_array);
+    let times = entries.into_iter().flatten().enumerate().flat_map(|(index, entry)| {
+        ["startTime", "endTime"].into_iter().filter_map(move |field| {
+            let time = entry.get("period")?.get(field)?.as_str()?;
+            let message = format!("the API server refuses {time:?}: write \"0{time}\"");
+            let path = format!("spec.schedules[{index}].period.{field}");
+            (time.find(':') == Some(1)).then_some((path, message))
+        })
+    });
+    times.collect()
 }
 
 /// The unknown fields of an autoscaler of any version, with messages.

@@ -30,14 +30,9 @@ pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
     Ok(scenario_file)
 }
 
-/// Adds the file to an error, and the cause if samples are invalid. Other errors name their cause.
+/// Adds the file to an error, and the cause if samples are invalid. Other errors have no source.
 fn with_file_and_cause(file: &Path, error: &ScenarioFileError) -> anyhow::Error {
-    let cause = match error {
-        ScenarioFileError::Samples { source, .. } => {
-            let problem = std::error::Error::source(source);
-            problem.map_or_else(|| format!(": {source}"), |inner| format!(": {source}: {inner}"))
-        }
-        _ => String::new(),
-    };
+    let cause = std::error::Error::source(error).map(|source| format!(": {source}"));
+    let cause = cause.unwrap_or_default();
     anyhow!("{}: {error}{cause}", file_name(file))
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{
     Settings,
-    explain::counted,
-    report::{ShortReport, State, Warning, describe_built_in},
+    api::ConditionReason,
+    explain::{counted, one_line},
+    go_text::truncate,
+    report::{ShortReport, State, Warning, describe_built_in, root_cause},
     settings::SettingPolicy,
     shell::quote,
 };
@@ -24,6 +26,9 @@ use crate::{
 /// An autoscaler without a status is an error if it is older than this.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 
+/// The maximum number of characters of a cause in the headline.
+const MAX_CAUSE_CHARS: usize = 300;
+
 /// The failing autoscalers by reason, with a sentence about the first one.
 type FailuresByReason = BTreeMap<String, (Vec<String>, String)>;
 
@@ -35,6 +40,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         .as_ref()
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = FailuresByReason::new();
+    let mut root_causes = BTreeMap::<&str, usize>::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
@@ -54,7 +60,8 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
             by_pause.entry(pause).or_default().push(autoscaler.name.clone());
         }
         // The report has no such warning if the sentence already names the others.
-        let is_shared = !autoscaler.other_autoscalers.is_empty();
+        let is_shared =
+            !autoscaler.other_autoscalers.is_empty() && autoscaler.bounds_conflict.is_none();
         let shared = is_shared.then_some(Warning::SharedTarget);
         let of_settings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
         for warning in of_settings.chain(shared) {
@@ -67,8 +74,12 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
             }
         }
         match state {
+            State::Failing if fails_by_conflict(autoscaler) => {}
             State::Failing => {
-                let reason = autoscaler.failed_reason().unwrap_or_default();
+                let failed = autoscaler.failed_condition();
+                let reason = failed.map(|failed| failed.reason.to_string()).unwrap_or_default();
+                let root_cause = failed.map_or("", |failed| root_cause(&failed.message));
+                *root_causes.entry(root_cause).or_default() += 1;
                 let entry = failing.entry(reason).or_insert((Vec::new(), cause));
                 entry.0.push(autoscaler.name.clone());
             }
@@ -86,11 +97,14 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     let inactive_count = off_or_dry_run.iter().sum::<usize>() + paused_count;
     let failing_count =
         failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
-    let mut checks = vec![summarize(cluster, failing_count, inactive_count, new_count)];
+    let shared_cause = describe_shared_cause(&root_causes, failing_count);
+    let mut checks =
+        vec![summarize(cluster, failing_count, &shared_cause, inactive_count, new_count)];
     let fallback = cluster.scope.describe_fallback();
     checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
     checks.extend(failing_checks(&failing));
     checks.extend(unhandled_check(cluster, &built_in.text, &unhandled));
+    checks.extend(conflict_check(all));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
         if let Some(names) = names.filter(|names| !names.is_empty()) {
             let text =
@@ -139,6 +153,11 @@ fn describe_warning(warning: Warning, acting: ActingController) -> String {
         Warning::PauseIgnored => ("a pause", "obey"),
         Warning::DryRunIgnored => ("a dry run", "obey"),
         Warning::SettingsIgnored => ("settings", "apply"),
+        Warning::ExtraPods => {
+            return "with a selector that matches pods of other owners, which count too \
+                    (SelectorMatchesExtraPods)"
+                .to_owned();
+        }
         _ => return "with settings that are not used as written (InvalidSettings)".to_owned(),
     };
     let built_in = describe_built_in(is_built_in_writer, is_unknown);
@@ -176,6 +195,29 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
     Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
+/// Whether the autoscaler can't scale at times because of another one whose bounds exclude its own:
+/// the condition comes and goes with the replicas.
+fn fails_by_conflict(autoscaler: &ListedAutoscaler) -> bool {
+    let failed = autoscaler.failed_condition();
+    let failed = failed.filter(|failed| failed.reason == ConditionReason::AmbiguousSelector);
+    failed.is_some() && autoscaler.bounds_conflict.is_some()
+}
+
+/// The check of autoscalers whose bounds exclude those of others of their targets. `None` if there
+/// are none.
+fn conflict_check(all: &[ListedAutoscaler]) -> Option<Check> {
+    let conflicts = all.iter().filter_map(|one| Some((&one.name, one.bounds_conflict.as_ref()?)));
+    let (name, conflict) = conflicts.clone().next()?;
+    let names: Vec<_> = conflicts.map(|(name, _)| name.clone()).collect();
+    let text = format!(
+        "{} with bounds that exclude those of another one of the target: {}",
+        counted(names.len(), "autoscaler"),
+        shorten_names(&names)
+    );
+    let hint = format!("{name} {conflict}; delete one; hpa explain {}", quote(name));
+    Some(Check::new(Level::Error, text).with_hint(hint))
+}
+
 /// The check of autoscalers that wait for pods, by name and cause. `None` if there are none.
 fn waiting_check(waiting: &[(&String, String)]) -> Option<Check> {
     let (name, cause) = waiting.first()?;
@@ -195,11 +237,27 @@ fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {
     })
 }
 
+/// The end of a clause about the failing autoscalers: the cause that most of them have, with their
+/// number. Empty if no two have the same. `root_causes` has the number of autoscalers by cause.
+fn describe_shared_cause(root_causes: &BTreeMap<&str, usize>, failing_count: usize) -> String {
+    let most_frequent = root_causes.iter().max_by_key(|(_, count)| **count);
+    match most_frequent {
+        Some((cause, count)) if *count > 1 && !cause.is_empty() => {
+            let is_of_all = *count == failing_count;
+            let number = if is_of_all { "all".to_owned() } else { count.to_string() };
+            let cause = truncate(one_line(cause).into_owned(), MAX_CAUSE_CHARS);
+            format!("; {number} of them: {cause}")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Sums up the statuses of the autoscalers. Inactive ones are off, paused or in dry run. New ones
 /// have no status yet.
 fn summarize(
     cluster: &ClusterState,
     failing_count: usize,
+    shared_cause: &str,
     inactive_count: usize,
     new_count: usize,
 ) -> Check {
@@ -210,7 +268,7 @@ fn summarize(
     let all = counted(count, "autoscaler") + &namespace;
     let (level, text) = match (failing_count, new_count, inactive_count) {
         _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
-        (1.., ..) => (Level::Error, format!("{failing_count} of {all} can't scale")),
+        (1.., ..) => (Level::Error, format!("{failing_count} of {all} can't scale{shared_cause}")),
         (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
         (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
         (0, 0, inactive) if inactive == count => (Level::Ok, format!("{all} without errors")),

@@ -1,5 +1,7 @@
 //! Reads from a cluster what the checks need.
 
+use std::collections::BTreeSet;
+
 use hpa_calc::settings::SettingPolicy;
 use hpa_controller::debug::ControllerStatus;
 use jiff::Timestamp;
@@ -12,7 +14,9 @@ use crate::{
         DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, Unavailable,
     },
     kubectl::{self, get, unavailability},
-    listed_autoscalers::{ListScope, ListedAutoscaler, list_all_autoscalers, read_scales},
+    listed_autoscalers::{
+        ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_other_autoscalers,
+    },
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
         status_writers,
@@ -41,6 +45,9 @@ pub(super) struct ClusterState {
     pub(super) leader: Result<LeaderPod, Unavailable>,
     /// The debug API's URL from a flag. If set, lease and pod are not checked.
     pub(super) url: Option<String>,
+    /// The names of the autoscalers that the instance at this URL reconciles. It may have no lease.
+    /// For others, the leases decide.
+    pub(super) reconciled_at_url: BTreeSet<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
     pub(super) built_in: KubeControllerManager,
     /// The `APIService`s whose group ends with `metrics.k8s.io`. `None` if the API server has no
@@ -75,12 +82,6 @@ impl ClusterState {
         is_forbidden && self.url.is_none() && self.is_of_one_namespace()
     }
 
-    /// Whether the debug API of the flag shows that its controller works, which may have no lease.
-    /// For others, the leases decide.
-    fn works_without_lease(&self) -> bool {
-        self.url.is_some() && self.status.as_ref().is_ok_and(|status| status.is_working)
-    }
-
     /// Whether an instance may hold the checked lease.
     pub(super) fn may_lease_be_held(&self) -> bool {
         let may_be_held =
@@ -98,14 +99,16 @@ impl ClusterState {
     /// Sets the controller that acts on each autoscaler, which may have replaced the one that
     /// stored the status last.
     pub(super) fn set_acting_controllers(&mut self) {
-        let is_answering = self.works_without_lease();
         let mut autoscalers = std::mem::take(&mut self.autoscalers);
         for one in &mut autoscalers {
             let leases = self.leases();
             let namespace = Some(one.hpa.metadata.namespace.as_str());
             let manager = one.manager.as_deref();
+            let is_answering = self.reconciled_at_url.contains(&one.name);
             one.acting = leases.acting_controller(one.api, namespace, manager, is_answering);
         }
+        // kube-controller-manager ignores a schedule of bounds.
+        set_other_autoscalers(&mut autoscalers, self.now);
         self.autoscalers = autoscalers;
     }
 
@@ -118,7 +121,8 @@ impl ClusterState {
     /// The reason why no controller acts on an autoscaler. `None` if a controller acts, or if it is
     /// unknown.
     pub(super) fn idle_reason(&self, autoscaler: &ListedAutoscaler) -> Option<Idle> {
-        let manager = autoscaler.manager.as_ref().filter(|_| !self.works_without_lease())?;
+        let is_reconciled = self.reconciled_at_url.contains(&autoscaler.name);
+        let manager = autoscaler.manager.as_ref().filter(|_| !is_reconciled)?;
         self.leases().idle(autoscaler.api, &autoscaler.hpa.metadata.namespace, manager)
     }
 
@@ -151,9 +155,18 @@ impl ClusterState {
                 Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
                 Err(error) => return Err(error.clone()),
             };
-            api.status().await
+            let status = api.status().await?;
+            let reconciled = if url.is_some() {
+                api.reconciled_autoscalers(&status).await?
+            } else {
+                BTreeSet::new()
+            };
+            Ok((status, reconciled))
         };
-        let status = status.await;
+        let (status, reconciled_at_url) = match status.await {
+            Ok((status, reconciled)) => (Ok(status), reconciled),
+            Err(error) => (Err(error), BTreeSet::new()),
+        };
         let metrics_apis = list_metrics_apis(&client).await;
         let now = Timestamp::now();
         let built_in = KubeControllerManager::read(&client).await.with_statuses(&autoscalers);
@@ -172,6 +185,7 @@ impl ClusterState {
             local_leases,
             leader,
             url,
+            reconciled_at_url,
             status,
             built_in,
             metrics_apis,

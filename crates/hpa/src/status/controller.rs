@@ -257,6 +257,12 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
     checks.push(check_queue(status));
     checks.push(check_caches(status));
     checks.push(check_histories(status));
+    checks.extend(status.failed_status_writes.as_ref().map(|failed| {
+        Check::new(Level::Error, failed.to_string()).with_hint(
+            "the checks of these autoscalers may be old; HPAControllerAutoscalersFailing in \
+             docs/alerts.md",
+        )
+    }));
     if status.undecodable_objects > 0 {
         let count = usize::try_from(status.undecodable_objects).unwrap_or(usize::MAX);
         let text = format!("{} could not be decoded since the start", counted(count, "object"));

@@ -85,7 +85,10 @@ fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ListedAutoscaler>) -> Vec
 /// by metrics without a value.
 fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check> {
     let has_source = dependents.iter().any(|one| has_value_of(one, group));
-    let failing = names(dependents.iter().filter(|one| fails_by_api(one, group)));
+    let is_failing = |one: &&&ListedAutoscaler| {
+        fails_by_api(one, group) || !has_source && scales_without_value(one, group)
+    };
+    let failing = names(dependents.iter().filter(is_failing));
     let new = names(dependents.iter().filter(|one| one.hpa.status.conditions.is_empty()));
     let (level, affected) = match (failing.is_empty(), has_source) {
         (false, _) => (Level::Error, failing),
@@ -157,6 +160,13 @@ fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
 fn lacks_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
     !is_active || metrics_of(autoscaler, group).any(|(_, has_value)| !has_value)
+}
+
+/// Whether the status has values of other metrics, but none of a metric of the API.
+fn scales_without_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
+    !autoscaler.hpa.status.current_metrics.is_empty()
+        && autoscaler.hpa.status.is_true(&ConditionType::ScalingActive)
+        && lacks_value(autoscaler, group)
 }
 
 /// The metrics of the API, and whether the status has a value of each.

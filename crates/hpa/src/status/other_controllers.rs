@@ -60,10 +60,11 @@ fn describe(Writer { manager, autoscalers, newest }: &Writer<'_>, now: Timestamp
 
 /// Checks the controller of a writer. `is_only_controller` is whether no other controller may act.
 fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller: bool) -> Check {
-    let Writer { manager, newest, .. } = *writer;
+    let Writer { manager, newest, ref autoscalers } = *writer;
     let text = describe(writer, cluster.now);
     // The debug API of the flag may be that of a controller without leader election.
-    let is_checked_controller = FieldManager::is_hpa_rs(manager) && cluster.url.is_some();
+    let is_checked_controller = FieldManager::is_hpa_rs(manager)
+        && autoscalers.iter().all(|name| cluster.reconciled_at_url.contains(name));
     if is_checked_controller {
         return Check::new(Level::Ok, text);
     }

@@ -5,8 +5,13 @@ mod controller;
 mod metrics_apis;
 mod tenant;
 
+use std::collections::BTreeSet;
+
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
+use hpa_controller::{
+    AutoscalerApi,
+    debug::{ControllerStatus, FailedStatusWrites},
+};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -115,6 +120,7 @@ fn healthy() -> ClusterState {
         local_leases: Vec::new(),
         writers: NamespaceWriters::default(),
         url: None,
+        reconciled_at_url: BTreeSet::new(),
         status: Ok(controller_status()),
         built_in: KubeControllerManager {
             holder: Ok(LeaseHolder {
@@ -206,6 +212,13 @@ fn healthy_controller_has_no_problems() {
 #[case::histories_for_long(
     |it: &mut ClusterState| it.status.as_mut().expect("a status").history_unsaved_seconds = 61.0,
     Level::Error, "writes of histories have failed for 61s"
+)]
+#[case::status_writes(
+    |it: &mut ClusterState| {
+        let failed = FailedStatusWrites { autoscalers: 14, error: "cannot patch".into() };
+        it.status.as_mut().expect("a status").failed_status_writes = Some(failed);
+    },
+    Level::Error, "the controller can't store the status of 14 autoscalers: cannot patch"
 )]
 #[case::histories_off(
     |it: &mut ClusterState| it.status.as_mut().expect("a status").keep_history = Some(false),

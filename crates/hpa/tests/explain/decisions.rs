@@ -170,6 +170,33 @@ async fn unusable_target_is_explained() {
 }
 
 #[tokio::test]
+async fn bounds_that_exclude_those_of_another_autoscaler_precede_its_condition() {
+    let conflicting = |all: &mut Vec<Value>| {
+        let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other \
+                       shop/web]";
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let mut other = all[1].clone();
+        other["metadata"]["name"] = json!("other");
+        (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(12), json!(20));
+        all.push(other);
+    };
+    Cluster::new(web_with(4, objects::cpu_metric(60), conflicting))
+        .await
+        .expect(&[
+            "shop/web conflicts by its bounds, 2 to 10 replicas, with shop/other (12 to 20): both \
+             scale Deployment web to their own bounds, up and down, for as long as both exist",
+            "Only one autoscaler may scale Deployment web: delete one",
+        ])
+        .await;
+}
+
+#[tokio::test]
 async fn failing_metric_and_its_effect_are_named() {
     let metrics = vec![
         objects::cpu_metric(200),

@@ -137,6 +137,9 @@ fn errors_name_the_query_and_the_flag(prometheus: &Prometheus) {
     let error = prometheus.replay_error(&hpa(cpu_metric(60)), &["--pods", "other-.*"]);
     assert!(error.contains("no samples of the usage of cpu"), "{error}");
     assert!(error.contains("check --pods") && error.contains("pod=~\"other-.*\""), "{error}");
+    let error = prometheus.replay_error(&hpa(requests_metric()), &["--pods", "other-.*"]);
+    assert!(error.contains("no samples of the metric http_requests"), "{error}");
+    assert!(error.contains("check --pods (now \"other-.*\"), or give its query"), "{error}");
     let error =
         prometheus.replay_error(&hpa(requests_metric()), &["--load-query", "http_requests"]);
     assert!(error.contains("series, not one") && error.contains("sum(...)"), "{error}");

@@ -64,7 +64,7 @@ pub enum QueryFailure {
     TooManySeries(u64),
     /// Neither a success nor an error that Prometheus itself sends (400, 422 or 503, with JSON or
     /// no content type).
-    #[error("{}{server}: unknown response code {status}{hint}", error_texts::PROMETHEUS)]
+    #[error("{}{server}: {}{status}{hint}", error_texts::PROMETHEUS, error_texts::UNKNOWN_STATUS)]
     Status {
         /// Scheme, host and port of the server.
         server: Arc<str>,
@@ -73,7 +73,7 @@ pub enum QueryFailure {
         hint: String,
     },
     /// The body isn't a response of Prometheus, or has a result that the client doesn't support.
-    #[error("the response isn't a response of Prometheus: {0}")]
+    #[error("{start}: {0}", start = error_texts::NOT_OF_PROMETHEUS)]
     Decode(String),
     /// Prometheus reported an error.
     #[error("{error_type}: {message}")]
@@ -138,15 +138,14 @@ impl QueryFailure {
         }
     }
 
-    /// The failure and its causes, with the server's `url` unless the text has its address.
+    /// The failure and its causes, with the server's `url` unless the text has its address. A
+    /// response of another kind of server may be due to the path of the URL.
     #[must_use]
     pub fn describe_with_server(&self, url: &str) -> String {
         let text = describe(self);
         match self {
-            Self::Request { .. }
-            | Self::Timeout { .. }
-            | Self::SlowResponse { .. }
-            | Self::Status { .. } => text,
+            Self::Request { .. } | Self::Timeout { .. } | Self::SlowResponse { .. } => text,
+            Self::Status { server, .. } => text.replacen(&**server, url, 1),
             _ => format!("{}{url}: {text}", error_texts::PROMETHEUS),
         }
     }
@@ -177,8 +176,8 @@ impl QueryFailure {
                 format!("the response took longer than {} s", limit.as_secs_f64())
             }
             Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
-            Self::Status { status, .. } => format!("unknown response code {status}"),
-            Self::Decode(_) => "the response isn't a response of Prometheus".to_owned(),
+            Self::Status { status, .. } => format!("{}{status}", error_texts::UNKNOWN_STATUS),
+            Self::Decode(_) => error_texts::NOT_OF_PROMETHEUS.to_owned(),
             Self::Api { error_type, .. } if ERROR_TYPES.contains(&&**error_type) => {
                 format!("Prometheus reported {error_type}")
             }
@@ -242,7 +241,10 @@ fn redirection_hint(location: &str, server: &str) -> String {
     let destination = location.parse::<http::Uri>().ok().filter(|url| url.scheme().is_some());
     match destination.map(|url| origin(&url)) {
         Some(destination) if destination != server => {
-            format!(": the server redirects to {destination}; configure that URL")
+            format!(
+                ": the server redirects to {destination}; configure that URL, or credentials if it \
+                 is a login page"
+            )
         }
         _ => ": the server redirects to another path; configure it".to_owned(),
     }

@@ -139,15 +139,15 @@ impl ResourceMetrics {
         self.rule(measured).query(objects, resources, compat).render()
     }
 
-    /// The query for the containers of the pods of all namespaces, or for all nodes.
+    /// The query for the containers of all pods of a namespace or of all namespaces, or for all
+    /// nodes. Ignores `objects.names`.
     pub fn query_of_all(
         &self,
         measured: UsageResource,
-        resource: &GroupResource,
+        objects: Objects<'_>,
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let objects = Objects { resource, namespace: "", names: &[] };
         self.rule(measured).query(objects, resources, compat).render_for_all()
     }
 

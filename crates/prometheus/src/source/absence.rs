@@ -1,6 +1,6 @@
 //! The reason why no rule has a metric.
 
-use hpa_calc::explain::list_first;
+use hpa_calc::{explain::list_first, report::error_texts};
 use hpa_metrics::{CustomQuery, Query};
 
 use super::state::{CompiledRule, DiscoveryState, RuleEntry, RuleList};
@@ -25,7 +25,8 @@ fn no_rule(metric: &str, empty: &[&str]) -> String {
         return format!("no rule of --metrics-config has {metric}");
     }
     let listed = list_rules(empty);
-    format!("no rule of --metrics-config has {metric} now ({listed} found no series)")
+    let found_no_series = error_texts::FOUND_NO_SERIES;
+    format!("no rule of --metrics-config has {metric} now ({listed} {found_no_series})")
 }
 
 /// The first [`MAX_RULES`] of some rules, and the number of the others.
@@ -62,9 +63,11 @@ fn reason_of(
     }
     let is_described = rule.as_ref().ok()?.describes(metric);
     let problem = match series {
-        Some(series) if series.series_count() == 0 => "found no series now",
-        Some(_) => "none of its series has that name now",
-        None => "its series could not be read",
+        Some(series) if series.series_count() == 0 => {
+            format!("{} now", error_texts::FOUND_NO_SERIES)
+        }
+        Some(_) => format!("{} now", error_texts::NO_SERIES_OF_NAME),
+        None => "its series could not be read".to_owned(),
     };
-    is_described.then(|| reason(problem))
+    is_described.then(|| reason(&problem))
 }

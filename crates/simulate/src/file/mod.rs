@@ -28,8 +28,9 @@ use crate::{
     other_pods::OtherPods,
     workload::{
         field::field_error,
-        load::{Load, parse_csv},
+        load::Load,
         profile::PodProfile,
+        samples_file::parse_offsets,
         scenario::{Scenario, WorkloadSpec},
         seconds::Seconds,
     },
@@ -201,7 +202,7 @@ fn build_variant(
         json_patch::merge(&mut document, &spec.patch);
     }
     let (mut variant, specs) = decode_variant(document, spec).map_err(&to_error)?;
-    variant.cluster.load_samples(|file| read_samples(file, read))?;
+    variant.cluster.load_samples(|file, column| read_samples(file, column, read))?;
     if let Some(workload) = variant.cluster.workloads.first() {
         variant.workload = workload.clone();
     }
@@ -209,12 +210,15 @@ fn build_variant(
     Ok((variant, specs))
 }
 
-fn read_samples(file: &str, read: ReadFile<'_>) -> Result<Vec<(Seconds, f64)>, ScenarioFileError> {
-    let file = file.to_owned();
-    match read(&file) {
-        Ok(text) => parse_csv(&text).map_err(|source| ScenarioFileError::Samples { file, source }),
-        Err(message) => Err(ScenarioFileError::File { file, message }),
-    }
+fn read_samples(
+    file: &str,
+    column: Option<&str>,
+    read: ReadFile<'_>,
+) -> Result<Vec<(Seconds, f64)>, ScenarioFileError> {
+    let text =
+        read(file).map_err(|message| ScenarioFileError::File { file: file.to_owned(), message })?;
+    parse_offsets(&text, column)
+        .map_err(|source| ScenarioFileError::Samples { file: file.to_owned(), source })
 }
 
 /// Decodes a document to which the patch of a variant was applied.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt};
 use granit_parser::{Event, Marker, Parser};
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
-use crate::workload::load::SamplesError;
+use crate::workload::samples_file::SamplesError;
 
 /// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use jiff::Zoned;
 use super::{
     html::begin_page,
     plot::{
-        AXIS_HEIGHT, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, begin_image,
-        draw_labels, round_end, round_values, time_axis, value_axis,
+        AXIS_HEIGHT, LEFT, Label, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, begin_image, draw_labels,
+        round_end, round_values, time_axis, value_axis,
     },
     style::{PAGE, escape, paragraphs},
     times::TimeFormat,
@@ -66,7 +66,8 @@ pub struct Plot {
 /// Draws plots as an SVG image. The time axis has `end` seconds from `start` on, in its time zone.
 /// `description` is for screen readers.
 pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> String {
-    let height = (TITLE_HEIGHT + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS_HEIGHT;
+    let plot_distance = TITLE_HEIGHT + PLOT_HEIGHT + AXIS_HEIGHT;
+    let height = plot_distance * plots.len() as f64;
     let mut svg = begin_image(height, description);
     let mut top = TITLE_HEIGHT;
     for plot in plots {
@@ -75,7 +76,7 @@ pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> Stri
         let area = PlotArea { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
-        top += PLOT_HEIGHT + GAP + TITLE_HEIGHT;
+        top += plot_distance;
         svg += &time_axis(&area, TimeFormat::since(start));
     }
     svg + "</svg>\n"
@@ -142,6 +143,21 @@ fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn title_has_a_distance_from_the_times_above() {
+        let plot = || Plot {
+            title: "title".to_owned(),
+            lines: Vec::new(),
+            min_axis_end: 9.0,
+            beyond: Vec::new(),
+        };
+        let svg = plots(&[plot(), plot()], &Zoned::default(), 3600.0, "");
+        let y_of = |line: &str| line.split(" y=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
+        let time = svg.lines().find(|line| line.contains("\"middle\"")).and_then(y_of);
+        let title = svg.lines().rfind(|line| line.contains(">title<")).and_then(y_of);
+        assert!(title.expect("a title") - time.expect("a time") >= 24.0, "{svg}");
+    }
 
     #[test]
     fn names_are_escaped_and_overload_is_marked() {

@@ -6,12 +6,11 @@ mod tests;
 use std::f64::consts::TAU;
 
 use hpa_crd::FieldError;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    field::{check_not_negative, ensure},
-    seconds::{Seconds, SecondsError},
+    field::{check_not_negative, ensure, field_error},
+    seconds::Seconds,
 };
 
 const DAY: Seconds = Seconds::new(86_400.0);
@@ -170,9 +169,10 @@ impl Load {
     }
 
     /// Checks that values are finite and not negative, that times are in order, that periods are
-    /// positive, and that there are samples. Parts of a sum may be negative.
-    pub fn validate(&self) -> Result<(), FieldError> {
-        self.check_form()?;
+    /// positive, and that there are samples, which don't start after `end`. Parts of a sum may be
+    /// negative.
+    pub fn validate(&self, end: Seconds) -> Result<(), FieldError> {
+        self.check_form(end)?;
         self.check_sign()
     }
 
@@ -195,7 +195,7 @@ impl Load {
         check_not_negative(field, least)
     }
 
-    fn check_form(&self) -> Result<(), FieldError> {
+    fn check_form(&self, end: Seconds) -> Result<(), FieldError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),
             Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
@@ -209,14 +209,17 @@ impl Load {
                 check_order("steps", steps.is_sorted_by(|one, next| one.at < next.at))
             }
             Self::Samples(Samples { points, .. }) => {
-                ensure(!points.is_empty(), "samples", "must not be empty")?;
+                let (start, _) =
+                    points.first().ok_or_else(|| field_error("samples", "must not be empty"))?;
+                let message = format!("start at {start}, but the load ends at {end}");
+                ensure(*start <= end, "samples", message)?;
                 check_finite("samples", points.iter().map(|(_, value)| *value))?;
                 check_order("samples", points.is_sorted_by(|(one, _), (next, _)| one < next))
             }
-            Self::Sum(loads) => loads.iter().try_for_each(Self::check_form),
+            Self::Sum(loads) => loads.iter().try_for_each(|load| load.check_form(end)),
             Self::Repeat(repeat) => {
                 check_positive("repeat.every", repeat.every)?;
-                repeat.load.check_form()
+                repeat.load.check_form(repeat.every)
             }
         }
     }
@@ -277,9 +280,14 @@ impl Diurnal {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Samples {
     /// A CSV file, relative to the scenario's file: one time and value per line, with an optional
-    /// header. Times are durations ([`Seconds`]), or timestamps relative to the first one.
+    /// header. Times are durations ([`Seconds`]), or timestamps relative to the first one. Numbers
+    /// above 1e9 are timestamps in seconds or milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The column with the values, by the name in the header, or by its number if there is no
+    /// header. Required if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
     /// Time and value, ordered by time. Read from `file` when the scenario is loaded.
     pub points: Vec<(Seconds, f64)>,
     pub interpolation: Interpolation,
@@ -298,25 +306,6 @@ pub enum Interpolation {
     Step,
 }
 
-/// An invalid line of a CSV file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}")]
-pub struct SamplesError {
-    line: usize,
-    #[source]
-    problem: LineError,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum LineError {
-    #[error("expected a time and a value")]
-    MissingValue,
-    #[error("\"{0}\" is not a number")]
-    InvalidValue(String),
-    #[error(transparent)]
-    InvalidTime(#[from] SecondsError),
-}
-
 impl Samples {
     pub(super) fn value(&self, second: f64) -> f64 {
         let after = self.points.partition_point(|(at, _)| at.get() <= second);
@@ -331,37 +320,4 @@ impl Samples {
             (None, None) => 0.0,
         }
     }
-}
-
-const BYTE_ORDER_MARK: char = '\u{feff}';
-
-/// Parses a CSV file of times and values, which may be in quotes. A header, empty lines and lines
-/// that start with `#` are skipped.
-pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
-    let mut points = Vec::new();
-    let mut start = None;
-    let text = text.trim_start_matches(BYTE_ORDER_MARK);
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).peekable();
-    let is_header =
-        |line: &str| line.trim_start_matches('"').starts_with(|first: char| first.is_alphabetic());
-    lines.next_if(|(_, line)| is_header(line));
-    for (line, text) in lines {
-        let point = parse_line(text, &mut start);
-        points.push(point.map_err(|problem| SamplesError { line, problem })?);
-    }
-    Ok(points)
-}
-
-fn parse_line(line: &str, start: &mut Option<Timestamp>) -> Result<(Seconds, f64), LineError> {
-    let (time, value) = line.split_once(',').ok_or(LineError::MissingValue)?;
-    let [time, value] = [time, value].map(|cell| cell.trim().trim_matches('"'));
-    let parsed = value.parse().map_err(|_| LineError::InvalidValue(value.to_owned()))?;
-    Ok((parse_time(time, start)?, parsed))
-}
-
-fn parse_time(text: &str, start: &mut Option<Timestamp>) -> Result<Seconds, SecondsError> {
-    let Ok(time) = text.parse::<Timestamp>() else { return text.parse() };
-    let start = *start.get_or_insert(time);
-    Ok(Seconds::new(time.duration_since(start).as_secs_f64()))
 }

@@ -16,6 +16,7 @@ pub mod number;
 pub mod profile;
 pub mod random;
 pub mod rollout;
+pub mod samples_file;
 pub mod scenario;
 pub mod seconds;
 pub mod series;

@@ -159,13 +159,13 @@ fn sentence_has_the_limit_and_the_proposal(
 fn bound_that_binds_as_well_is_named_before_stabilization() {
     let mut explanation = explanation(1, 2, 2);
     explanation.stabilized_by = Some(ConditionReason::ScaleDownStabilized);
-    explanation.exceeded_bound = Some(ConditionReason::TooFewReplicas);
+    explanation.lasting_limit = Some(ConditionReason::TooFewReplicas);
     let limit = explanation.limit(&hpa_by_cpu());
     assert_eq!(limit.as_deref(), Some("minReplicas is 2, metrics ask for 1"));
     // A raised minimum applies to a target that was scaled to zero, without a limit.
     let from_zero = Explanation {
         current_replicas: 0,
-        exceeded_bound: Some(ConditionReason::TooFewReplicas),
+        lasting_limit: Some(ConditionReason::TooFewReplicas),
         ..self::explanation(0, 0, 2)
     };
     let limit = from_zero.limit(&hpa_by_cpu());

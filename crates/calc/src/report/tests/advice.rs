@@ -29,7 +29,8 @@ use super::*;
 )]
 #[case::no_value(
     "no value: the query up has no result",
-    "The query in the message is that of queue, but has no value now. Check the names"
+    "The query in the message is that of queue, but has no value now. Check the names and \
+     selectors in spec.metrics[0]: hpa rules explain external queue --namespace shop --config FILE"
 )]
 #[case::no_value_of_a_collector(
     "no value: the collector json-path returned none",
@@ -51,7 +52,13 @@ use super::*;
 )]
 #[case::status(
     "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 500",
-    "The request to Prometheus fails here"
+    "The server answers, but not as Prometheus does, as the message says. Check --prometheus-url \
+     URL with its path"
+)]
+#[case::credentials(
+    "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unknown response \
+     code 403: check the credentials",
+    "The server answers, but refuses the credentials of the request. Check --prometheus-token-file"
 )]
 #[case::bad_response(
     "unable to fetch metrics: the response is longer than 4194304 bytes",
@@ -68,6 +75,22 @@ fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] adv
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
     assert_contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
+}
+
+#[test]
+fn command_about_an_external_metric_has_its_selector() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    let selector = json!({ "matchLabels": { "queue": "orders" } });
+    let source = json!({
+        "metric": { "name": "queue", "selector": selector },
+        "target": { "type": "Value", "value": "5" },
+    });
+    inputs.hpa.spec.metrics =
+        vec![serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()];
+    let command = rules_explain_command(&inputs.hpa, 0);
+    let expected = "hpa rules explain external queue --namespace shop --selector 'queue=orders' \
+                    --config FILE --prometheus-url URL";
+    assert_eq!(command, expected);
 }
 
 /// The command must look for the same metric, and not take its name as options.
@@ -119,6 +142,15 @@ fn failure_of_a_rule_here_has_advice_although_the_controller_had_a_value(
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::External, &error)))].into_iter().collect();
     assert!(!inputs.report().to_string().contains(advice), "{error}");
+}
+
+#[test]
+fn wrong_value_is_corrected_before_more_replicas_are_advised() {
+    let mut inputs = inputs(json!({ "maxReplicas": 5 }));
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
+    assert_contains(&inputs.report(), "Raise spec.maxReplicas");
+    let advice = [(0, "Use a rate.".to_owned())].into_iter().collect();
+    assert_eq!(inputs.report_with_advice(None, &advice).advice, ["Use a rate."]);
 }
 
 #[rstest]
@@ -213,20 +245,36 @@ fn metrics_api_that_has_just_failed_is_named_before_other_sources() {
     );
     let check = "Check that external.metrics.k8s.io works: kubectl get apiservices | grep \
                  external.metrics.k8s.io names the service behind it.";
-    let alone = inputs.advice_without_own_sources();
-    assert_eq!(alone, BTreeMap::from([(0, check.to_owned())]));
+    // kube-controller-manager has no other source.
+    let policy = SettingPolicy::default();
+    inputs.settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    assert_eq!(inputs.report().advice, [check]);
 }
 
 #[rstest]
-#[case::unknown_container("other", "Correct the name of the container in spec.metrics[0]")]
-#[case::no_samples("app", "No pod has a sample of cpu of container app that counts")]
-fn container_without_samples_has_advice(#[case] container: &str, #[case] advice: &str) {
+#[case::unknown_container(
+    "other",
+    "; no pod has a container other",
+    "Correct the name of the container in spec.metrics[0]"
+)]
+#[case::no_samples(
+    "app",
+    " (pods might be unready)",
+    "No pod has a sample of cpu of container app that counts"
+)]
+fn container_without_samples_has_advice(
+    #[case] container: &str,
+    #[case] end: &str,
+    #[case] advice: &str,
+) {
     let target = json!({ "type": "Utilization", "averageUtilization": 66 });
     let source = json!({ "name": "cpu", "container": container, "target": target });
     let metric = json!({ "type": "ContainerResource", "containerResource": source });
     let mut inputs = inputs(json!({ "metrics": [metric] }));
     inputs.readings = [(0, Ok(samples(&[])))].into_iter().collect();
-    assert_contains(&inputs.report(), advice);
+    let report = inputs.report();
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_contains(&report, advice);
 }
 
 #[rstest]

@@ -15,6 +15,22 @@ fn policies_of_a_disabled_direction_are_not_listed() {
 }
 
 #[test]
+fn disabled_direction_is_the_reason_although_stabilization_holds() {
+    let behavior = json!({ "scaleDown": { "selectPolicy": "Disabled" } });
+    let mut inputs = inputs(json!({ "behavior": behavior }));
+    inputs.readings = [(0, Ok(equal_samples(100)))].into_iter().collect();
+    let recommendation = Recommendation { replicas: 4, at: at(100) };
+    inputs.history = Some(History { recommendations: vec![recommendation], ..History::default() });
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 16% of requests, target 66%; scale-down is disabled by \
+         behavior.scaleDown.selectPolicy, metrics ask for 1"
+    );
+    assert_contains(&report, "Set it to Max or Min to scale in that direction.");
+}
+
+#[test]
 fn stabilization_reports_the_recommendation_and_its_end() {
     let mut inputs = inputs(json!({}));
     inputs.readings = [(0, Ok(equal_samples(10)))].into_iter().collect();

@@ -1,5 +1,6 @@
 //! Reports on pods that don't exist, don't count, or belong to others.
 
+use rstest::rstest;
 use serde_json::json;
 
 use super::*;
@@ -117,6 +118,37 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     assert_contains(&report, "Merge this one and rhpa/shop/web into one");
 }
 
+#[rstest]
+#[case::other_autoscaler_of_the_pods(&["shop/big", "shop/web"], 4)]
+#[case::metrics(&[], 4)]
+#[case::below_the_minimum(&[], 1)]
+fn conflict_of_bounds_precedes_the_decision_and_the_stored_condition(
+    #[case] autoscalers: &[&str],
+    #[case] replicas: i32,
+) {
+    let ambiguous = ("ScalingActive", "False", "AmbiguousSelector");
+    let mut inputs = inputs_at(431, json!({}), &[ambiguous]);
+    inputs.scale.as_mut().unwrap().spec_replicas = replicas;
+    inputs.selected.autoscalers = autoscalers.iter().map(|name| (*name).to_owned()).collect();
+    let bounds = |min_replicas, max_replicas| Some(Bounds { min_replicas, max_replicas });
+    let others = [("big", bounds(12, 20)), ("equal", bounds(10, 20)), ("paused", None)];
+    inputs.selected.bounds_conflict = describe_bounds_conflict(&inputs.hpa, bounds(2, 10), others);
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "conflicts by its bounds, 2 to 10 replicas, with big (12 to 20): both scale Deployment web \
+         to their own bounds, up and down, for as long as both exist with these bounds"
+    );
+    let advice = report.advice.join("\n");
+    assert!(
+        advice.contains("Only one autoscaler may scale Deployment web: delete one."),
+        "{advice}"
+    );
+    for misleading in ["none of them scales", "doesn't fail here", "last reported"] {
+        assert!(!advice.contains(misleading), "{advice}");
+    }
+}
+
 #[test]
 fn unready_pod_whose_sample_counts_is_named() {
     let mut inputs = inputs(json!({}));
@@ -152,7 +184,21 @@ fn pods_are_listed_by_class_with_the_reason() {
     ] {
         assert_contains(&report, line);
     }
-    assert_contains(&report, "hold the decision back: web-1, web-2.");
+    // The ratio is within tolerance, with and without these pods.
+    assert_contains(&report, "Pods without a sample that counts: web-1, web-2. Check why");
+}
+
+#[test]
+fn missing_samples_are_named_if_the_others_are_at_the_target() {
+    let mut inputs = inputs(json!({}));
+    let values = [("web-0", 396), ("web-1", 396)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 66% of requests, target 66%; within tolerance; 2 of 4 pods count"
+    );
+    assert_contains(&report, "Pods without a sample that counts: web-2, web-3. Check why");
 }
 
 #[test]

@@ -29,8 +29,6 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
          can't be read here: the server could not find the metric queue"
     );
     assert_contains(&report, "If it reads a source of its own, use its flags here");
-    let alone = inputs_with_unreadable_metric("True").advice_without_own_sources();
-    assert!(!alone.is_empty() && alone.values().all(|one| !one.contains("--")), "{alone:?}");
     let text = report.to_string();
     assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
     assert_eq!(report.state(State::Steady), State::Steady);
@@ -47,6 +45,68 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
     assert_contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
+#[test]
+fn error_here_is_newer_than_the_status_of_kube_controller_manager() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let policy = SettingPolicy::default();
+    let settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    inputs.settings = settings.clone();
+    let report = inputs.report();
+    let start = "stays at 4: queue cannot be read: the server";
+    assert!(report.sentence.starts_with(start), "{report}");
+    assert!(!report.to_string().contains("use its flags"), "{report}");
+    inputs.settings = settings.with_unknown_controller();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("has 4 replicas, 4 desired: queue is at 7"), "{sentence}");
+    let mut inputs = failing_inputs(NOT_FOUND, "no metrics returned from resource metrics API");
+    inputs.settings = Settings::default().for_kube_controller_manager(&inputs.hpa, &policy);
+    let report = inputs.report();
+    assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
+    assert!(!report.to_string().contains("use its flags"), "{report}");
+}
+
+/// `queue`, of which the status has a value, and `rps`, of which it has none. Neither can be read
+/// here.
+fn inputs_with_partial_failure() -> Inputs {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    inputs.hpa.spec.metrics.push(serde_json::from_value(rps_spec()).unwrap());
+    let no_api = ReadError::fetch(MetricsApi::Custom, error_texts::NO_CUSTOM_API);
+    inputs.readings.insert(1, Err(no_api));
+    inputs
+}
+
+#[test]
+fn metric_without_a_value_in_the_status_is_named_beside_one_with_a_value() {
+    let report = inputs_with_partial_failure().report();
+    let sentence = &report.sentence;
+    assert!(sentence.starts_with("has 4 replicas, 4 desired: queue is at 7"), "{sentence}");
+    assert!(sentence.ends_with("; no value of rps"), "{sentence}");
+    assert!(!report.to_string().contains("install"), "{report}");
+}
+
+#[test]
+fn cause_of_the_controller_itself_precedes_the_error_of_reading_here() {
+    let cause = "no metrics returned from custom metrics API";
+    let mut inputs = inputs_with_partial_failure();
+    inputs.readings.set_controller_errors(vec![None, Some(cause.to_owned())]);
+    let end = format!(
+        "; rps cannot be read: {cause}, as the controller last reported; this can't be read here: \
+         {}",
+        error_texts::NO_CUSTOM_API
+    );
+    let report = inputs.report();
+    assert!(report.sentence.ends_with(&end), "{}", report.sentence);
+    assert_contains(&report, "that the controller's source has these metrics");
+    assert_contains(&report, "If the controller is hpa run with a source of its own, use its");
+    assert!(!report.to_string().contains("install"), "{report}");
+    // The debug API also has the value of the other one.
+    let queue = Reading::External(vec![crate::MilliValue::from_units(5)].into());
+    inputs.readings.insert(0, Ok(queue));
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("stays at 4: queue is at 5, target 5"), "{sentence}");
+    assert!(sentence.ends_with(&end), "{sentence}");
+}
+
 #[rstest]
 #[case::missing_request(
     "missing request for cpu in container app of Pod web-0",
@@ -58,6 +118,22 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
      unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
     "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
     "Check that Prometheus runs"
+)]
+#[case::credentials(
+    "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
+     unable to fetch metrics: Prometheus at http://p:9090: unknown response code 401: check the \
+     credentials",
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 401: check the \
+     credentials",
+    "but refuses the credentials of the request. Check --prometheus-token-file"
+)]
+#[case::other_server(
+    "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
+     unable to fetch metrics: Prometheus at http://p:9090: unknown response code 404: check the \
+     path of the URL",
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 404: check the \
+     path of the URL",
+    "Check the controller's --prometheus-url with its path, or servers in the rules file"
 )]
 #[case::refused_query(
     "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
@@ -108,6 +184,7 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
     for (cause, check) in [
         ("the path selects nothing", "check these annotations: the server answers, but its"),
         ("the query has a syntax error at byte 9: end", "check the query in these annotations"),
+        ("Ingress shop/shop2 not found", "check these annotations, as the message says"),
     ] {
         let message = format!(
             "unable to fetch metrics from external metrics API: unable to fetch metrics: {cause}"
@@ -123,6 +200,7 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
 #[case::other_failure_of_the_api(
     "the server is currently unable to handle the request (get pods.metrics.k8s.io)"
 )]
+#[case::unavailable_when_it_was_discovered(error_texts::NO_KNOWN_VERSION)]
 fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
     let report = failing_inputs(NOT_FOUND, message).report();
     assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
@@ -271,6 +349,33 @@ fn cause_of_a_rule_for_one_metric_does_not_blame_an_api_for_another() {
 }
 
 #[test]
+fn error_here_that_metrics_share_is_printed_once() {
+    let no_api = ReadError::fetch(MetricsApi::Custom, error_texts::NO_CUSTOM_API);
+    let refused = "unable to fetch metrics: the request to Prometheus at p failed: refused";
+    let report = inputs_with_rule(Err(no_api), rps_failure(refused), &json!({})).report();
+    let expected = format!(
+        "stays at 4: rps cannot be read: {refused}, as the controller last reported; cpu and rps \
+         cannot be read here: {}",
+        error_texts::NO_CUSTOM_API
+    );
+    assert_eq!(report.sentence, expected);
+}
+
+#[test]
+fn series_that_the_controller_has_not_listed_yet_are_read_after_the_next_list() {
+    let cause = format!(
+        "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics \
+         API: rules[0] of --metrics-config describes cpu, but found no series now{}: {NOT_FOUND}",
+        error_texts::ALSO_NOT_BY_API
+    );
+    let report = inputs_that_only_fail_there(431, &cause).report();
+    let first = &report.advice[0];
+    let end = "The controller lists the series every --metrics-relist-interval (10m by default) \
+               and at its start, so it reads new ones after the next list.";
+    assert!(first.ends_with(end) && !first.contains("rules explain"), "{first}");
+}
+
+#[test]
 fn metric_that_the_user_may_not_read_makes_the_report_doubtful() {
     let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
     let mut inputs = failing_inputs(forbidden, NOT_FOUND);
@@ -314,6 +419,20 @@ fn metric_readable_here_is_decided_despite_the_reported_failure() {
     assert!(sentence.starts_with("would stay at 4: cpu is at 71% of requests"), "{sentence}");
 }
 
+/// The controller can't store its status, or stores it in the next moment.
+#[test]
+fn later_decision_of_the_controller_replaces_a_reported_failure() {
+    let mut inputs = inputs_that_only_fail_there(900, FORBIDDEN_THERE);
+    let reported = "the controller last reported FailedGetResourceMetric";
+    assert!(inputs.report().sentence.ends_with(reported));
+    inputs.readings.set_controller_errors(vec![None]);
+    let report = inputs.report();
+    assert!(!report.to_string().contains("last reported"), "{report}");
+    assert!(!report.to_string().contains("that it lacks"), "{report}");
+    inputs.readings.set_controller_errors(vec![Some("forbidden".to_owned())]);
+    assert!(inputs.report().sentence.ends_with(reported));
+}
+
 /// The CPU of four pods, which can be read here, and the controller's `ScalingActive=False` with
 /// `cause`.
 fn inputs_that_only_fail_there(milli: i64, cause: &str) -> Inputs {
@@ -343,7 +462,7 @@ fn failure_of_the_controller_alone_is_in_the_first_line_and_the_first_advice(
     let sentence = &report.sentence;
     assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
     assert_eq!(report.state(State::Failing), State::Failing);
-    let root = crate::report::reported::root_cause(cause);
+    let root = root_cause(cause);
     let first = format!("The controller last reported FailedGetResourceMetric: {root}. ");
     assert!(report.advice[0].starts_with(&first), "{report}");
     let about = if cause == PROMETHEUS_THERE {

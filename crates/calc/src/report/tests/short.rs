@@ -141,6 +141,23 @@ fn other_autoscalers_of_the_target_are_named_once() {
     assert_eq!(named.sentence, "pods are controlled by [shop/web rhpa/shop/web]");
 }
 
+#[rstest]
+#[case::active(Pause::NONE, "ValidMetricFound", Some((2, 9)))]
+#[case::ambiguous(Pause::NONE, "AmbiguousSelector", Some((2, 9)))]
+#[case::off(Pause::NONE, "ScalingDisabled", None)]
+#[case::paused(Pause::BOTH, "ValidMetricFound", None)]
+fn only_an_autoscaler_that_scales_enforces_its_bounds(
+    #[case] pause: Pause,
+    #[case] reason: &str,
+    #[case] expected: Option<(i32, i32)>,
+) {
+    let hpa = hpa(2, 2, &[condition("ScalingActive", "True", reason)]);
+    let settings = Settings::default().with_pause(pause);
+    let bounds = enforced_bounds(&hpa, &settings, at(0));
+    let bounds = bounds.map(|Bounds { min_replicas, max_replicas }| (min_replicas, max_replicas));
+    assert_eq!(bounds, expected);
+}
+
 #[test]
 fn target_is_the_same_in_all_versions_of_its_api() {
     let key = |version: &str| {
@@ -195,6 +212,20 @@ fn invalid_setting_is_a_problem_with_any_controller() {
     let text = "invalid settings: annotation autoscaling.hpa-rs.dev/paused is not a setting (did \
                 you mean pause?), ignored";
     assert!(report.sentence.ends_with(text), "{}", report.sentence);
+}
+
+#[test]
+fn pods_of_other_owners_are_a_problem() {
+    let extra = condition("SelectorMatchesExtraPods", "True", "PodsOfOthers");
+    let mut hpa = hpa(4, 4, &[extra]);
+    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 60)).unwrap()];
+    let report = ShortReport::new(&hpa, &Settings::default());
+    assert_eq!(report.state, State::Steady);
+    assert_eq!(report.warnings, [Warning::ExtraPods]);
+    assert!(report.sentence.ends_with("; PodsOfOthers!"), "{}", report.sentence);
+    assert!(report.is_problem(Timestamp::UNIX_EPOCH));
+    let built_in = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
+    assert_eq!(ShortReport::new(&hpa, &built_in).warnings, [], "it doesn't update the condition");
 }
 
 #[test]

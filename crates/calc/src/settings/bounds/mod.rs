@@ -93,6 +93,11 @@ impl Bounds {
         let (min_replicas, max_replicas) = (spec.effective_min_replicas(), spec.max_replicas);
         Self { min_replicas, max_replicas }
     }
+
+    /// Whether no number of replicas is within both bounds.
+    pub fn exclude(self, other: Self) -> bool {
+        self.max_replicas < other.min_replicas || other.max_replicas < self.min_replicas
+    }
 }
 
 impl std::fmt::Display for Bounds {

@@ -263,6 +263,44 @@ fn object_name_is_required() {
 }
 
 #[rstest]
+#[case::valid(
+    json!({ "labels": { "example.com/a": "", "b": "B_1" }, "annotations": { "A.b/C": "ä" } }),
+    ""
+)]
+#[case::prefix(
+    json!({ "annotations": { "queue_depth/x": "" } }),
+    "Invalid metadata.annotations[queue_depth/x]: Invalid value: \"queue_depth/x\": prefix part a \
+     lowercase RFC 1123 subdomain"
+)]
+#[case::upper_case_prefix_of_a_label(
+    json!({ "labels": { "A/b": "" } }),
+    "Invalid metadata.labels[A/b]: Invalid value: \"A/b\": prefix part a lowercase"
+)]
+#[case::label_key(
+    json!({ "labels": { "a b": "" } }),
+    "Invalid metadata.labels[a b]: Invalid value: \"a b\": name part must consist of"
+)]
+#[case::label_value(
+    json!({ "labels": { "a": "c d" } }),
+    "Invalid metadata.labels[a]: Invalid value: \"c d\": a valid label must be an empty string or"
+)]
+#[case::long_label_value(
+    json!({ "labels": { "a": "v".repeat(64) } }),
+    &format!("Invalid metadata.labels[a]: Invalid value: {:?}: must be no more", "v".repeat(64))
+)]
+#[case::at_limit(json!({ "annotations": { "a": "v".repeat((256 << 10) - 1) } }), "")]
+#[case::over_limit(
+    json!({ "annotations": { "a": "v".repeat(256 << 10) } }),
+    "TooLong metadata.annotations: Too long: may not be more than 262144 bytes"
+)]
+fn labels_and_annotations_are_checked(#[case] metadata: Value, #[case] expected: &str) {
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+    let found = texts(&validate_labels_and_annotations(&metadata));
+    assert_eq!(found.len(), usize::from(!expected.is_empty()), "{found:?}");
+    assert!(found.iter().all(|text| text.starts_with(expected)), "{found:?}");
+}
+
+#[rstest]
 #[case::none(&[], r#"K.g "a\"b" is invalid"#)]
 #[case::one(&["x"], r#"K.g "a\"b" is invalid: f: x"#)]
 #[case::one_twice(&["x", "x"], r#"K.g "a\"b" is invalid: f: x"#)]

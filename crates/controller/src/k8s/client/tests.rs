@@ -194,8 +194,15 @@ async fn timeout_starts_when_a_request_is_sent_and_is_observed() {
     let client = &with_limits(builder, &limits, observer.clone(), None, String::new());
     let get = async |path: &str| {
         let (method, path) = (Method::GET, path.to_owned());
-        let request =
-            ApiRequest { client, timeout, method, path, subject: None, metadata_only: false };
+        let request = ApiRequest {
+            client,
+            timeout,
+            max_wait: timeout,
+            method,
+            path,
+            subject: None,
+            metadata_only: false,
+        };
         request.send::<Value>(Vec::new()).await.unwrap_err().to_string()
     };
     let start = Instant::now();
@@ -204,7 +211,8 @@ async fn timeout_starts_when_a_request_is_sent_and_is_observed() {
         get("/apis/batch").await
     };
     let errors = tokio::join!(get("/apis/apps"), waiting);
-    let error = |path: &str| format!("Get {path:?}: context deadline exceeded");
+    let error =
+        |path: &str| format!("Get {path:?}: context deadline exceeded: no response within 10s");
     assert_eq!(errors, (error("/apis/apps"), error("/apis/batch")));
     assert_eq!(start.elapsed().as_secs(), 20);
     assert_eq!(*observer.0.lock(), [10, 10]);

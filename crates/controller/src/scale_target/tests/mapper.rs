@@ -194,7 +194,8 @@ async fn discovery_times_out() {
     let server = Server::default();
     server.delay(Duration::from_secs(60));
     let error = server.mapper().mappings(&kind("apps", "Deployment")).await.unwrap_err();
-    assert_eq!(error.to_string(), r#"Get "/apis/apps": context deadline exceeded"#);
+    let text = r#"Get "/apis/apps": context deadline exceeded: no response within 20s"#;
+    assert_eq!(error.to_string(), text);
 }
 
 #[tokio::test(start_paused = true)]

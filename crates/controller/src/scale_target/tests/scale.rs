@@ -1,12 +1,16 @@
 use std::time::Duration;
 
+use futures::future::join_all;
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::Server;
-use crate::scale_target::{Mapping, ScaleClient, ScaleError};
+use crate::{
+    k8s::{ClientLimits, Clients},
+    scale_target::{Mapping, ScaleClient, ScaleError},
+};
 
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
 
@@ -31,6 +35,18 @@ fn scale_object() -> Value {
 
 fn scale_client(server: &Server) -> ScaleClient {
     ScaleClient::new(server.client(), Duration::from_secs(5))
+}
+
+/// A client with a request timeout of 10 s, as by default.
+fn scale_client_with_limits(server: &Server) -> ScaleClient {
+    let client = server.client();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    let request_timeout = Duration::from_secs(10);
+    let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
+    ScaleClient::new(Clients::from_service(service, &limits).api, request_timeout)
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +147,39 @@ async fn scale_request_times_out() {
     let server = Server::default();
     server.delay(Duration::from_secs(60));
     let error = scale_client(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
-    assert_eq!(error.to_string(), format!(r#"Get "{SCALE}": context deadline exceeded"#));
+    assert_eq!(error.to_string(), format!("Get {SCALE:?}: {}", no_response_within("10s")));
+}
+
+fn no_response_within(limit: &str) -> String {
+    format!("context deadline exceeded: no response within {limit}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_waits_longer_than_a_read_for_admission_webhooks() {
+    let server = Server::default();
+    server.respond(SCALE, 200, scale_object());
+    let (scales, mapping) = (scale_client_with_limits(&server), deployments("v1"));
+    let read = scales.get("shop", &mapping, "web").await.unwrap();
+    server.delay(Duration::from_secs(30));
+    scales.update("shop", &mapping, "web", &read, 7).await.unwrap();
+    let error = scales.get("shop", &mapping, "web").await.unwrap_err();
+    assert_eq!(error.to_string(), format!("Get {SCALE:?}: {}", no_response_within("10s")));
+    server.delay(Duration::from_secs(60));
+    let error = scales.update("shop", &mapping, "web", &read, 7).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("Put {SCALE:?}: {}", no_response_within("35s")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_writes_of_a_namespace_are_limited() {
+    let server = Server::default();
+    server.respond(SCALE, 200, scale_object());
+    let (scales, mapping) = (scale_client_with_limits(&server), deployments("v1"));
+    let read = scales.get("shop", &mapping, "web").await.unwrap();
+    server.delay(Duration::from_secs(60));
+    let writes = (0..17).map(|_| scales.update("shop", &mapping, "web", &read, 7));
+    let errors = join_all(writes).await.into_iter().map(Result::unwrap_err);
+    let is_refusal: Vec<_> = errors.map(|error| error.is_refusal()).collect();
+    assert_eq!(is_refusal, [vec![false; 16], vec![true]].concat(), "the last one is not sent");
 }
 
 #[tokio::test(start_paused = true)]

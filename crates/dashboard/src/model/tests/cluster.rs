@@ -36,7 +36,7 @@ fn outage_of_the_api_server_replaces_other_problems() {
     let board = board(&["a"]);
     board.mark_up(at(100));
     board.set_inactivity(Some("No controller makes decisions.".to_owned()), BTreeMap::new());
-    board.set_conflict(Some("Several controllers stored the statuses.".to_owned()));
+    board.set_status_problems(vec!["Several controllers stored the statuses.".to_owned()]);
     fail_list(&board, AutoscalerApi::Core, true, 110);
     fail_connection(&board, 110, "refused");
     fail_connection(&board, 120, "starting");
@@ -96,6 +96,33 @@ fn autoscalers_of_the_same_target_name_each_other_across_apis() {
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "other".to_owned();
     board.update(Update::Apply(Box::new(other)), at(2));
     assert_eq!(sentence(&board, &id("a")), alone);
+}
+
+#[test]
+fn bounds_that_exclude_those_of_another_autoscaler_are_a_conflict_until_they_change() {
+    let board = board(&["a"]);
+    let bounds = |name: &str, min, max| {
+        let mut one = observed(name, status(4, 4, &[]));
+        let spec = &mut one.hpa.as_mut().unwrap().spec;
+        (spec.min_replicas, spec.max_replicas) = (Some(min), max);
+        spec.scale_target_ref.name = "a".to_owned();
+        board.update(Update::Apply(Box::new(one)), at(1));
+    };
+    bounds("a", 6, 8);
+    bounds("b", 2, 4);
+    let row = |name: &str| board.get(&id(name)).unwrap().row;
+    let conflict = "conflicts by its bounds, 6 to 8 replicas, with shop/b (2 to 4): both scale \
+                    Deployment a to their own bounds, up and down, for as long as both exist with \
+                    these bounds";
+    assert!(row("a").sentence.ends_with(&format!("; {conflict}")), "{:?}", row("a"));
+    assert_eq!(row("a").bounds_conflict.as_deref(), Some(conflict));
+    bounds("b", 2, 6);
+    assert_eq!(row("a").bounds_conflict, None);
+    bounds("c", 9, 9);
+    let conflict = row("b").bounds_conflict.unwrap();
+    assert!(conflict.contains("with shop/c (9 to 9): both"), "{conflict}");
+    board.update(Update::Delete(id("c")), at(2));
+    assert_eq!(row("b").bounds_conflict, None);
 }
 
 #[test]

@@ -15,8 +15,9 @@ use hpa_calc::{
     report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
 };
-use hpa_controller::debug::{
-    ActingController, AutoscalerDetail, effective_settings, settings_of_controller,
+use hpa_controller::{
+    AutoscalerApi,
+    debug::{ActingController, AutoscalerDetail, effective_settings, settings_of_controller},
 };
 use hpa_metrics::{
     decode_value,
@@ -29,6 +30,7 @@ use super::subject::{Subject, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
+    listed_autoscalers::{ListedAutoscaler, set_other_autoscalers},
     manifests::{self, Manifest, string_at},
     status_controller::StatusController,
 };
@@ -78,6 +80,7 @@ impl Dump {
         let acting = ActingController::of_status(controller.is_reference() && past.is_err());
         let settings = settings_of_controller(settings, &hpa, policy, acting);
         let selects_owned_pods = settings.pods == PodSelection::Owned;
+        let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
         let inputs = Inputs {
             scale,
             settings,
@@ -86,10 +89,11 @@ impl Dump {
                 pods,
                 ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
                 own_name: None,
+                bounds_conflict: self.bounds_conflict(&hpa, now),
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
-            now: at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now),
+            now,
             hpa,
         };
         let plan = inputs.plan();
@@ -221,6 +225,19 @@ impl Dump {
         let mut names: Vec<_> = selecting.collect();
         names.sort();
         names
+    }
+
+    /// The conflict of the autoscaler with others of its target.
+    fn bounds_conflict(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<String> {
+        let autoscalers = self.of_kind(hpa_crd::KIND).filter_map(|object| {
+            let version = string_at(object, "/apiVersion");
+            let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version)?;
+            ListedAutoscaler::decode(api, object).ok()
+        });
+        let mut autoscalers: Vec<_> = autoscalers.collect();
+        set_other_autoscalers(&mut autoscalers, now);
+        let own = autoscalers.into_iter().find(|one| one.hpa.metadata == hpa.metadata);
+        own.and_then(|own| own.bounds_conflict)
     }
 
     fn reading(&self, query: &MetricQuery, pods: &[Arc<Pod>]) -> Result<Reading, ReadError> {

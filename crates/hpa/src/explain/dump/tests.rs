@@ -56,6 +56,15 @@ fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
 }
 
 #[test]
+fn status_that_can_not_be_stored_is_in_the_first_line_and_the_advice() {
+    let mut record = record();
+    record["autoscaler"]["statusWriteError"] = json!("cannot patch");
+    let report = subject("", &[record]).report();
+    assert!(report.sentence.ends_with("; the controller can't store its status"), "{report}");
+    assert!(report.advice[0].ends_with("than its last decision: cannot patch"), "{report}");
+}
+
+#[test]
 fn recent_status_of_kube_controller_manager_is_a_doubt_about_the_debug_api() {
     let mut subject = subject("", &[record()]);
     for (now, is_doubtful) in [("2026-01-01T00:01:00Z", true), ("2026-01-01T00:01:01Z", false)] {
@@ -189,4 +198,39 @@ fn advice_about_owned_pods_suggests_reading_the_cluster() {
     let advice = report.advice.join(" ");
     assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");
     assert!(!advice.contains("permission"), "{advice}");
+}
+
+#[test]
+fn bounds_that_exclude_those_of_another_autoscaler_of_the_files_are_named() {
+    let autoscaler = |name: &str, min: i32, max: i32, target: &str| {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": target });
+        let active = json!({
+            "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+            "message": "pods by selector app=web are controlled by multiple HPAs",
+        });
+        json!({
+            "kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2",
+            "metadata": { "name": name, "namespace": "shop" },
+            "spec": { "scaleTargetRef": target, "minReplicas": min, "maxReplicas": max },
+            "status": { "conditions": [active] },
+        })
+    };
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "replicas": 6 }, "status": { "replicas": 6, "selector": "app=web" },
+    });
+    let sentence = |other: Value| {
+        let objects = [autoscaler("big", 6, 8, "web"), other, scale.clone()].into_iter();
+        let dump = Dump::new(objects.map(|object| Manifest::new("f", 1, object)).collect());
+        let subject = dump.subject(Some("shop/big"), None, <_>::default(), &<_>::default(), None);
+        subject.expect("an autoscaler").report().sentence
+    };
+    let expected = "conflicts by its bounds, 6 to 8 replicas, with shop/small (2 to 4): both scale \
+                    Deployment web to their own bounds, up and down, for as long as both exist \
+                    with these bounds";
+    assert_eq!(sentence(autoscaler("small", 2, 4, "web")), expected);
+    for other in [autoscaler("small", 2, 6, "web"), autoscaler("small", 2, 4, "other")] {
+        let sentence = sentence(other);
+        assert!(!sentence.contains("conflicts"), "{sentence}");
+    }
 }

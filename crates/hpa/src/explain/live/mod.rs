@@ -13,7 +13,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
     api::CrossVersionObjectReference,
     defaults::prepare_spec,
-    report::{ShortReport, TargetKey},
+    report::ShortReport,
     settings::{PodSelection, SettingPolicy},
     suggestions::most_similar,
 };
@@ -52,6 +52,7 @@ use crate::{
     metric_reader::MetricReader,
     rules_source,
     status_controller::StatusController,
+    terminal,
 };
 
 /// The maximum number of objects whose names are compared with that of a missing target.
@@ -84,7 +85,7 @@ pub(super) struct Cluster {
     metrics: MetricReader,
     /// The time at which the series of rules were last read.
     relisted: Cell<Option<Instant>>,
-    /// Whether a message about the wait for series was printed.
+    /// Whether a message about the wait for series or metrics was printed.
     has_reported_delay: Cell<bool>,
     autoscaler: AutoscalerName,
     location: ControllerArguments,
@@ -185,7 +186,13 @@ impl Cluster {
             now: Timestamp::now(),
         };
         self.relist(&inputs).await?;
-        let readings = self.metrics.read(&inputs).await;
+        let report_delay = || {
+            if !self.has_reported_delay.replace(true) {
+                terminal::warn("waiting for the metrics");
+            }
+        };
+        let read = self.metrics.read(&inputs);
+        let readings = rules_source::notify_of_delay(read, report_delay).await;
         // Decide by the clock of the controller, which is behind this one in a simulation. Read the
         // time again, because the samples are newer than `past_read_at`.
         let clock_lag = past
@@ -194,7 +201,8 @@ impl Cluster {
         let now = Timestamp::now().checked_sub(clock_lag)?;
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
-        let read_by_controller = fill_readings(&mut inputs, &values);
+        let errors = past.as_ref().map(AutoscalerDetail::last_errors).unwrap_or_default();
+        let read_by_controller = fill_readings(&mut inputs, &values, errors);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
         let rules = self.metrics.rules();
@@ -202,13 +210,11 @@ impl Cluster {
             rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
         self.collectors.add_advice(&inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
-        if matches!(acting, ActingController::KubeControllerManager { .. }) {
-            for (index, advice) in inputs.advice_without_own_sources() {
-                metric_advice.entry(index).or_insert(advice);
-            }
-        }
         let name = Some(self.full_name());
-        let other_autoscalers = self.other_autoscalers(&autoscalers, &inputs.hpa);
+        let own = autoscalers.into_iter().find(|one| Some(&one.name) == name.as_ref());
+        let (other_autoscalers, conflict) =
+            own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
+        inputs.selected.bounds_conflict = conflict;
         Ok(Subject {
             inputs,
             name,
@@ -231,21 +237,6 @@ impl Cluster {
     fn full_name(&self) -> String {
         let AutoscalerName { api, namespace, name, .. } = &self.autoscaler;
         HpaKey::for_api(*api, namespace.as_str(), name.as_str()).to_string()
-    }
-
-    /// The names of the other autoscalers of the target.
-    fn other_autoscalers(
-        &self,
-        autoscalers: &[ListedAutoscaler],
-        hpa: &HorizontalPodAutoscaler,
-    ) -> Vec<String> {
-        let (target, own_name) = (TargetKey::new(hpa), self.full_name());
-        let of_target =
-            autoscalers.iter().filter(|autoscaler| TargetKey::new(&autoscaler.hpa) == target);
-        of_target
-            .map(|autoscaler| autoscaler.name.clone())
-            .filter(|name| *name != own_name)
-            .collect()
     }
 
     /// Fails if the user may not read the target's scale: the controller may be permitted to, so

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use hpa_calc::{
     api::{ConditionType, MetricSourceType, MetricSpec, MetricTarget},
-    explain::status_value,
+    explain::{list_first, status_value},
+    suggestions::may_be_meant,
     validation::MAX_METRICS,
 };
 use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey, source_of};
@@ -15,20 +16,21 @@ use super::{
     pods::{Utilization, utilizations},
     rule::{Subject, is_resource, source_field},
 };
-use crate::{
-    args::CollectorArguments,
-    lint::{
-        finding::Report,
-        object::group,
-        served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
-        workspace::ServedMetrics,
-    },
+use crate::lint::{
+    finding::Report,
+    object::group,
+    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
+    workspace::ServedMetrics,
 };
 
 /// A memory target below this is implausible, in bytes.
 const MIN_PLAUSIBLE_BYTES: i64 = 1024;
 /// A CPU target of this or more is implausible, in cores.
 const MIN_IMPLAUSIBLE_CORES: i64 = 256;
+/// The name of an unserved metric is compared with at most this many names.
+const MAX_COMPARED_NAMES: usize = 1000;
+/// A finding names at most this many similar metrics.
+const MAX_SIMILAR_NAMES: usize = 3;
 // The types of targets, each with its field.
 const VALUE: [&str; 2] = ["Value", "value"];
 const AVERAGE_VALUE: [&str; 2] = ["AverageValue", "averageValue"];
@@ -212,12 +214,13 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
 /// The reason why no collector reads a metric that has settings of a collector. `None` without
 /// `--collectors`, or if the metric belongs to no collector.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
-    let settings = subject.workspace.in_process_sources.collectors.as_ref()?;
+    let sources = &subject.workspace.in_process_sources;
+    let settings = sources.collectors.as_ref()?;
     Some(match source_of(subject.hpa, metric, &settings.environment)? {
         Ok(source) => format!(
             "; its collector {} is off: add {} if the controller has it",
             source.collector,
-            CollectorArguments::flags_that_enable(source.collector)
+            sources.missing_flags.get(source.collector).unwrap_or(&"--collectors")
         ),
         Err(finding) => {
             format!("; no collector reads it ({}): {}", finding.subject, finding.message)
@@ -265,14 +268,38 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
         return None;
     }
     let name = metric.metric_name();
-    let resource = resource_of(served, metric);
-    let of_resource = resource.map_or_else(String::new, |resource| format!(" of {resource}"));
+    let resource = resource_of(served, metric).map(|resource| resource.to_string());
+    let of_resource = resource.as_ref().map_or_else(String::new, |one| format!(" of {one}"));
     let others: Vec<&str> = resources_with(names, metric).collect();
     let elsewhere = match others.as_slice() {
         [] => String::new(),
         others => format!(", but that of {}", others.join(", ")),
     };
-    Some(format!("the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}"))
+    let similar = if others.is_empty() {
+        similar_names(names, metric, resource.as_deref())
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}{similar}"
+    ))
+}
+
+/// The served metrics, of `resource` if it is known, whose names the metric's name may mean.
+fn similar_names(names: &BTreeSet<String>, metric: &MetricSpec, resource: Option<&str>) -> String {
+    let of_api = names.iter().filter_map(|name| match name.split_once('/') {
+        _ if metric.external.is_some() => Some(name.as_str()),
+        Some((of, name)) if resource.is_none_or(|known| known == of) => Some(name),
+        _ => None,
+    });
+    let name = metric.metric_name();
+    let compared = of_api.take(MAX_COMPARED_NAMES);
+    let similar: BTreeSet<&str> = compared.filter(|other| may_be_meant(other, name)).collect();
+    if similar.is_empty() {
+        return String::new();
+    }
+    let similar: Vec<&str> = similar.into_iter().collect();
+    format!(" (similar: {})", list_first(&similar, MAX_SIMILAR_NAMES, ", "))
 }
 
 /// Whether `names`, which have the format of [`ServedMetrics`], contain the metric.

@@ -60,15 +60,36 @@ impl<'a> Subject<'a> {
     /// The distinct bounds of the autoscaler: those of the spec or, with a schedule, all that are
     /// in effect during a week.
     pub(super) fn bounds(&self) -> Vec<Bounds> {
-        let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
-        let to = from + SignedDuration::from_hours(7 * 24);
-        let mut all = vec![self.settings.bounds_at(spec, from)];
-        for change in self.settings.bounds_changes(spec, from, to) {
-            if !all.contains(&change.bounds) {
-                all.push(change.bounds);
+        let mut all = Vec::new();
+        for bounds in self.times_of_bounds().into_iter().map(|at| self.bounds_at(at)) {
+            if !all.contains(&bounds) {
+                all.push(bounds);
             }
         }
         all
+    }
+
+    /// The own bounds and those of another autoscaler, at a time of a week at which they exclude
+    /// each other. `None` if there is no such time, or if one of the autoscalers doesn't scale.
+    pub(super) fn exclusive_bounds(&self, other: &Self) -> Option<(Bounds, Bounds)> {
+        if !self.settings.may_scale() || !other.settings.may_scale() {
+            return None;
+        }
+        let times = self.times_of_bounds().into_iter().chain(other.times_of_bounds());
+        let mut bounds = times.map(|at| (self.bounds_at(at), other.bounds_at(at)));
+        bounds.find(|(own, of_other)| own.exclude(*of_other))
+    }
+
+    /// The start of a week, and the times in it at which a schedule changes the bounds.
+    fn times_of_bounds(&self) -> Vec<Timestamp> {
+        let from = Timestamp::UNIX_EPOCH;
+        let to = from + SignedDuration::from_hours(7 * 24);
+        let changes = self.settings.bounds_changes(&self.hpa.spec, from, to);
+        std::iter::once(from).chain(changes.into_iter().map(|change| change.at)).collect()
+    }
+
+    fn bounds_at(&self, time: Timestamp) -> Bounds {
+        self.settings.bounds_at(&self.hpa.spec, time)
     }
 
     /// The target, if it is among the objects.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{settings::Bounds, suggestions::is_similar};
+use hpa_calc::{report::bounds_conflict_effect, settings::Bounds, suggestions::is_similar};
 use hpa_controller::AutoscalerApi;
 use serde_json::Value;
 
 use super::{
     bounds::schedule_field,
     rule::{Subject, is_stored, kind_and_name},
+    validity::decode,
 };
 use crate::{
     autoscaler_name::other_api,
@@ -151,18 +152,68 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
     report.add(format!("{TARGET_FIELD}.{member}"), message);
 }
 
+/// The other autoscalers of one API with the target.
+struct OtherAutoscalers<'a> {
+    /// Those whose bounds exclude the own ones, with the own ones and theirs.
+    conflicting: Vec<(&'a Manifest, Bounds, Bounds)>,
+    rest: Vec<&'a Manifest>,
+}
+
+impl<'a> OtherAutoscalers<'a> {
+    fn new(subject: &Subject<'a>, api: AutoscalerApi) -> Self {
+        let (workspace, manifest) = (subject.workspace, subject.manifest);
+        let target = subject.target_reference();
+        // The same name and API is the same autoscaler, as in manifests of several environments.
+        let is_other = |other: &&Manifest| {
+            api != autoscaler_api(manifest) || qualified_name(other) != qualified_name(manifest)
+        };
+        let certain = workspace.autoscalers_of(api, manifest, &target);
+        let others = certain.chain(workspace.possible_autoscalers_of(api, manifest, &target));
+        let others: Vec<_> = others.filter(is_other).take(MAX_NAMED_OBJECTS + 1).collect();
+        let (mut conflicting, mut rest) = (Vec::new(), Vec::new());
+        // To decode more for each autoscaler would take long.
+        let are_few = others.len() <= MAX_NAMED_OBJECTS;
+        for other in others {
+            let is_certain = namespace(other) == namespace(manifest);
+            let bounds = (are_few && is_certain).then(|| exclusive_bounds(subject, other));
+            match bounds.flatten() {
+                Some((own, of_other)) => conflicting.push((other, own, of_other)),
+                None => rest.push(other),
+            }
+        }
+        Self { conflicting, rest }
+    }
+}
+
+/// The own bounds and those of another autoscaler, if they exclude each other.
+fn exclusive_bounds(subject: &Subject<'_>, other: &Manifest) -> Option<(Bounds, Bounds)> {
+    let decoded = decode(other);
+    let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);
+    let other = Subject { workspace: subject.workspace, manifest: other, hpa, settings };
+    subject.exclusive_bounds(&other)
+}
+
+pub(super) fn conflicting_bounds(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Reference { kind, name, .. } = subject.target_reference();
+    for api in AutoscalerApi::ALL {
+        for (other, own, of_other) in OtherAutoscalers::new(subject, api).conflicting {
+            let message = format!(
+                "{kind} {name} is also the target of {}, with {of_other} instead of {own}: {}. \
+                 Delete one",
+                names_with_places(&[other], subject.manifest),
+                bounds_conflict_effect("it", 1)
+            );
+            report.add(TARGET_FIELD, message);
+        }
+    }
+}
+
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
     let api = autoscaler_api(manifest);
     for (other_api, effect) in [(api, SAME_API_EFFECT), (other_api(api), BOTH_APIS_EFFECT)] {
-        // The same name and API is the same autoscaler, as in manifests of several environments.
-        let is_other = |other: &&Manifest| {
-            other_api != api || qualified_name(other) != qualified_name(manifest)
-        };
-        let certain = workspace.autoscalers_of(other_api, manifest, &target);
-        let others = certain.chain(workspace.possible_autoscalers_of(other_api, manifest, &target));
-        let others: Vec<_> = others.filter(is_other).take(MAX_NAMED_OBJECTS + 1).collect();
+        let others = OtherAutoscalers::new(subject, other_api).rest;
         if !others.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
             let condition = if others.iter().all(is_certain) {

@@ -11,7 +11,7 @@ use hpa_calc::{
     },
     shell::quote,
     suggestions::is_similar,
-    validation::{ValidationOptions, validate, validate_name},
+    validation::{ValidationOptions, validate, validate_labels_and_annotations, validate_name},
 };
 use hpa_crd::{FieldError, UnknownField};
 use hpa_metrics::{DecodeError, decode_value};
@@ -152,8 +152,10 @@ impl DecodedAutoscaler {
         apply_defaults(&mut hpa.spec);
         let is_generated = hpa.metadata.name.is_empty() && has_generated_name;
         let name_causes = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
-        let causes =
-            name_causes.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
+        let causes = name_causes
+            .into_iter()
+            .chain(validate_labels_and_annotations(&hpa.metadata))
+            .chain(validate(&hpa.spec, &ValidationOptions::default()));
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());

@@ -15,6 +15,19 @@ fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] h
 }
 
 #[test]
+fn setting_that_behavior_overrides_has_no_effect() {
+    let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 120 } });
+    let findings = lint(manifests_with(&[
+        (0, "/spec/behavior", rules),
+        (0, "/metadata/annotations", annotation("downscale-stabilization", "30s")),
+    ]));
+    let messages: Vec<_> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    let expected =
+        "has no effect: spec.behavior.scaleDown.stabilizationWindowSeconds has precedence";
+    assert!(messages.contains(&expected), "{messages:?}");
+}
+
+#[test]
 fn convert_has_no_warning_of_settings_that_the_writer_of_the_status_ignores() {
     let written = json!([{ "manager": "kube-controller-manager", "operation": "Update",
         "subresource": "status", "time": "2026-01-01T00:00:00Z" }]);

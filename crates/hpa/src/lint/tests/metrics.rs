@@ -47,6 +47,29 @@ fn unserved_metric_is_reported(
     assert_eq!(rule_ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
 }
 
+#[rstest]
+#[case::of_pods("Pods", "pods/http_requests")]
+#[case::external("External", "http_requests")]
+fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) {
+    let source = json!({
+        "metric": { "name": "htp_request" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    });
+    let metric = json!([{ "type": kind, kind.to_lowercase(): source }]);
+    let names = Some(string_set(&[listed, "other", "services/htp_request_count"]));
+    let served = ServedMetrics {
+        source: "the cluster",
+        groups: string_set(&[CUSTOM, EXTERNAL].concat()),
+        custom: names.clone(),
+        external: names,
+        ..ServedMetrics::default()
+    };
+    let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
+    let findings = find_violations(&in_cluster(objects, served));
+    let message = &findings.first().unwrap_or_else(|| panic!("{findings:?}")).message;
+    assert!(message.contains("not served by the cluster (similar: http_requests"), "{message}");
+}
+
 #[test]
 fn metric_with_a_value_in_the_status_is_not_reported() {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
@@ -107,13 +130,50 @@ fn unserved_metric_is_not_reported_while_series_are_unknown() {
 }
 
 #[rstest]
+#[case::used("Pods", 1)]
+#[case::unused("External", 0)]
+fn metrics_api_that_does_not_answer_is_a_problem_if_it_is_used(
+    #[case] kind: &str,
+    #[case] count: usize,
+) {
+    let source = json!({
+        "metric": { "name": "m" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    });
+    let metric = json!([{ "type": kind, kind.to_lowercase(): source }]);
+    let groups = ["custom.metrics.k8s.io", "external.metrics.k8s.io"];
+    let error = "the server is currently unable to handle the request".to_owned();
+    let served = ServedMetrics {
+        groups: string_set(&groups),
+        api_errors: [("custom.metrics.k8s.io".to_owned(), error)].into(),
+        ..ServedMetrics::default()
+    };
+    let workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
+    let problems = discovery_problems(&workspace, &source_arguments(&[]));
+    assert_eq!(problems.len(), count, "{problems:?}");
+    if let [problem] = problems.as_slice() {
+        let expected = "custom.metrics.k8s.io: the server is currently unable to handle the \
+                        request. Whether a metric is served is unknown and was not checked";
+        assert_eq!(problem.to_string(), expected);
+    }
+}
+
+/// The sources of metrics of `hpa lint -A` with these flags.
+fn source_arguments(flags: &[&str]) -> SourceArguments {
+    let arguments = ["hpa", "lint", "-A"].iter().chain(flags);
+    let Command::Lint(arguments) = Arguments::try_parse_from(arguments).unwrap().command else {
+        panic!("not hpa lint");
+    };
+    arguments.sources
+}
+
+#[rstest]
 #[case::no_region(
     &["--collectors", "--aws-external-metrics"],
-    "region=eu-west-1,type=sqs-queue-length}): the metric region: eu-west-1 is not configured"
+    "type=sqs-queue-length}): the metric region: eu-west-1 is not configured (--aws-region)"
 )]
 #[case::other_region(
     &["--collectors", "--aws-external-metrics", "--aws-region=us-east-1"],
-    "region=eu-west-1,type=sqs-queue-length}): the metric region: eu-west-1 is not configured"
+    "type=sqs-queue-length}): the metric region: eu-west-1 is not configured (--aws-region)"
 )]
 #[case::off(
     &["--collectors", "--aws-region=eu-west-1"],
@@ -128,15 +188,28 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
     } }]);
     let served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
     let mut workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
-    let arguments = ["hpa", "lint", "-A"].iter().chain(flags);
-    let Command::Lint(arguments) = Arguments::try_parse_from(arguments).unwrap().command else {
-        panic!("not hpa lint");
-    };
-    workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
+    let sources = source_arguments(flags);
+    workspace.in_process_sources = InProcessSources::from_flags(&sources);
     let findings = find_violations(&workspace);
     let unserved = findings.iter().find(|finding| finding.message.contains("is not served by"));
     let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
     assert!(message.ends_with(reason), "{message}");
+}
+
+#[rstest]
+#[case::no_flag(
+    &[],
+    "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics"
+)]
+#[case::server(
+    &["--prometheus-url=http://p"],
+    "--skipper-ingress-metrics or --skipper-routegroup-metrics"
+)]
+#[case::ingresses(&["--skipper-ingress-metrics"], "--prometheus-url")]
+fn only_flags_that_a_collector_lacks_are_named(#[case] flags: &[&str], #[case] missing: &str) {
+    let sources = source_arguments(flags);
+    let sources = InProcessSources::from_flags(&sources);
+    assert_eq!(sources.missing_flags.get("skipper"), Some(&missing));
 }
 
 #[rstest]

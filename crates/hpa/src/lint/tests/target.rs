@@ -12,6 +12,32 @@ fn both_autoscalers_of_a_target_are_reported() {
 }
 
 #[test]
+fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() {
+    let mut other = other_autoscaler("web");
+    (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(12), json!(20));
+    let findings = lint(manifests_and(other.clone()));
+    assert_eq!(rule_ids(&findings), ["conflicting-bounds"; 2]);
+    assert_eq!(
+        findings[0].message,
+        "Deployment web is also the target of shop/other at f.yaml:3, with 12 to 20 replicas \
+         instead of 2 to 10 replicas: both scale it to their own bounds, up and down, for as long \
+         as both exist with these bounds. Delete one"
+    );
+    other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+    assert_eq!(rule_ids(&lint(manifests_and(other))), ["shared-target"; 2]);
+
+    let mut scheduled = other_autoscaler("web");
+    let mut entry = json!({ "days": ["Wed"], "start": "08:00", "end": "20:00",
+        "minReplicas": 12, "maxReplicas": 20 });
+    for (min, expected) in [(12, "conflicting-bounds"), (10, "shared-target")] {
+        entry["minReplicas"] = json!(min);
+        let bounds = json!([entry]).to_string();
+        scheduled["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/bounds": bounds });
+        assert_eq!(rule_ids(&lint(manifests_and(scheduled.clone()))), [expected; 2]);
+    }
+}
+
+#[test]
 fn autoscaler_of_the_custom_api_in_a_cluster_is_named_with_its_prefix() {
     let mut custom = manifests().remove(0);
     custom["apiVersion"] = json!(hpa_crd::API_VERSION);

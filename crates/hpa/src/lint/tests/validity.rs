@@ -13,6 +13,11 @@ use super::*;
     &[(0, "/metadata/annotations", json!({ "autoscaling.hpa-rs.dev/pause": true }))],
     "metadata.annotations[autoscaling.hpa-rs.dev/pause]"
 )]
+#[case::annotation_key(
+    &[(0, "/metadata/annotations", json!({ "metric-config.external.a_b.prometheus/query": "1" }))],
+    "metadata.annotations[metric-config.external.a_b.prometheus/query]"
+)]
+#[case::label_value(&[(0, "/metadata/labels", json!({ "a.b": "c d" }))], "metadata.labels[a.b]")]
 #[case::time_out_of_range(
     &[(0, "/status", json!({ "lastScaleTime": "9999-12-31T23:59:59Z" }))],
     "status.lastScaleTime"

@@ -164,23 +164,18 @@ async fn check_config(
     let findings = lint_each(config, &compiled, &source.resources());
     let mistakes = findings.iter().filter(|finding| !finding.is_warning);
     let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
-    let text = String::new();
     let mut report = Report {
         servers: &servers,
         refused,
+        findings: merge_unknown_fields(findings),
         mistakes,
-        text,
+        text: String::new(),
         problem_count: 0,
         warning_count: 0,
         unchecked: Vec::new(),
         cluster_failures: Vec::new(),
     };
     let mut sections = Vec::new();
-    for finding in merge_unknown_fields(findings) {
-        report.problem_count += usize::from(!finding.is_warning);
-        report.warning_count += usize::from(finding.is_warning);
-        sections.push((finding.position, format!("{finding}\n")));
-    }
     for rules in [source.inspect_custom(), source.inspect_external()] {
         for (index, rule) in rules.iter().enumerate() {
             report.add_rule(&rules, index).await;
@@ -285,7 +280,7 @@ async fn failure_of_only_server(
     if has_other_rules || !is_valid {
         return None;
     }
-    match servers.server(server).result_labels("vector(1)").await {
+    match servers.server(server).samples("vector(1)").await {
         Err(QueryProblem::Unanswered(failure)) => Some(failure),
         _ => None,
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     promql::{self, Node},
-    rules::{Config, query::on_one_line},
+    rules::{Config, lint::Finding, query::on_one_line},
     source::{InspectedMetric, RuleInspection},
 };
 
@@ -31,7 +31,9 @@ pub(super) struct Report<'p> {
     pub(super) servers: &'p RuleServers<'p>,
     /// The mistakes of the refused rules, by the names of the rules.
     pub(super) refused: BTreeMap<String, String>,
-    /// The paths of the fields with a mistake that was already reported.
+    /// The findings of `lint` about all rules.
+    pub(super) findings: Vec<Finding>,
+    /// The paths of the fields with a mistake.
     pub(super) mistakes: Vec<String>,
     pub(super) text: String,
     /// The number of problems, without warnings.
@@ -89,6 +91,16 @@ impl Report<'_> {
         if has_metric_name(series_query) { self.problem(text) } else { self.warning(text) }
     }
 
+    /// Reports the findings about the fields whose path starts with `prefix`.
+    fn add_findings(&mut self, prefix: &str) {
+        let of_rule = self.findings.extract_if(.., |finding| finding.path.starts_with(prefix));
+        for Finding { path, position, is_warning, message } in of_rule.collect::<Vec<_>>() {
+            let position = position.map(|at| format!("{at}: ")).unwrap_or_default();
+            let text = format!("{position}{path}: {message}");
+            if is_warning { self.warning(&text) } else { self.problem(&text) }
+        }
+    }
+
     /// Reports a rule, its metrics, and a sample of one of them.
     pub(super) async fn add_rule(&mut self, rules: &[RuleInspection], index: usize) {
         let Some(rule) = rules.get(index) else { return };
@@ -96,10 +108,15 @@ impl Report<'_> {
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         let query = on_one_line(&rule.definition.series_query);
         self.line(&format!("{}{position}: {query}", status.rule));
-        if let Some(error) = self.refused.get(&status.rule) {
-            return self.problem(&error.clone());
-        }
         let prefix = format!("{}.", status.rule);
+        let refused = self.refused.get(&status.rule).cloned();
+        if let Some(error) = &refused {
+            self.problem(error);
+        }
+        self.add_findings(&prefix);
+        if refused.is_some() {
+            return;
+        }
         let is_mistaken = self.mistakes.iter().any(|path| path.starts_with(&prefix));
         let is_series_query_mistaken = self.mistakes.contains(&format!("{prefix}seriesQuery"));
         let unchecked = "  not queried, because of the mistake in the rule";
@@ -224,15 +241,13 @@ impl Report<'_> {
         let statuses = self.servers.source.rule_status();
         let status = statuses.into_iter().find(|rule| rule.rule == "resourceRules");
         let refused = self.refused.get("resourceRules").cloned();
-        if let Some(error) = refused.or_else(|| status.and_then(|status| status.error)) {
-            return self.problem(&error);
+        let error = refused.or_else(|| status.and_then(|status| status.error));
+        if let Some(error) = &error {
+            self.problem(error);
         }
-        if rules.missing_rule().is_some() {
-            // The findings of `lint` include the missing resource.
+        self.add_findings("resourceRules.");
+        if error.is_some() || rules.missing_rule().is_some() {
             return;
-        }
-        if rules.window.is_zero() {
-            self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
         let findings = resource::check_queries(config, self.servers, objects).await;
         let UsageFindings { lines, problems, failures, uncompared } = findings;

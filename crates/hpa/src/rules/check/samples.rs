@@ -49,8 +49,7 @@ impl Report<'_> {
         let is_missing = |(_, label): &&(GroupResource, String)| !rule.labels.contains(label);
         if let Some((named, label)) = selected.iter().find(is_missing) {
             let text = self.missing_label(&metric.series, named, label, &rule.labels);
-            let reads_series = template.contains(".Series") || template.contains(&metric.series);
-            return if reads_series { self.problem(&text) } else { self.warning(&text) };
+            return self.add_missing_label(rule, metric, &text);
         }
         let server = self.servers.server(&rule.definition.server);
         let required: Vec<&str> = selected.iter().map(|(_, label)| label.as_str()).collect();
@@ -113,6 +112,14 @@ impl Report<'_> {
         let known = resources.get(resource);
         let singular = known.map_or(&*resource.resource, |known| &*known.singular);
         sample::missing_label(series, label, singular, labels)
+    }
+
+    /// Reports that series lack a label by which queries select objects. This is only a warning if
+    /// the query reads other series, which may have it.
+    fn add_missing_label(&mut self, rule: &RuleInspection, metric: &InspectedMetric, text: &str) {
+        let template = &rule.definition.metrics_query;
+        let reads_series = template.contains(".Series") || template.contains(&metric.series);
+        if reads_series { self.problem(text) } else { self.warning(text) }
     }
 
     /// Warns that no current series of a metric has the labels of its objects.
@@ -179,6 +186,13 @@ impl Report<'_> {
             Ok(newest) => newest,
             Err(problem) => return self.add_lookup_problem(rule, &problem),
         };
+        if newest.is_none() {
+            match server.explain_missing_namespace(rule, &metric.series).await {
+                Ok(Some(text)) => return self.add_missing_label(rule, metric, &text),
+                Ok(None) => {}
+                Err(problem) => return self.add_lookup_problem(rule, &problem),
+            }
+        }
         let namespace = newest.and_then(|mut labels| labels.remove(&label));
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let request = ExternalQuery {

@@ -42,7 +42,7 @@ externalRules:
 ";
 
 /// `resourceRules`. A relist doesn't read their server.
-fn resource_rules() -> String {
+pub(super) fn resource_rules() -> String {
     let usage = "{containerLabel: container, nodeQuery: 'sum(m{<<.LabelMatchers>>}) by \
                  (<<.GroupBy>>)', containerQuery: 'sum(m{<<.LabelMatchers>>,container!=\"\"}) by \
                  (<<.GroupBy>>)', resources: {template: <<.Resource>>}}";
@@ -75,7 +75,7 @@ async fn serve_series(status: u16, content_type: &'static str, body: &'static st
     serve(Router::new().route("/api/v1/series", any(list)).fallback(answer)).await
 }
 
-async fn check_rules(rules: &str, url: &str) -> (String, CheckOutcome) {
+pub(super) async fn check_rules(rules: &str, url: &str) -> (String, CheckOutcome) {
     check_rules_with(rules, &["--prometheus-url", url]).await
 }
 

@@ -90,6 +90,32 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     assert!(text.starts_with(headline), "{text}");
 }
 
+/// The metrics API answers 503, while its `APIService` is available.
+#[test]
+fn cause_of_most_failing_autoscalers_is_in_the_headline() {
+    let mut cluster = healthy();
+    let unavailable = "the server is currently unable to handle the request (get \
+                       pods.metrics.k8s.io)";
+    let failed = |resource: &str, cause: &str| {
+        let message = format!(
+            "the HPA was unable to compute the replica count: unable to get metrics for resource \
+             {resource}: unable to fetch metrics from resource metrics API: {cause}"
+        );
+        json!([condition("ScalingActive", "False", "FailedGetResourceMetric", &message)])
+    };
+    for (name, resource, cause) in
+        [("a", "cpu", "forbidden"), ("b", "cpu", unavailable), ("c", "memory", unavailable)]
+    {
+        cluster.autoscalers.push(autoscaler(name, failed(resource, cause)));
+    }
+    let headline = |cluster: &ClusterState| problems(cluster)[0].1.clone();
+    let some = format!("3 of 4 autoscalers can't scale; 2 of them: {unavailable}");
+    assert_eq!(headline(&cluster), some);
+    cluster.autoscalers.remove(1);
+    let all = format!("2 of 3 autoscalers can't scale; all of them: {unavailable}");
+    assert_eq!(headline(&cluster), all);
+}
+
 #[test]
 fn invalid_settings_are_not_part_of_the_cause_of_another_failure() {
     let mut cluster = healthy();
@@ -138,7 +164,7 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     };
     let [web, other] = ["web", "other"].map(|name| autoscaler(name, healthy_conditions()));
     let mut all = [web, other, custom];
-    set_other_autoscalers(&mut all);
+    set_other_autoscalers(&mut all, healthy().now);
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
     let mut cluster = healthy();
     cluster.autoscalers = all.to_vec();
@@ -160,4 +186,40 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
         sentences,
         [with("rhpa/shop/web"), "no metric is reported".to_owned(), with("shop/web")]
     );
+}
+
+#[test]
+fn bounds_that_exclude_each_other_are_an_error_whatever_the_conditions_are() {
+    let ambiguous = json!([condition("ScalingActive", "False", "AmbiguousSelector", "[...]")]);
+    let [mut big, mut small] =
+        [("big", ambiguous), ("small", healthy_conditions())].map(|(name, conditions)| {
+            let mut one = autoscaler(name, conditions);
+            one.hpa.spec.scale_target_ref.name = "duo".to_owned();
+            one
+        });
+    (big.hpa.spec.min_replicas, big.hpa.spec.max_replicas) = (Some(6), 8);
+    (small.hpa.spec.min_replicas, small.hpa.spec.max_replicas) = (Some(2), 4);
+    let mut cluster = healthy();
+    cluster.autoscalers = vec![big, small];
+    cluster.set_acting_controllers();
+    let conflict = "2 autoscalers with bounds that exclude those of another one of the target: \
+                    shop/big, shop/small";
+    assert_eq!(problems(&cluster), [(Level::Error, conflict.to_owned())]);
+    let sentence = cluster.autoscalers[1]
+        .short_report(&Settings::default(), &SettingPolicy::default())
+        .sentence;
+    let expected = "no metric is reported; conflicts by its bounds, 2 to 4 replicas, with shop/big \
+                    (6 to 8): both scale Deployment duo to their own bounds, up and down, for as \
+                    long as both exist with these bounds";
+    assert_eq!(sentence, expected);
+
+    // A schedule of hpa-rs can raise a maximum.
+    let schedule = json!([{ "start": "00:00", "end": "00:00", "maxReplicas": 6 }]).to_string();
+    annotate(&mut cluster.autoscalers[1].hpa, "bounds", &schedule);
+    cluster.set_acting_controllers();
+    assert!(cluster.autoscalers.iter().all(|one| one.bounds_conflict.is_none()));
+    annotate(&mut cluster.autoscalers[1].hpa, "bounds", "[]");
+    annotate(&mut cluster.autoscalers[1].hpa, "pause", "true");
+    cluster.set_acting_controllers();
+    assert!(cluster.autoscalers.iter().all(|one| one.bounds_conflict.is_none()));
 }

@@ -294,7 +294,23 @@ fn controller_without_election_is_ok_if_its_debug_api_answers() {
     assert_eq!(run_checks(&cluster).level, Level::Warning);
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.status = Ok(controller_status());
+    cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
     assert_eq!(problems(&cluster), [], "its debug API answers");
+}
+
+/// The instance at the URL is for one namespace.
+#[test]
+fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
+    let mut cluster = healthy();
+    let lease = cluster.lease.clone();
+    cluster.autoscalers.push(autoscaler_of("blog", "web", &lease));
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.holder = Err(Unavailable::NotHeld { lease, released: None });
+    cluster.url = Some("http://127.0.0.1:1".to_owned());
+    cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
+    let idle = "no controller with a lease acts on 1 autoscaler (blog/web): no instance holds the \
+                lease scaling/hpa";
+    assert_eq!(problems(&cluster)[0], (Level::Error, idle.to_owned()));
 }
 
 /// An autoscaler of a namespace whose status the hpa-rs with this lease stored 16 seconds ago.

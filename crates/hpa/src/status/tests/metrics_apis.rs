@@ -102,6 +102,36 @@ fn no_api_is_missing_if_the_controller_reads_another_source() {
     assert!(!text.contains("install metrics-server"), "{text}");
 }
 
+/// One autoscaler has only metrics of the API, the other one scales by CPU.
+#[test]
+fn missing_api_is_needed_by_autoscalers_with_other_metrics_too() {
+    let external = json!({ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "1" },
+    } });
+    let external = || serde_json::from_value(external.clone()).expect("a metric");
+    let no_api = "unable to get external metric shop/queue/nil: unable to fetch metrics from \
+                  external metrics API: the server could not find the requested resource (get \
+                  queue.external.metrics.k8s.io)";
+    let failed = json!([condition("ScalingActive", "False", "FailedGetExternalMetric", no_api)]);
+    let mut cluster = healthy();
+    cluster.autoscalers =
+        vec![autoscaler("worker", failed), autoscaler("multi", healthy_conditions())];
+    cluster.autoscalers[0].hpa.spec.metrics = vec![external()];
+    let multi = &mut cluster.autoscalers[1].hpa;
+    multi.spec.metrics.push(external());
+    let cpu = json!({ "name": "cpu", "current": { "averageUtilization": 40 } });
+    let values = json!([{ "type": "Resource", "resource": cpu }, { "type": "" }]);
+    multi.status.current_metrics = serde_json::from_value(values).expect("values");
+    let missing = |names: &str| {
+        (Level::Error, format!("external.metrics.k8s.io is not installed, but needed by {names}"))
+    };
+    let found = problems(&cluster);
+    assert!(found.contains(&missing("shop/worker, shop/multi")), "{found:?}");
+    cluster.autoscalers.remove(0);
+    let found = problems(&cluster);
+    assert!(found.contains(&missing("shop/multi")), "{found:?}");
+}
+
 #[test]
 fn metrics_without_a_value_from_another_source_are_named() {
     let pods_metric = |name: &str| {

@@ -274,7 +274,8 @@ async fn refused_connection_names_the_server_and_its_cause_once() {
 #[case::other_server(
     302,
     Some("https://me:hunter2@login:8443/start?token=hunter2"),
-    ": the server redirects to https://login:8443; configure that URL"
+    ": the server redirects to https://login:8443; configure that URL, or credentials if it is a \
+     login page"
 )]
 #[case::same_server(
     301,
@@ -301,6 +302,10 @@ async fn error_of_a_status_has_no_credentials_path_or_query(
     let error = client.query(&query("up")).await.unwrap_err();
     let start = format!("Prometheus at http://prometheus:9090: unknown response code {status}");
     assert_eq!(error.to_string(), format!("{start}{hint}"));
+    // The path of the operator's own URL may be wrong.
+    let url = "http://prometheus:9090/path";
+    let described = format!("Prometheus at {url}: unknown response code {status}{hint}");
+    assert_eq!(error.describe_with_server(url), described);
 }
 
 #[tokio::test(start_paused = true)]

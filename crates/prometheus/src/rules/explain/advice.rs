@@ -22,12 +22,7 @@ pub(super) fn warnings(
     label: Option<&str>,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let is_counter =
-        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
-    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
-    if is_counter && !rates.iter().any(|rate| query.contains(rate)) {
-        warnings.push(Warning::CounterWithoutRate { series: series.to_owned() });
-    }
+    warnings.extend(counter_without_rate(series, query));
     let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
     if let Some((_, unit, hint)) = unit {
         warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
@@ -38,6 +33,17 @@ pub(super) fn warnings(
         warnings.extend(object_warnings(template, query, label, &[]));
     }
     warnings
+}
+
+/// Warns if a series looks like a counter and is read without its rate. `query` may be a template.
+pub fn counter_without_rate(series: &str, query: &str) -> Option<Warning> {
+    let is_counter =
+        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
+    let is_read = query.contains(".Series") || query.contains(series);
+    // `delta` is for gauges, but its value is also a difference, wrong only after a reset.
+    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
+    let is_raw = is_counter && is_read && !rates.iter().any(|rate| query.contains(rate));
+    is_raw.then(|| Warning::CounterWithoutRate { series: series.to_owned() })
 }
 
 /// Finds likely mistakes in a query for objects that `label` names. `others` are labels that name

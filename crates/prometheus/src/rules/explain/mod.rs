@@ -16,6 +16,7 @@ use crate::rules::{
     ruleset::InvalidRule,
     series::{MetricSeries, RuleSeries},
 };
+pub use advice::counter_without_rate;
 pub(super) use advice::object_warnings;
 use advice::{similar_names, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};

@@ -16,7 +16,7 @@ use crate::{
     rules::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
-        explain::object_warnings,
+        explain::{counter_without_rate, object_warnings},
         mistake::UNKNOWN_FIELD,
         query::{Objects, QueryError, on_one_line},
         rule::{Naming, Rule},
@@ -101,16 +101,32 @@ pub fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
     merged
 }
 
-/// Finds likely mistakes in the queries of `rules`, each rendered for one kind of objects. These
-/// are warnings that `explain` also has for the query of a request.
+/// Finds likely mistakes in the queries of `rules`, each rendered for one kind of objects, and of
+/// `externalRules`. These are warnings that `explain` also has for the query of a request.
 pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
         let Ok(rule) = rule else { continue };
         linter.rule_path = config.rule_name("rules", index);
+        linter.check_rate(definition);
         linter.check_selection_and_grouping(definition, rule);
     }
+    for (index, (definition, rule)) in config.external_rules.iter().zip(&rules.external).enumerate()
+    {
+        if rule.is_ok() {
+            linter.rule_path = config.rule_name("externalRules", index);
+            linter.check_rate(definition);
+        }
+    }
     linter.findings
+}
+
+/// The name of the series that a `seriesQuery` selects, if it is a constant.
+fn series_name(series_query: &str) -> Option<&str> {
+    match promql::parse(series_query).ok()?.node {
+        Node::Selector(selector) => selector.metric_name(),
+        _ => None,
+    }
 }
 
 struct Linter<'a> {
@@ -166,13 +182,18 @@ impl Linter<'_> {
         }
     }
 
+    /// Warns if the query reads a counter without its rate.
+    fn check_rate(&mut self, definition: &DiscoveryRule) {
+        let Some(series) = series_name(&definition.series_query) else { return };
+        if let Some(warning) = counter_without_rate(series, &definition.metrics_query) {
+            self.add_warning("metricsQuery", warning.to_string());
+        }
+    }
+
     /// Warns if the query doesn't select objects, or aggregates them without grouping by the label
     /// of their names. Skips queries that can't be rendered or parsed.
     fn check_selection_and_grouping(&mut self, definition: &DiscoveryRule, rule: &Rule) {
-        let series = match promql::parse(&definition.series_query) {
-            Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
-            _ => None,
-        };
+        let series = series_name(&definition.series_query);
         let query = self.query_for_object(rule, series, &Selector::everything());
         let Some((resource, Ok(query))) = query else { return };
         let Ok(label) = rule.labels().label(&resource, self.resources) else { return };

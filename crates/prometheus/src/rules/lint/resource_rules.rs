@@ -49,6 +49,13 @@ impl Linter<'_> {
                 self.add_error("containerLabel", "it is missing: write, for example, container");
             }
         }
+        if missing.is_none() && definition.is_some_and(|rules| rules.window.is_zero()) {
+            RESOURCE_RULES.clone_into(&mut self.rule_path);
+            self.add_warning(
+                "window",
+                "it is missing: write the range of cpu's queries, such as 5m",
+            );
+        }
     }
 
     /// Warns if `containerQuery` doesn't exclude cAdvisor's series of whole pods. The usage of a

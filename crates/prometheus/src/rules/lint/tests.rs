@@ -134,6 +134,7 @@ fn later_mistakes_of_invalid_resource_rules_are_found() {
     nodeQuery: sum(x{
     resources: {overrides: {namespace: {resource: namespace}, node: {resource: node}}}
     containerLabel: container
+  window: 5m
 ";
     let config = Config::parse(rules).unwrap();
     let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
@@ -198,7 +199,11 @@ fn query_for_containers_that_also_reads_pods_is_a_warning(
          nodeQuery: container_usage{{<<.LabelMatchers>>}}\n    containerLabel: container\n    \
          resources: {{template: <<.Resource>>}}\n"
     );
-    let findings = findings(&format!("resourceRules:\n  cpu:\n{usage}  memory:\n{usage}"));
+    let rules = format!("resourceRules:\n  cpu:\n{usage}  memory:\n{usage}");
+    let missing = "2 resourceRules.window: warning: it is missing: write the range of cpu's \
+                   queries, such as 5m";
+    assert_eq!(findings(&rules).last().map(String::as_str), Some(missing));
+    let findings = findings(&format!("{rules}  window: 5m\n"));
     let warning = |line: u8, name: &str| {
         format!(
             "{line} resourceRules.{name}.containerQuery: warning: without the matcher \
@@ -208,6 +213,31 @@ fn query_for_containers_that_also_reads_pods_is_a_warning(
     };
     let all = vec![warning(3, "cpu"), warning(8, "memory")];
     assert_eq!(findings, if is_warned { all } else { Vec::new() });
+}
+
+#[rstest]
+#[case::raw("jobs_total", "sum(<<.Series>>{<<.LabelMatchers>>})", true)]
+#[case::by_name("jobs_total", "sum(jobs_total{<<.LabelMatchers>>})", true)]
+#[case::rate("jobs_total", "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m]))", false)]
+#[case::recorded("jobs_total", "sum(job:rate5m{<<.LabelMatchers>>})", false)]
+#[case::gauge("jobs", "sum(<<.Series>>{<<.LabelMatchers>>})", false)]
+fn counter_without_rate_is_a_warning(
+    #[case] series: &str,
+    #[case] query: &str,
+    #[case] is_warned: bool,
+) {
+    let rule = format!(
+        "- seriesQuery: '{series}{{pod!=\"\"}}'\n  resources: {{template: <<.Resource>>}}\n  \
+         metricsQuery: '{query} by (<<.GroupBy>>)'\n"
+    );
+    let external = rule.replace(" by (<<.GroupBy>>)", "");
+    let config = Config::parse(&format!("rules:\n{rule}externalRules:\n{external}")).unwrap();
+    let compiled = RuleSet::compile(&config, &resources());
+    let findings = query_warnings(&config, &compiled, &resources());
+    let paths: Vec<&str> = findings.iter().map(|finding| finding.path.as_str()).collect();
+    let both = ["rules[0].metricsQuery", "externalRules[0].metricsQuery"];
+    assert_eq!(paths, if is_warned { both.to_vec() } else { Vec::new() });
+    assert!(findings.iter().all(|finding| finding.message.contains("looks like a counter")));
 }
 
 #[test]

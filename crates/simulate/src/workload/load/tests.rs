@@ -1,10 +1,8 @@
 #![allow(clippy::float_cmp, clippy::unwrap_used, reason = "values at boundaries are exact")]
 
-use std::error::Error as _;
-
 use rstest::rstest;
 
-use super::{Diurnal, Interpolation, Load, Ramp, Repeat, Samples, Seconds, Spike, Step, parse_csv};
+use super::{Diurnal, Interpolation, Load, Ramp, Repeat, Samples, Seconds, Spike, Step};
 
 fn seconds(number: u32) -> Seconds {
     Seconds::new(f64::from(number))
@@ -26,7 +24,7 @@ fn steps() -> Load {
 
 fn samples(interpolation: Interpolation) -> Load {
     let points = vec![(seconds(10), 4.0), (seconds(20), 8.0)];
-    Load::Samples(Samples { file: None, points, interpolation })
+    Load::Samples(Samples { points, interpolation, ..Samples::default() })
 }
 
 fn diurnal() -> Load {
@@ -82,23 +80,26 @@ fn load_is_exact_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] 
 )]
 #[case::part_of_a_sum(Load::Sum(vec![Load::Constant(9.0), Load::Constant(-5.0)]), true)]
 fn negative_load_is_invalid_except_in_a_sum(#[case] load: Load, #[case] is_valid: bool) {
-    assert_eq!(load.validate().is_ok(), is_valid);
+    assert_eq!(load.validate(seconds(60)).is_ok(), is_valid);
 }
 
 #[rstest]
-#[case::header("time,rps\n0,1\n# pause\n\n1m, 2.5\n")]
-#[case::exported("\u{feff}\"Time\",\"Value\"\r\n\"0\",\"1\"\r\n\"1m\",\"2.5\"\r\n")]
-#[case::timestamps("2026-01-01T00:00:00Z,1\n2026-01-01T00:01:00Z,2.5")]
-fn csv_is_parsed(#[case] text: &str) {
-    assert_eq!(parse_csv(text).unwrap(), vec![(seconds(0), 1.0), (seconds(60), 2.5)]);
-}
-
-#[rstest]
-#[case("0,1\n5", "line 2", "expected a time and a value")]
-#[case("0,many", "line 1", "\"many\" is not a number")]
-#[case("0,1\nsoon,1", "line 2", "\"soon\" is not a duration, such as 90, 90s, 1h30m or 500ms")]
-fn invalid_csv_is_rejected(#[case] text: &str, #[case] line: &str, #[case] expected: &str) {
-    let error = parse_csv(text).unwrap_err();
-    assert_eq!(error.to_string(), line);
-    assert_eq!(error.source().unwrap().to_string(), expected);
+#[case::at_the_end(samples(Interpolation::Step), 10, None)]
+#[case::after_the_end(
+    samples(Interpolation::Step),
+    9,
+    Some("start at 10s, but the load ends at 9s")
+)]
+#[case::repeated(
+    Load::Repeat(Repeat { every: seconds(5), load: Box::new(samples(Interpolation::Step)) }),
+    60,
+    Some("start at 10s, but the load ends at 5s")
+)]
+fn samples_that_start_after_the_end_are_invalid(
+    #[case] load: Load,
+    #[case] end: u32,
+    #[case] expected: Option<&str>,
+) {
+    let error = load.validate(seconds(end)).err().map(|error| error.message);
+    assert_eq!(error.as_deref(), expected);
 }

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use hpa_crd::FieldError;
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
-use crate::workload::load::SamplesError;
+use crate::workload::samples_file::SamplesError;
 
 /// An error while a scenario is loaded.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use super::{error::ScenarioError, incident::Incident};
 use crate::workload::{
-    load::{Load, parse_csv},
-    profile::PodProfile,
-    seconds::Seconds,
+    load::Load, profile::PodProfile, samples_file::parse_offsets, seconds::Seconds,
     series::SourceSettings,
 };
 
@@ -271,23 +269,24 @@ impl Scenario {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let mut scenario = Self::decode(&read_file(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        scenario.load_samples(|file| {
+        scenario.load_samples(|file, column| {
             let path = folder.join(file);
-            let table = parse_csv(&read_file(&path)?);
-            table.map_err(|source| ScenarioError::Samples { path, source })
+            let samples = parse_offsets(&read_file(&path)?, column);
+            samples.map_err(|source| ScenarioError::Samples { path, source })
         })?;
         scenario.validate().map_err(ScenarioError::InvalidField)?;
         Ok(scenario)
     }
 
-    /// Replaces the points of all loads that are recorded in files. `read` reads one file.
+    /// Replaces the points of all loads that are recorded in files. `read` reads the column of one
+    /// file.
     pub fn load_samples<E>(
         &mut self,
-        mut read: impl FnMut(&str) -> Result<Vec<(Seconds, f64)>, E>,
+        mut read: impl FnMut(&str, Option<&str>) -> Result<Vec<(Seconds, f64)>, E>,
     ) -> Result<(), E> {
         for samples in self.loads_mut().into_iter().flat_map(Load::samples_mut) {
             if let Some(file) = &samples.file {
-                samples.points = read(file)?;
+                samples.points = read(file, samples.column.as_deref())?;
             }
         }
         Ok(())

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use hpa_crd::FieldError;
 
-use super::spec::{Scenario, ValueSource, WorkloadSpec};
-use crate::workload::field::{ensure, within};
+use super::spec::{PAST_SECONDS, Scenario, ValueSource, WorkloadSpec};
+use crate::workload::{
+    field::{ensure, within},
+    seconds::Seconds,
+};
 
 /// The maximum number of pods of a workload, and the maximum total of `otherPods`.
 pub const MAX_PODS: u32 = 10_000;
@@ -77,9 +80,9 @@ impl Scenario {
             if let Some(profile) = &workload.profile {
                 within(path("profile"), profile.validate())?;
             }
-            within(path("load"), workload.load.validate())?;
+            within(path("load"), workload.load.validate(self.duration))?;
             if let Some(past) = &workload.past {
-                within(path("past"), past.validate())?;
+                within(path("past"), past.validate(Seconds::new(PAST_SECONDS)))?;
             }
         }
         Ok(())
@@ -91,7 +94,7 @@ impl Scenario {
             let path = |field: &str| format!("queues[{index}].{field}");
             ensure(names.insert(&queue.name), path("name"), "is a duplicate")?;
             self.check_workload(path("workload"), &queue.workload)?;
-            within(path("arrivals"), queue.arrivals.validate())?;
+            within(path("arrivals"), queue.arrivals.validate(self.duration))?;
             let numbers = [("backlog", Some(queue.backlog)), ("drainPerPod", queue.drain_per_pod)];
             for (field, number) in numbers {
                 let is_valid = number.is_none_or(|number| number.is_finite() && number >= 0.0);
@@ -129,7 +132,7 @@ impl Scenario {
                 let exists = self.queues.iter().any(|queue| queue.name == *name);
                 ensure(exists, path, format!("there is no queue \"{name}\""))
             }
-            ValueSource::Curve(load) => within(path, load.validate()),
+            ValueSource::Curve(load) => within(path, load.validate(self.duration)),
         }
     }
 }

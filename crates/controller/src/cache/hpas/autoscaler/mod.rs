@@ -15,6 +15,7 @@ use std::{
 
 use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod},
+    go_text::truncate,
     settings::Settings,
 };
 use parking_lot::{Mutex, RwLock};
@@ -34,6 +35,9 @@ use crate::{
     cache::is_newer, forecast::AutoscalerForecasts, hash::HASHER, k8s::StoredHpa,
     settings::SettingSource,
 };
+
+/// The maximum number of characters of an error for the debug API. A webhook may send a long one.
+const MAX_ERROR_CHARS: usize = 1000;
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
 /// again inherits nothing.
@@ -274,6 +278,14 @@ impl Autoscaler {
     /// previous one.
     pub(crate) fn replace_status_failure(&self, failure: Option<String>) -> FailureChange {
         FailureChange::replace(&mut self.status_failure.lock(), failure)
+    }
+
+    /// The error with which the last reconcile failed to write the status.
+    pub(crate) fn status_failure(&self) -> Option<String> {
+        // The status may be stored without another write, if it is the same as before again.
+        let has_failed = self.last_reconcile.lock().error.is_some();
+        let error = self.status_failure.lock().clone().filter(|_| has_failed);
+        error.map(|error| truncate(error, MAX_ERROR_CHARS))
     }
 
     /// Sets whether a reconcile ended without a decision.

@@ -1,0 +1,170 @@
+//! Advice about the causes that the controller reported.
+
+use std::collections::BTreeMap;
+
+use super::{
+    error_texts::{
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
+        REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing,
+        is_in_process, is_of_server, is_refused_access, is_refused_query, is_unknown_path,
+        is_unsent_query,
+    },
+    failure,
+    inputs::Inputs,
+    metrics::MetricReport,
+    phrases::namespace,
+    reported::{METRICS_API, failed_metric, root_cause},
+    source_failure,
+};
+use crate::{
+    api::{Condition, ConditionType, HorizontalPodAutoscaler},
+    shell::quote,
+};
+
+/// The setting with the URL of the controller's Prometheus.
+const CONTROLLER_URL: &str = "the controller's --prometheus-url";
+/// The prefix of annotations that configure collectors.
+const COLLECTORS: &str = "metric-config.";
+
+/// Advice for the metrics of an API for which no server is registered, as the controller reported.
+/// By the index of the metric.
+pub(super) fn about_unserved_api(hpa: &HorizontalPodAutoscaler) -> BTreeMap<usize, String> {
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    let is_unserved = |active: &&Condition| {
+        let cause = root_cause(&active.message);
+        is_api_missing(cause) && !is_in_process(cause)
+    };
+    let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
+    let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
+        return BTreeMap::new();
+    };
+    let advice = failure::about_missing_api(&failed.source_type);
+    let metrics = hpa.spec.metrics.iter().enumerate();
+    let of_api =
+        metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
+    of_api.map(|(index, _)| (index, advice.clone())).collect()
+}
+
+/// Advice about the cause that the controller reported for a metric, and about reading it here.
+pub(super) fn advise(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    cause: &str,
+) -> Vec<String> {
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    let here = if error.contains(FORBIDDEN) {
+        Some(
+            "You may not read the metrics here. The controller has its own permissions.".to_owned(),
+        )
+    } else if is_in_process(error) {
+        // The flags were given.
+        None
+    } else {
+        let start = if is_in_process(cause) {
+            "To read the metrics here as the controller does"
+        } else {
+            // kube-controller-manager has no such flags.
+            "If the controller is hpa run with a source of its own"
+        };
+        Some(format!(
+            "{start}, use its flags: --metrics-config, --prometheus-url, --collectors, \
+             --scaling-schedule."
+        ))
+    };
+    let about_cause = about_cause(inputs, index, metric, cause);
+    about_cause.into_iter().chain(here).collect()
+}
+
+/// Advice about the cause that the controller reported for a metric.
+pub(super) fn about_cause(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    cause: &str,
+) -> Option<String> {
+    let mut annotations = inputs.hpa.metadata.annotations.keys();
+    let has_collectors = annotations.any(|key| key.starts_with(COLLECTORS));
+    let missing = ["request", "limit"].into_iter().find(|amount| {
+        [format!("missing {amount} for "), format!("missing pod-level {amount} for ")]
+            .iter()
+            .any(|start| cause.starts_with(start))
+    });
+    if cause.contains(FORBIDDEN) {
+        Some(
+            "Give the user in the message, as which the controller runs, the right that it lacks: \
+             the ClusterRole of the chart hpa-controller has all rights that a controller needs."
+                .to_owned(),
+        )
+    } else if let Some(amount) = missing {
+        Some(format!(
+            "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
+             every pod that the selector matches, or use a target of type AverageValue, or a \
+             ContainerResource metric."
+        ))
+    } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
+        Some(
+            "Correct the name of the container in spec.metrics, or select only pods that have it."
+                .to_owned(),
+        )
+    } else if cause.contains(RESOURCES_NOT_READ) {
+        Some(source_failure::about_api_server_resources())
+    } else if let Some(advice) = source_failure::about_answer(cause, CONTROLLER_URL) {
+        Some(advice)
+    } else if cause.contains(PROMETHEUS)
+        || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
+    {
+        Some(
+            "Check that Prometheus runs, and that the controller's URL of it is right \
+             (--prometheus-url, or servers in the rules file)."
+                .to_owned(),
+        )
+    } else if is_in_process(cause) && is_refused_query(cause) {
+        Some(source_failure::about_refused_query(&metric.name))
+    } else if cause.contains(REFUSED_ADDRESS) {
+        Some(source_failure::about_refused_address())
+    } else if cause.contains(ALSO_NOT_BY_API) {
+        Some(source_failure::about_absence(inputs, index, metric, cause))
+    } else if cause.starts_with(NO_VALUE) {
+        Some(source_failure::about_no_value(inputs, index, metric, cause))
+    } else if is_api_missing(cause) {
+        Some(failure::about_missing_api(&metric.source_type))
+    } else if has_collectors && !cause.contains(METRICS_API) {
+        Some(about_annotations(&inputs.hpa, cause))
+    } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
+        Some(
+            "Check the names and selectors in spec.metrics, and that the controller's source has \
+             these metrics."
+                .to_owned(),
+        )
+    } else {
+        None
+    }
+}
+
+/// Advice about the annotations of a collector that failed for this cause.
+fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
+    let check = if is_unknown_path(cause) {
+        "the server in the message and these annotations: the server answers that it doesn't \
+         have the path of the request"
+    } else if has_no_number(cause) {
+        "these annotations: the server answers, but its response has no number at the path"
+    } else if is_unsent_query(cause) {
+        "the query in these annotations, which is not sent to the server"
+    } else if is_refused_access(cause) {
+        "these annotations: the server answers, but refuses the credentials of the request"
+    } else if is_of_server(cause) {
+        "the server in the message and these annotations"
+    } else {
+        "these annotations, as the message says"
+    };
+    format!(
+        "If the metric is that of annotations {COLLECTORS}*, check {check}. Events name those \
+         that no collector accepts: kubectl get events --namespace {} --field-selector {}",
+        namespace(hpa),
+        quote(&format!(
+            "reason=CreateNewMetricsCollector,involvedObject.name={}",
+            hpa.metadata.name
+        ))
+    )
+}

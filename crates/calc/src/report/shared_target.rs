@@ -1,0 +1,62 @@
+//! Autoscalers of one target whose bounds exclude each other.
+
+use std::fmt::Display;
+
+use jiff::Timestamp;
+
+use super::phrases::names;
+use crate::{
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
+    settings::{Bounds, Settings},
+};
+
+/// The effect of autoscalers of one target whose bounds exclude each other, with the target's kind
+/// and name and the number of other autoscalers. A reconcile applies the bounds before it checks
+/// whether other autoscalers select the pods, so the check doesn't prevent the scaling.
+pub fn bounds_conflict_effect(target: &str, other_count: usize) -> String {
+    let all = if other_count == 1 { "both" } else { "all" };
+    format!(
+        "{all} scale {target} to their own bounds, up and down, for as long as {all} exist with \
+         these bounds"
+    )
+}
+
+/// The bounds to which a controller scales the target, also if other autoscalers have the same
+/// target. `None` if no controller does: none has stored a status, or autoscaling is off, paused or
+/// in dry run.
+pub fn enforced_bounds(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<Bounds> {
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    let is_off = active.is_some_and(|active| active.reason == ConditionReason::ScalingDisabled);
+    (!hpa.status.conditions.is_empty() && !is_off && settings.may_scale())
+        .then(|| settings.bounds_at(&hpa.spec, now))
+}
+
+/// The conflict of an autoscaler with others of its target, as a clause that follows its name.
+/// `None` if no bounds of the others exclude its own. The bounds are the [`enforced_bounds`]; the
+/// others have their names.
+pub fn describe_bounds_conflict<N: Display>(
+    hpa: &HorizontalPodAutoscaler,
+    own: Option<Bounds>,
+    others: impl IntoIterator<Item = (N, Option<Bounds>)>,
+) -> Option<String> {
+    let own = own?;
+    let excluded = others.into_iter().filter_map(|(name, bounds)| {
+        let Bounds { min_replicas: min, max_replicas: max } =
+            bounds.filter(|bounds| bounds.exclude(own))?;
+        Some(format!("{name} ({min} to {max})"))
+    });
+    let excluded: Vec<String> = excluded.collect();
+    let target = &hpa.spec.scale_target_ref;
+    let target = format!("{} {}", target.kind, target.name);
+    (!excluded.is_empty()).then(|| {
+        format!(
+            "conflicts by its bounds, {own}, with {}: {}",
+            names(excluded.iter().map(String::as_str)),
+            bounds_conflict_effect(&target, excluded.len())
+        )
+    })
+}

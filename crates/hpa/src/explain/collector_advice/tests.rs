@@ -1,0 +1,200 @@
+use rstest::rstest;
+
+use super::*;
+
+fn source(collector: &'static str, subject: &str, server: Server) -> CollectorSource {
+    CollectorSource {
+        collector,
+        subject: subject.to_owned(),
+        is_annotated: subject.starts_with("annotations "),
+        servers: vec![server],
+    }
+}
+
+#[rstest]
+#[case::pods(
+    "pods",
+    Server::Pods,
+    "path",
+    "/stats",
+    "404: check /stats in the annotation metric-config.x.y.z/path."
+)]
+#[case::endpoint(
+    "http",
+    Server::Url(String::new()),
+    "endpoint",
+    "https://user:secret@h:1/a/b?token=secret",
+    "404: check /a/b in the annotation metric-config.x.y.z/endpoint."
+)]
+#[case::start_of_the_path(
+    "prometheus",
+    Server::Url(String::new()),
+    "prometheus-server",
+    "http://p",
+    "404: check the path in the annotation metric-config.x.y.z/prometheus-server."
+)]
+#[case::in_a_label(
+    "http",
+    Server::Url(String::new()),
+    "other",
+    "x",
+    "404: check the path in the setting endpoint of the annotations metric-config.x.y.z/*."
+)]
+#[case::server_of_the_operator(
+    "zmon", Server::Operator("zmon".to_owned()), "key", "p99",
+    "of --zmon-kariosdb-endpoint, and the settings: annotations metric-config.x.y.z/*."
+)]
+fn advice_about_an_unknown_path_names_it_and_its_setting(
+    #[case] collector: &'static str,
+    #[case] server: Server,
+    #[case] key: &str,
+    #[case] value: &str,
+    #[case] expected: &str,
+) {
+    let mut hpa = HorizontalPodAutoscaler::default();
+    let annotation = format!("metric-config.x.y.z/{key}");
+    hpa.metadata.annotations.insert(annotation, value.to_owned());
+    let source = source(collector, "annotations metric-config.x.y.z/*", server);
+    let advise = |failure: &str| unknown_path_advice(&hpa, &source, failure);
+    let request = "unable to fetch metrics: the request to http://h:1 failed: ";
+    let advice = advise(&format!("{request}unsuccessful response: 404 Not Found"));
+    let advice = advice.expect("advice");
+    assert!(advice.starts_with("The server answers with 404"), "{advice}");
+    assert!(advice.ends_with(expected) && !advice.contains("secret"), "{advice}");
+    assert_eq!(advise(&format!("{request}unsuccessful response: 500 Error")), None);
+}
+
+#[rstest]
+#[case::url(Server::Url(String::new()), "a URL of the autoscaler")]
+#[case::pods(Server::Pods, "the target's pods")]
+fn advice_says_that_only_this_machine_failed(#[case] server: Server, #[case] start: &str) {
+    let (place, check) = place_and_check(&source("json-path", "metric", server));
+    assert_eq!(place, format!("{start}, from which this machine got no value"));
+    let end = "from the controller's network, or from here with kubectl port-forward";
+    assert!(check.ends_with(end), "{check}");
+}
+
+#[rstest]
+#[case::missing_object(
+    "unable to fetch metrics: Ingress shop/shop2 not found",
+    Some(
+        "The collector skipper has no value of rps, for the reason in the message: \
+         correct that, or the annotations a/*."
+    )
+)]
+#[case::refused_address(
+    "unable to fetch metrics: the request to http://169.254.169.254 failed: 169.254.169.254 is \
+     a link-local address (--collector-address permits it)",
+    Some(
+        "The collector skipper may not read the address in the message: correct the \
+         annotations a/*. If it is to read that address, add --collector-address with it, as \
+         the controller needs it too."
+    )
+)]
+#[case::unreachable("unable to fetch metrics: the request to http://a failed: refused", None)]
+#[case::query("unable to fetch metrics: the query to prometheus failed: refused", None)]
+#[case::timeout("unable to fetch metrics: not read within 10 s", None)]
+#[case::empty("", None)]
+fn advice_without_a_failed_request_names_no_server(
+    #[case] failure: &str,
+    #[case] expected: Option<&str>,
+) {
+    let source = source("skipper", "annotations a/*", Server::Operator(String::new()));
+    let advice = advice_without_failed_request("rps", &source, failure);
+    assert_eq!(advice.as_deref(), expected);
+}
+
+#[rstest]
+#[case::annotated(
+    "prometheus",
+    "annotations metric-config.x.y.prometheus/*",
+    "",
+    Some(
+        "The annotations metric-config.x.y.prometheus/* are settings of the collector \
+         prometheus. If the controller runs with --collectors, use its flags here, with \
+         --prometheus-url or --additional-prometheus-server."
+    )
+)]
+#[case::by_label(
+    "sqs",
+    "metric external/q {type=sqs-queue-length}",
+    "the server could not find the metric q for ",
+    Some(
+        "The metric external/q {type=sqs-queue-length} is one that the collector sqs reads. If \
+         the controller runs with --collectors, use its flags here, with \
+         --aws-external-metrics."
+    )
+)]
+#[case::of_an_api("sqs", "metric external/q {type=sqs-queue-length}", "down", None)]
+fn advice_without_collectors_names_the_flags_that_the_collector_needs(
+    #[case] collector: &'static str,
+    #[case] subject: &str,
+    #[case] failure: &str,
+    #[case] expected: Option<&str>,
+) {
+    let source = source(collector, subject, Server::Operator(String::new()));
+    assert_eq!(advice_without_collectors(&source, failure).as_deref(), expected);
+}
+
+#[rstest]
+#[case::parse_error(
+    "unable to fetch metrics: the query to prometheus failed: bad_data: parse error",
+    Some(
+        "The server answers, but refuses the query of jobs, as the message says: correct it \
+         in the annotations metric-config.external.jobs.prometheus/*."
+    )
+)]
+#[case::tenant_server(
+    "the query to http://p failed: Prometheus reported execution: message omitted",
+    Some("The server answers, but refuses the query of jobs")
+)]
+#[case::no_result(
+    "unable to fetch metrics: query 'up' did not result a valid response",
+    Some(
+        "The query of jobs has no result now: check its names and labels, or add `or \
+         vector(0)` if nothing means 0. It is in the annotations metric-config."
+    )
+)]
+#[case::syntax(
+    "unable to fetch metrics: the query has a syntax error at byte 9: the query ends",
+    Some("Correct the syntax of the query of jobs, as the message says, in the annotations ")
+)]
+#[case::not_restricted(
+    "unable to fetch metrics: the query can't be restricted to the namespace: info",
+    Some("The query of jobs is not sent to the server, because it can't be restricted to ")
+)]
+#[case::wrong_path(
+    "unable to fetch metrics: none of 2 pods has a value; web-1: the path selects nothing",
+    Some(
+        "The server answers, but its response has no number for jobs, as the message says: \
+         correct the path to the value in the annotations "
+    )
+)]
+#[case::text_in_the_response(
+    "unable to fetch metrics: the value is a string, not a number",
+    Some("The server answers, but its response has no number for jobs")
+)]
+#[case::credentials(
+    "the query to prometheus failed: Prometheus at http://p: unknown response code 401",
+    Some("The server answers, but refuses the credentials of the request for jobs: check")
+)]
+#[case::no_connection(
+    "the query to prometheus failed: the request to Prometheus at p failed: Connection refused",
+    None
+)]
+fn advice_depends_on_whether_the_server_answered(
+    #[case] failure: &str,
+    #[case] expected: Option<&str>,
+) {
+    let source = CollectorSource {
+        collector: "prometheus",
+        subject: "annotations metric-config.external.jobs.prometheus/*".to_owned(),
+        is_annotated: true,
+        servers: Vec::new(),
+    };
+    let advice = answer_advice("jobs", &source, failure);
+    match expected {
+        Some(start) => assert!(advice.as_deref().unwrap().starts_with(start), "{advice:?}"),
+        None => assert_eq!(advice, None),
+    }
+}

@@ -1,0 +1,164 @@
+//! Tests of `hpa rules check` and `explain` with a Prometheus that answers.
+
+use std::collections::BTreeMap;
+
+use axum::{Form, Json, Router, extract::RawForm, routing::any};
+use rstest::rstest;
+use serde_json::json;
+
+use super::{
+    check::CheckOutcome,
+    unanswered::{check_rules, explain_with, resource_rules, serve},
+};
+use crate::rules::outcome::ExplainOutcome;
+
+type Labels = BTreeMap<String, String>;
+
+fn series() -> Vec<Labels> {
+    let series = json!([
+        { "__name__": "lag", "topic": "a" },
+        { "__name__": "depth", "namespace": "shop", "queue": "orders" },
+        { "__name__": "depth", "namespace": "shop", "queue": "mails" },
+        { "__name__": "m", "namespace": "shop", "pod": "web-0", "container": "app" },
+    ]);
+    serde_json::from_value(series).unwrap()
+}
+
+/// Whether a series has the name and the labels in the first selector of a query.
+fn is_selected(labels: &Labels, query: &str) -> bool {
+    let Some((before, rest)) = query.split_once('{') else { return false };
+    let name = before.rsplit('(').next().unwrap_or_default();
+    let matchers = rest.split('}').next().unwrap_or_default();
+    let fits = |matcher: &str| {
+        let (label, value) = matcher.split_once('=').unwrap();
+        let (label, is_equal) = label.strip_suffix('!').map_or((label, true), |one| (one, false));
+        let actual = labels.get(label).map_or("", String::as_str);
+        (actual == value.trim_matches('"')) == is_equal
+    };
+    (name.is_empty() || labels["__name__"] == name)
+        && matchers.split(',').filter(|matcher| !matcher.is_empty()).all(fits)
+}
+
+/// A Prometheus that answers each query with the series of its first selector, or for `group by`
+/// with that label of them. Returns the URL.
+async fn serve_prometheus() -> String {
+    let list = |RawForm(form): RawForm| async move {
+        let form = String::from_utf8_lossy(&form).into_owned();
+        let is_listed = |labels: &Labels| form.contains(&format!("={}", labels["__name__"]));
+        let listed: Vec<Labels> = series().into_iter().filter(is_listed).collect();
+        Json(json!({ "status": "success", "data": listed }))
+    };
+    let answer = |Form(parameters): Form<Labels>| async move {
+        let query = parameters.get("query").map(String::as_str).unwrap_or_default();
+        let grouped = query.strip_prefix("group by (").and_then(|rest| rest.split(')').next());
+        let selected = series().into_iter().filter(|labels| is_selected(labels, query));
+        let now = jiff::Timestamp::now().as_second();
+        let samples = selected.map(|mut labels| {
+            labels.retain(|label, _| label != "__name__" && grouped.is_none_or(|by| by == label));
+            json!({ "metric": labels, "value": [now, "1"] })
+        });
+        let samples: Vec<_> = samples.collect();
+        let data = json!({ "resultType": "vector", "result": samples });
+        Json(json!({ "status": "success", "data": data }))
+    };
+    serve(Router::new().route("/api/v1/series", any(list)).fallback(answer)).await
+}
+
+/// An external rule for a series, with the given field `resources`.
+fn external_rule(series: &str, resources: &str) -> String {
+    format!(
+        "- seriesQuery: {series}\n{resources}  metricsQuery: sum({series}{{<<.LabelMatchers>>}})\n"
+    )
+}
+
+const NAMESPACED: &str = "  resources: {overrides: {namespace: {resource: namespace}}}\n";
+
+#[tokio::test]
+async fn external_series_without_a_namespace_label_are_a_problem() {
+    let url = serve_prometheus().await;
+    let rules = format!("externalRules:\n{}", external_rule("lag", NAMESPACED));
+    let problem = "lag has no label `namespace`, which queries use to select the namespace: add it \
+                   by relabeling, or set `namespaced: false` in an external rule; the labels are \
+                   topic\n";
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    assert!(report.contains(&format!("\n  problem: {problem}")), "{report}");
+
+    let flags = ["--prometheus-url", &url];
+    let (text, outcome) = explain_with(&rules, "external", "lag", &flags).await;
+    assert_eq!(outcome, ExplainOutcome::NoValue, "{text}");
+    let start = "lag has no value: the query has no result, which blocks scaling down: ";
+    assert!(text.starts_with(&format!("{start}{problem}")), "{text}");
+
+    let rules = rules.replace(NAMESPACED, "  resources: {namespaced: false}\n");
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, CheckOutcome::NoProblems, "{report}");
+}
+
+#[rstest]
+#[case::value("queue=order", "no series has `queue=order` of the selector; similar values: orders")]
+#[case::label(
+    "queu=orders",
+    "no series has the label `queu`, which the selector requires; similar labels: queue"
+)]
+#[case::other_values(
+    "queue in (x,y)",
+    "no series has `queue in (x,y)` of the selector; the values are mails, orders"
+)]
+#[case::both("queue=orders,queue!=orders", "check its labels and the selector, or end it with")]
+#[tokio::test]
+async fn requirement_that_no_external_series_meets_is_named(
+    #[case] selector: &str,
+    #[case] reason: &str,
+) {
+    let url = serve_prometheus().await;
+    let rules = format!("externalRules:\n{}", external_rule("depth", NAMESPACED));
+    let rules = rules.replace("sum(depth{<<", "sum(depth{queue=\"none\",<<");
+    let flags = ["--prometheus-url", &url, "-l", selector];
+    let (text, outcome) = explain_with(&rules, "external", "depth", &flags).await;
+    assert_eq!(outcome, ExplainOutcome::NoValue, "{text}");
+    assert!(text.lines().next().unwrap().contains(&format!(": {reason}")), "{text}");
+}
+
+#[tokio::test]
+async fn findings_stand_under_their_rule() {
+    let url = serve_prometheus().await;
+    let rules = ["lag", "depth"].map(|series| external_rule(series, ""));
+    let (report, outcome) = check_rules(&format!("externalRules:\n{}", rules.concat()), &url).await;
+    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    assert!(report.starts_with("FILE: 2 problems\n"), "{report}");
+    for (index, (line, series)) in [(2, "lag"), (4, "depth")].into_iter().enumerate() {
+        let section = format!(
+            "\nexternalRules[{index}] (line {line}, column 3): {series}\n  problem: line {line}, \
+             column 3: externalRules[{index}].resources: unable to convert"
+        );
+        assert!(report.contains(&section), "{report}");
+    }
+    assert!(report.lines().skip(1).all(|line| line.starts_with(['e', ' '])), "{report}");
+}
+
+#[rstest]
+#[case::named("web-0", "has values of 1 pod named web-0 of the namespace shop, by ")]
+#[case::other(
+    "web-9",
+    "has no value: resourceRules.cpu.containerQuery has values of 1 pod of the namespace shop, none \
+     named web-9\n"
+)]
+#[tokio::test]
+async fn usage_is_explained_for_the_objects_of_the_request(
+    #[case] name: &str,
+    #[case] answer: &str,
+) {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url, "--name", name];
+    let (text, _) = explain_with(&resource_rules(), "resource", "pods/cpu", &flags).await;
+    assert!(text.starts_with(&format!("pods/cpu {answer}")), "{text}");
+    assert!(text.contains("\"pod\": \"web-0\"} = 1\n"), "{text}");
+    // The query selects the namespace, because its result doesn't have it.
+    let rules = resource_rules().replace("sum(m{", "sum(m{namespace=\"other\",");
+    let (text, outcome) = explain_with(&rules, "resource", "pods/cpu", &flags).await;
+    assert_eq!(outcome, ExplainOutcome::NoValue);
+    let start = "pods/cpu has no value: resourceRules.cpu.containerQuery: no result of the namespace \
+                 shop\n";
+    assert!(text.starts_with(start), "{text}");
+}

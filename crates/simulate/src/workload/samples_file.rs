@@ -1,0 +1,206 @@
+//! Files of recorded samples (CSV).
+//!
+//! A line has a time and one or more values, separated by `,`, `;` or a tab, as in the first line.
+//! Cells may be in quotes. A header names the columns; without one, they are numbered from 1. A
+//! byte order mark, empty lines, lines that start with `#`, and times whose value is empty are
+//! skipped.
+
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+
+use super::seconds::Seconds;
+
+/// A larger number is a time since 1970, a smaller one a number of seconds after the start: 31
+/// years.
+const MAX_OFFSET: f64 = 1e9;
+/// A larger time since 1970 is in milliseconds, a smaller one in seconds.
+const MAX_UNIX_SECONDS: f64 = 1e11;
+const BYTE_ORDER_MARK: char = '\u{feff}';
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
+/// The line of a file that can't be read, and the problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct SamplesError {
+    line: usize,
+    problem: String,
+}
+
+/// Parses samples with durations ([`Seconds`]), or with times as in [`parse_timestamps`], which are
+/// relative to the first one. Local times are in UTC. `column` is required if the file has several
+/// columns of values.
+pub fn parse_offsets(
+    text: &str,
+    column: Option<&str>,
+) -> Result<Vec<(Seconds, f64)>, SamplesError> {
+    let mut start: Option<Timestamp> = None;
+    let expected = Expected {
+        times: "a duration or time such as 90s, 1h30m or 2026-11-23T08:00:00Z",
+        // A part of a sum may be negative.
+        min_value: f64::MIN,
+    };
+    parse(text, column, expected, |cell: &str, previous: Option<Seconds>| {
+        let offset = cell.parse().ok().filter(|offset: &Seconds| offset.get() <= MAX_OFFSET);
+        if start.is_none() && (offset.is_some() || previous.is_some()) {
+            return offset;
+        }
+        let at = parse_timestamp(cell, &TimeZone::UTC, None)?;
+        let start = *start.get_or_insert(at);
+        Some(Seconds::new(at.duration_since(start).as_secs_f64()))
+    })
+}
+
+/// Parses samples with timestamps, local times in `zone`, or seconds or milliseconds since 1970.
+/// Values are at least 0. `column` is required if the file has several columns of values.
+pub fn parse_timestamps(
+    text: &str,
+    column: Option<&str>,
+    zone: &TimeZone,
+) -> Result<Vec<(Timestamp, f64)>, SamplesError> {
+    let expected = Expected { times: "a time such as 2026-11-23T08:00:00Z", min_value: 0.0 };
+    parse(text, column, expected, |cell: &str, previous: Option<Timestamp>| {
+        parse_timestamp(cell, zone, previous)
+    })
+}
+
+/// What the cells of a file must contain.
+#[derive(Clone, Copy)]
+struct Expected {
+    /// For errors.
+    times: &'static str,
+    min_value: f64,
+}
+
+/// Parses samples in order of time. `parse_time` parses the time of a line, given that of the line
+/// before.
+fn parse<T: Copy + PartialOrd>(
+    text: &str,
+    column: Option<&str>,
+    expected: Expected,
+    mut parse_time: impl FnMut(&str, Option<T>) -> Option<T>,
+) -> Result<Vec<(T, f64)>, SamplesError> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let is_skipped = |line: &str| line.is_empty() || line.starts_with('#');
+    let mut lines = lines.filter(|(_, line)| !is_skipped(line.trim_start())).peekable();
+    let Some((line, first)) = lines.peek().copied() else { return Ok(Vec::new()) };
+    let columns = Columns::new(first, column).map_err(|problem| SamplesError { line, problem })?;
+    lines.next_if(|_| columns.has_header);
+    let mut samples = Vec::new();
+    // Also the time of a line without a value.
+    let mut previous = None;
+    for (line, text) in lines {
+        let (at, value) = columns
+            .parse_line(text, expected, previous, &mut parse_time)
+            .map_err(|problem| SamplesError { line, problem })?;
+        previous = Some(at);
+        samples.extend(value.map(|value| (at, value)));
+    }
+    Ok(samples)
+}
+
+/// The columns of a file. The first one has the times.
+struct Columns {
+    separator: char,
+    has_header: bool,
+    names: Vec<String>,
+    /// The index of the column with the values.
+    value: usize,
+}
+
+impl Columns {
+    /// Reads the columns from the first line. `chosen` is the name of the column with the values.
+    fn new(first: &str, chosen: Option<&str>) -> Result<Self, String> {
+        let mut is_quoted = false;
+        let separator = first.chars().find(|c| {
+            is_quoted ^= *c == '"';
+            !is_quoted && SEPARATORS.contains(c)
+        });
+        let separator = separator
+            .ok_or("expected a time and a value, separated by a comma, semicolon or tab")?;
+        let cells = split(first, separator);
+        let has_header = cells.first().is_some_and(|cell| cell.starts_with(char::is_alphabetic));
+        let count = cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
+        let names = cells.into_iter().enumerate().take(count.max(2));
+        let names: Vec<String> = names
+            .map(|(index, cell)| if has_header { cell.to_owned() } else { (index + 1).to_string() })
+            .collect();
+        let values = names.iter().enumerate().skip(1);
+        let mut matching = values.filter(|(_, name)| chosen.is_none_or(|chosen| chosen == *name));
+        if let (Some((value, _)), None) = (matching.next(), matching.next()) {
+            return Ok(Self { separator, has_header, names, value });
+        }
+        let listed: Vec<String> = names.iter().skip(1).map(|name| format!("{name:?}")).collect();
+        let listed = listed.join(", ");
+        Err(match chosen {
+            Some(chosen) => format!("{chosen:?} must name one of the columns of values: {listed}"),
+            None => format!("several columns of values: set \"column\" to one of {listed}"),
+        })
+    }
+
+    /// Parses a line after the header. The value is `None` if its cell is empty.
+    fn parse_line<T: Copy + PartialOrd>(
+        &self,
+        line: &str,
+        expected: Expected,
+        previous: Option<T>,
+        parse_time: &mut impl FnMut(&str, Option<T>) -> Option<T>,
+    ) -> Result<(T, Option<f64>), String> {
+        let mut cells = split(line, self.separator);
+        let count = self.names.len();
+        while cells.len() > count && cells.last().is_some_and(|cell| cell.is_empty()) {
+            cells.pop();
+        }
+        let has_all = cells.len() == count;
+        let (Some(&time), Some(&value), true) = (cells.first(), cells.get(self.value), has_all)
+        else {
+            return Err(format!(
+                "expected {count} cells as in the first line, found {}",
+                cells.len()
+            ));
+        };
+        let error = |column: usize, cell: &str, expected: &str| {
+            let name = self.names.get(column).map_or("", String::as_str);
+            format!("column {name:?}: {cell:?} is not {expected}")
+        };
+        let at = parse_time(time, previous).ok_or_else(|| error(0, time, expected.times))?;
+        if previous.is_some_and(|previous| at <= previous) {
+            return Err(error(0, time, "after the time of the line before"));
+        }
+        if value.is_empty() {
+            return Ok((at, None));
+        }
+        let number = value.parse::<f64>().ok();
+        let number = number.filter(|number| number.is_finite() && *number >= expected.min_value);
+        let numbers = if expected.min_value < 0.0 { "a number" } else { "a number of at least 0" };
+        number.map(|number| (at, Some(number))).ok_or_else(|| error(self.value, value, numbers))
+    }
+}
+
+/// The cells of a line, without their quotes.
+fn split(line: &str, separator: char) -> Vec<&str> {
+    let mut is_quoted = false;
+    let cells = line.split(|c: char| {
+        is_quoted ^= c == '"';
+        !is_quoted && c == separator
+    });
+    cells.map(|cell| cell.trim().trim_matches('"').trim()).collect()
+}
+
+/// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one
+/// if the first one is not after `previous`, the time of the previous line.
+fn parse_timestamp(text: &str, zone: &TimeZone, previous: Option<Timestamp>) -> Option<Timestamp> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at);
+    }
+    if let Ok(number) = text.parse::<f64>() {
+        let seconds = if number > MAX_UNIX_SECONDS { number / 1000.0 } else { number };
+        let since = SignedDuration::try_from_secs_f64(seconds).ok()?;
+        return Timestamp::UNIX_EPOCH.checked_add(since).ok();
+    }
+    let local = zone.to_ambiguous_timestamp(text.parse::<DateTime>().ok()?);
+    let at = local.compatible().ok()?;
+    if previous.is_some_and(|previous| at <= previous) { local.later().ok() } else { Some(at) }
+}
