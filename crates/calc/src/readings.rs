@@ -221,10 +221,10 @@ impl Readings {
         self.forecasts.get(metric)?.as_ref()
     }
 
-    /// Sets the causes for which the controller itself could not read or use metrics in its last
-    /// decision, in the order of `spec.metrics`: `None` for those that it read. Empty if they are
-    /// unknown. Only a report uses them: a cause if the metric can't be read for the report either,
-    /// and the others because the status may be older than the decision.
+    /// Sets the errors of the metrics in the controller's last decision, in the order of
+    /// `spec.metrics`: `None` for a metric that it read. Empty if they are unknown. Only reports
+    /// use them: an error explains a metric that can't be read for the report either, and without
+    /// an error, a failure in the stored status is older than the decision.
     pub fn set_controller_errors(&mut self, errors: Vec<Option<String>>) {
         self.controller_errors = errors;
     }

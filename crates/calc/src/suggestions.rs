@@ -13,8 +13,8 @@ pub fn is_similar(left: &str, right: &str) -> bool {
     distance_if_similar(left, right).is_some()
 }
 
-/// Whether one name may be meant by the other: they are [similar](is_similar), or one contains the
-/// other.
+/// Whether the author of one name may have meant the other: they are [similar](is_similar), or one
+/// contains the other.
 pub fn may_be_meant(left: &str, right: &str) -> bool {
     left.contains(right) || right.contains(left) || is_similar(left, right)
 }

@@ -23,7 +23,7 @@
 //!
 //! # Modules
 //!
-//! A module imports only modules above it in this table, in the last row also those to its left.
+//! A module imports only modules above it in this table, and in the last row also those left of it.
 //!
 //! | module | contents |
 //! |---|---|

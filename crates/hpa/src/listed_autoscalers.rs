@@ -52,9 +52,9 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) status_stored_at: Option<Timestamp>,
     /// The target's scale, if it was read.
     pub(crate) scale: Option<Scale>,
-    /// The names of the other autoscalers of the target.
+    /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
     pub(crate) other_autoscalers: Vec<String>,
-    /// The conflict with those whose bounds exclude the own ones.
+    /// The conflict with those whose bounds exclude its own.
     pub(crate) bounds_conflict: Option<String>,
 }
 
@@ -113,7 +113,6 @@ pub(crate) async fn list_all_autoscalers(
     if all.is_empty() {
         kubectl::require_namespace(client, scope.namespace.as_deref()).await?;
     }
-    set_other_autoscalers(&mut all, Timestamp::now());
     Ok((all, scope))
 }
 
@@ -157,7 +156,8 @@ async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
 }
 
 /// Sets `other_autoscalers` and `bounds_conflict` of each autoscaler. Scheduled bounds are those at
-/// the time `now`, by the default flags of the controller.
+/// the time `now`, by the default flags of the controller. Uses the acting controllers, because
+/// kube-controller-manager ignores schedules.
 pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp) {
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
     let mut by_target = HashMap::<TargetKey, Vec<(String, Option<Bounds>)>>::new();
@@ -190,7 +190,6 @@ pub(crate) async fn list_readable_autoscalers(
             Err(_) => {}
         }
     }
-    set_other_autoscalers(&mut autoscalers, Timestamp::now());
     autoscalers
 }
 

@@ -211,7 +211,7 @@ async fn advice_names_the_failing_collector() {
     };
     // The loopback address is not allowed.
     let refused = "The collector json-path may not read the address in the message: correct the ";
-    let expected = format!("{refused}{mails}. If it is to read that address, add --collector-");
+    let expected = format!("{refused}{mails}. If it should read that address, add --collector-");
     explain("mail", &collectors_on, &expected).await;
     explain("web", &collectors_on, refused).await;
     let expected = "waiting needs the collector prometheus (annotations \

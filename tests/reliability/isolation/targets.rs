@@ -59,8 +59,8 @@ async fn hanging_custom_resources_delay_no_other_autoscaler() {
 }
 
 /// The API server calls the webhook of a tenant before it stores a scale, and waits for it. Each
-/// write takes longer than the request timeout. The tenant has more targets than requests for an
-/// API group wait.
+/// write takes longer than the request timeout. The tenant has more targets than the controller has
+/// concurrent requests for an API group.
 #[tokio::test(start_paused = true)]
 async fn slow_admission_webhook_delays_only_its_targets() {
     let (cluster, faults) = running_cluster().await;

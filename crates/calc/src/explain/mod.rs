@@ -24,7 +24,7 @@ use crate::{
     quantity::MilliValue,
     readings::LoadForecast,
     replicas::Rule,
-    settings::{Bounds, UtilizationOf},
+    settings::{Bounds, Tolerances, UtilizationOf},
 };
 
 /// The explanation of a decision, from the metrics to the desired replicas. `Display` prints the
@@ -178,6 +178,15 @@ pub struct MetricExplanation {
     /// The forecast of the metric's load, if forecasts of it are active and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Box<ForecastExplanation>>,
+}
+
+impl MetricExplanation {
+    /// Whether the ratio of the measured usage asks for other replicas.
+    pub(crate) fn is_beyond_tolerance(&self) -> bool {
+        let ratio_and_tolerances = self.ratio.zip(self.tolerances);
+        ratio_and_tolerances
+            .is_some_and(|(ratio, (up, down))| !Tolerances { up, down }.contain(ratio))
+    }
 }
 
 /// The forecast of a metric's load, in the metric's own unit over all pods.

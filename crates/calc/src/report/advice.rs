@@ -13,6 +13,7 @@ use super::{
     reported::ReportedMetrics,
     reported_cause,
     reported_failure::ReportedFailure,
+    shared_target,
     target_pods::{about_absent_pods, about_unready_pods},
     warning::{Warning, warnings},
 };
@@ -26,7 +27,6 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
-    settings::Tolerances,
     shell::quote,
 };
 
@@ -129,7 +129,7 @@ fn is_of_missing_api(metric: &MetricReport) -> bool {
 fn about_plan(inputs: &Inputs) -> Option<String> {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, namespace(&inputs.hpa));
     let (kind, name) = (&target.kind, &target.name);
-    if headline::bounds_conflict(inputs).is_some() {
+    if shared_target::bounds_conflict(inputs).is_some() {
         return Some(format!(
             "Only one autoscaler may scale {kind} {name}: delete one. Until then, the condition \
              AmbiguousSelector comes and goes, because bounds apply before the check for other \
@@ -209,12 +209,6 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
     })
 }
 
-/// Whether the pods whose samples count ask for other replicas.
-fn is_beyond_tolerance(metric: &MetricExplanation) -> bool {
-    let ratio_and_tolerances = metric.ratio.zip(metric.tolerances);
-    ratio_and_tolerances.is_some_and(|(ratio, (up, down))| !Tolerances { up, down }.contain(ratio))
-}
-
 /// Advice about pods that distort the decision.
 fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
@@ -229,7 +223,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         });
         let pods = pods.map(|pod| pod.name.as_str());
         let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, pod)).collect();
-        is_held_back |= !pods.is_empty() && is_beyond_tolerance(&metric.explanation);
+        is_held_back |= !pods.is_empty() && metric.explanation.is_beyond_tolerance();
         not_counted.extend(pods);
         let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
         unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));

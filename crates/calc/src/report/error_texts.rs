@@ -29,8 +29,8 @@ pub const RESOURCES_NOT_READ: &str = "unable to read the resources of the API se
 /// that has its URL.
 pub const PROMETHEUS: &str = "Prometheus at ";
 
-/// Part of the error if Prometheus, or a proxy before it, answers with a status code that is none
-/// of its API. The code follows.
+/// Part of the error if Prometheus, or a proxy before it, answers with a status code that the API
+/// of Prometheus doesn't have. The code follows.
 pub const UNKNOWN_STATUS: &str = "unknown response code ";
 
 /// Part of the error if a response isn't one of Prometheus.

@@ -78,8 +78,8 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     if cause.contains("the object has been modified") {
         return format!(
             "Another client wrote {kind} {name} at the same time; the controller tries again. If \
-             this stays, this command names the clients: kubectl get {} {} --show-managed-fields \
-             -o yaml --namespace {}",
+             this persists, this command names the clients: kubectl get {} {} \
+             --show-managed-fields -o yaml --namespace {}",
             quote(&target.kind),
             quote(&target.name),
             namespace(hpa),
@@ -165,8 +165,8 @@ mod tests {
         "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; \
          please apply your changes to the latest version and try again",
         "Another client wrote Deployment web at the same time; the controller tries again. If this \
-         stays, this command names the clients: kubectl get Deployment web --show-managed-fields \
-         -o yaml --namespace shop"
+         persists, this command names the clients: kubectl get Deployment web \
+         --show-managed-fields -o yaml --namespace shop"
     )]
     #[case::other("timed out", "Check the controller's rights, and the admission webhooks and")]
     fn advice_has_the_cause_once_and_fits_it(#[case] cause: &str, #[case] step: &str) {

@@ -11,10 +11,13 @@ use super::{
     metrics::{MetricReport, PodReport},
     phrases::{age, metrics_api, metrics_server, names, namespace},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
-    target_pods::{NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state},
+    target_pods::{
+        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state,
+        started_recently,
+    },
 };
 use crate::{
-    api::{MetricSourceType, MetricTargetType, Pod, PodPhase},
+    api::{MetricSourceType, MetricTargetType, PodPhase},
     decision::Decision,
     explain::MetricFailure,
     pods::PodClass,
@@ -66,8 +69,8 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     )
 }
 
-/// Describes the target's pods if a metric by pod has no value because none of them runs, or has
-/// the container.
+/// Describes the target's pods if a metric by pod has no value because no pod runs, or because none
+/// has the container.
 pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
     metrics.enumerate().find_map(|(index, (spec, metric))| match metric.failure? {
@@ -346,14 +349,6 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
     pod.is_some_and(|pod| started_recently(inputs, pod))
-}
-
-/// Whether a pod started within the CPU initialization period, in which it may be unready or not
-/// measured yet.
-pub(super) fn started_recently(inputs: &Inputs, pod: &Pod) -> bool {
-    pod.start_time.is_some_and(|start| {
-        inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
-    })
 }
 
 /// The container of a metric, if no pod has it.

@@ -10,6 +10,7 @@ use super::{
     phrases::{SettingOrigin, names, paused_text},
     reported::ReportedMetrics,
     reported_failure::{ReportedFailure, failed_read},
+    shared_target::bounds_conflict,
     target_pods::{absent_pods, ignored_pods, unready_pods},
     warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
@@ -92,12 +93,6 @@ pub(super) fn invalid_bounds(inputs: &Inputs) -> Option<String> {
 /// Whether a target is a `DaemonSet`, which has no scale subresource.
 pub(super) fn is_daemon_set(target: &CrossVersionObjectReference) -> bool {
     target.kind == "DaemonSet" && target.api_version.starts_with("apps/")
-}
-
-/// The conflict with other autoscalers of the target, whose bounds exclude those of this one. It
-/// matters more than the next decision, which another autoscaler reverses.
-pub(super) fn bounds_conflict(inputs: &Inputs) -> Option<&str> {
-    inputs.selected.bounds_conflict.as_deref().filter(|_| inputs.scale.is_ok())
 }
 
 /// The other autoscalers that select pods of the target, if that prevents scaling.
@@ -232,14 +227,14 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     };
     let explanation = decision.explanation();
     let direction = Direction::of_change(explanation.current_replicas, to);
-    let mut reported = unwritten_scale(&inputs.hpa.status);
+    let mut obstacle = unwritten_scale(&inputs.hpa.status);
     // With a known history, the decision has applied the limit. While reads fail, the controller
     // doesn't update it.
     if inputs.history.is_none() && failure.is_none() {
-        reported = reported.or_else(|| reported_limit(inputs, direction).map(last_reported));
+        obstacle = obstacle.or_else(|| reported_limit(inputs, direction).map(last_reported));
     }
-    if reported.is_some() {
-        return reported;
+    if obstacle.is_some() {
+        return obstacle;
     }
     match (failure, unknown_limit(inputs, explanation, direction)) {
         (Some(failure), Some(limit)) => {

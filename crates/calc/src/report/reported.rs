@@ -73,20 +73,18 @@ impl<'a> ReportedMetrics<'a> {
             Some((index, Measurement::of_value(spec, utilization_of, value, target, has_pods)))
         });
         let values: Vec<_> = values.collect();
-        let has_value = |index: usize| values.iter().any(|(other, _)| *other == index);
-        let unknown = (0..metrics.len()).filter(|index| {
-            !values.is_empty()
-                && is_unread(*index)
-                && !causes.contains_key(index)
-                && !has_value(*index)
-        });
-        let unknown = unknown.collect();
-        causes.retain(|index, cause| {
+        let mut reported = Self { causes, values, unknown: Vec::new() };
+        if !reported.values.is_empty() {
+            let unread = (0..metrics.len()).filter(|index| is_unread(*index));
+            let unknown = unread.filter(|index| !reported.is_reported(*index)).collect();
+            reported.unknown = unknown;
+        }
+        reported.causes.retain(|index, cause| {
             let differs =
                 error(*index).is_some_and(|error| !cause.is_empty() && !is_same(error, cause));
             is_unread(*index) && differs
         });
-        Self { causes, values, unknown }
+        reported
     }
 
     pub(super) fn has_value(&self, index: usize) -> bool {
@@ -98,8 +96,8 @@ impl<'a> ReportedMetrics<'a> {
         self.causes.get(&index).copied()
     }
 
-    /// Whether the controller reads rules or collectors, by the causes that it reported, or because
-    /// it has values that can't be read here.
+    /// Whether the controller reads rules or collectors: it reported a cause of theirs, or, of the
+    /// metrics that can't be read here, a value of one and nothing about another.
     pub(super) fn has_own_sources(&self) -> bool {
         !self.unknown.is_empty() || self.causes.values().any(|cause| is_in_process(cause))
     }

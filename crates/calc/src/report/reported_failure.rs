@@ -2,11 +2,11 @@
 
 use super::{
     error_texts::lacked_series,
-    headline,
     inputs::Inputs,
     metrics::MetricReport,
     reported::{failed_metric, root_cause},
     reported_cause::about_cause,
+    shared_target,
     source_failure::about_relist,
 };
 use crate::{
@@ -90,6 +90,6 @@ pub(super) fn failed_read(inputs: &Inputs) -> Option<&Condition> {
         !metrics.is_empty() && metrics.all(|index| readings.was_read_by_controller(index))
     };
     let is_transient = failed.reason == ConditionReason::AmbiguousSelector
-        && headline::bounds_conflict(inputs).is_some();
+        && shared_target::bounds_conflict(inputs).is_some();
     (!is_outdated && !is_transient).then_some(failed)
 }

@@ -4,15 +4,15 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 
-use super::phrases::names;
+use super::{inputs::Inputs, phrases::names};
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
     settings::{Bounds, Settings},
 };
 
-/// The effect of autoscalers of one target whose bounds exclude each other, with the target's kind
-/// and name and the number of other autoscalers. A reconcile applies the bounds before it checks
-/// whether other autoscalers select the pods, so the check doesn't prevent the scaling.
+/// The effect of autoscalers of one target whose bounds exclude each other. `target` is the
+/// target's kind and name. A reconcile applies the bounds before it checks whether other
+/// autoscalers select the pods, so the check doesn't prevent the scaling.
 pub fn bounds_conflict_effect(target: &str, other_count: usize) -> String {
     let all = if other_count == 1 { "both" } else { "all" };
     format!(
@@ -36,8 +36,8 @@ pub fn enforced_bounds(
 }
 
 /// The conflict of an autoscaler with others of its target, as a clause that follows its name.
-/// `None` if no bounds of the others exclude its own. The bounds are the [`enforced_bounds`]; the
-/// others have their names.
+/// `None` if no bounds of the others exclude its own. All bounds are the [`enforced_bounds`], those
+/// of the others after their names.
 pub fn describe_bounds_conflict<N: Display>(
     hpa: &HorizontalPodAutoscaler,
     own: Option<Bounds>,
@@ -59,4 +59,10 @@ pub fn describe_bounds_conflict<N: Display>(
             bounds_conflict_effect(&target, excluded.len())
         )
     })
+}
+
+/// The conflict with other autoscalers of the target whose bounds exclude those of this one. It
+/// matters more than the next decision, which another autoscaler reverses.
+pub(super) fn bounds_conflict(inputs: &Inputs) -> Option<&str> {
+    inputs.selected.bounds_conflict.as_deref().filter(|_| inputs.scale.is_ok())
 }

@@ -252,12 +252,8 @@ impl Report {
         if self.current_replicas.is_some_and(|replicas| target_pods::lacks_pods(metric, replicas)) {
             return true;
         }
-        let (Some(ratio), Some((up, down))) = (metric.ratio, metric.tolerances) else {
-            return false;
-        };
-        let is_outside = !Tolerances { up, down }.contain(ratio);
         metric.rebalanced_ratio.is_some()
-            && is_outside
+            && metric.is_beyond_tolerance()
             && metric.rule.is_some_and(|rule| rule != Rule::Proportional)
     }
 }

@@ -51,8 +51,8 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
     is_refused_query(error).then(|| about_refused_query(name))
 }
 
-/// Advice about a server that is to be Prometheus, and that answers, but refuses the credentials or
-/// is none. `None` for other errors. `url` is the setting with the URL.
+/// Advice about a server at the URL of Prometheus that answers, but refuses the credentials or
+/// isn't Prometheus. `None` for other errors. `url` is the setting with the URL.
 pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
     if !error.contains(PROMETHEUS) {
         return None;

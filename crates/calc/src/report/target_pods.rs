@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{failure, inputs::Inputs, metrics::is_unready, phrases::namespace};
+use super::{inputs::Inputs, metrics::is_unready, phrases::namespace};
 use crate::{
     api::{Pod, PodPhase, Scale},
     decision::Decision,
@@ -117,7 +117,7 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
     let total = active.clone().count();
     let unready = active.filter(|pod| is_pending_or_unready(pod));
-    let unready = unready.filter(|pod| !failure::started_recently(inputs, pod)).count();
+    let unready = unready.filter(|pod| !started_recently(inputs, pod)).count();
     match (unready, total) {
         (0, _) => None,
         (_, 1) => Some("the only pod is not ready".to_owned()),
@@ -171,4 +171,12 @@ pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Op
         quote_always(&scale.selector),
         namespace(&inputs.hpa)
     ))
+}
+
+/// Whether a pod started within the CPU initialization period, in which it may be unready or not
+/// measured yet.
+pub(super) fn started_recently(inputs: &Inputs, pod: &Pod) -> bool {
+    pod.start_time.is_some_and(|start| {
+        inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
+    })
 }

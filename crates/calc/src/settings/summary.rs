@@ -87,7 +87,8 @@ pub enum ProblemKind {
     Raised,
     /// The setting has no effect, because the autoscaler has no metric that it applies to.
     NoSuchMetric,
-    /// A field has precedence: that of the same setting over an annotation, or one of `behavior`.
+    /// A field has precedence: the setting's own field over its annotation, or a field of
+    /// `behavior` over the setting.
     Overridden,
 }
 

@@ -11,13 +11,14 @@ use crate::go_text::JsonString;
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Self>,
-    segment: Segment,
+    segment: Segment<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Segment {
+enum Segment<'a> {
     Child(&'static str),
     Index(usize),
+    Key(&'a str),
 }
 
 impl Path<'_> {
@@ -32,6 +33,10 @@ impl Path<'_> {
     pub(super) const fn index(&self, index: usize) -> Path<'_> {
         Path { parent: Some(self), segment: Segment::Index(index) }
     }
+
+    pub(super) const fn key<'a>(&'a self, key: &'a str) -> Path<'a> {
+        Path { parent: Some(self), segment: Segment::Key(key) }
+    }
 }
 
 impl fmt::Display for Path<'_> {
@@ -43,6 +48,7 @@ impl fmt::Display for Path<'_> {
             (Segment::Child(name), None) => f.write_str(name),
             (Segment::Child(name), Some(_)) => write!(f, ".{name}"),
             (Segment::Index(index), _) => write!(f, "[{index}]"),
+            (Segment::Key(key), _) => write!(f, "[{key}]"),
         }
     }
 }
@@ -76,6 +82,11 @@ impl Causes {
         let known = known.join("\", \"");
         let body = format!("Unsupported value: {value}: supported values: \"{known}\"");
         self.push(CauseReason::NotSupported, path, body);
+    }
+
+    pub(super) fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
+        let body = format!("Too long: may not be more than {max_bytes} bytes");
+        self.push(CauseReason::TooLong, path, body);
     }
 
     fn push(&mut self, reason: CauseReason, path: &Path<'_>, message: String) {

@@ -172,32 +172,29 @@ pub fn validate_name(name: &str) -> Vec<Cause> {
 /// Validates the labels and annotations of an object. The fields of the causes have the key, which
 /// those of the API server don't have.
 pub fn validate_labels_and_annotations(metadata: &ObjectMeta) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let mut add = |map: &str, key: &str, text: &str, errors: Vec<String>| {
-        causes.extend(errors.into_iter().map(|error| Cause {
-            reason: CauseReason::Invalid,
-            message: format!("Invalid value: {}: {error}", Quoted(text)),
-            field: format!("metadata.{map}[{key}]"),
-        }));
+    let mut causes = Causes::default();
+    let path = Path::root("metadata");
+    let (labels, annotations) = (path.child("labels"), path.child("annotations"));
+    let mut add = |path: &Path<'_>, text: &str, errors: Vec<String>| {
+        for error in errors {
+            causes.invalid(path, Quoted(text), &error);
+        }
     };
     for (key, value) in &metadata.labels {
-        add("labels", key, key, qualified_name_errors(key));
-        add("labels", key, value, label_value_errors(value));
+        let path = labels.key(key);
+        add(&path, key, qualified_name_errors(key));
+        add(&path, value, label_value_errors(value));
     }
     let mut bytes = 0;
     for (key, value) in &metadata.annotations {
         // The case of an annotation's key doesn't matter.
-        add("annotations", key, key, qualified_name_errors(&key.to_lowercase()));
+        add(&annotations.key(key), key, qualified_name_errors(&key.to_lowercase()));
         bytes += key.len() + value.len();
     }
     if bytes > MAX_ANNOTATION_BYTES {
-        causes.push(Cause {
-            reason: CauseReason::TooLong,
-            message: format!("Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"),
-            field: "metadata.annotations".to_owned(),
-        });
+        causes.too_long(&annotations, MAX_ANNOTATION_BYTES);
     }
-    causes
+    causes.0
 }
 
 /// The `message` of the Status with which the API server rejects an invalid object: every cause

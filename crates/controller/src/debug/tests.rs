@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::{
-    cache::{Autoscaler, ErrorClass, Origin},
+    cache::{Autoscaler, Origin},
     key::{AutoscalerApi, HpaKey},
     metrics::{Telemetry, TelemetrySources},
     reconcile::{Observer, ReconcileBeforeStatusWrite},
@@ -240,21 +240,20 @@ fn detail_has_the_last_errors_of_metrics() {
 }
 
 #[test]
-fn failed_status_writes_are_counted_until_a_reconcile_succeeds() {
+fn failed_status_writes_are_counted_while_the_stored_statuses_are_outdated() {
     let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
     let controller = Controller::new(&keys, 1 << 20);
     let failed = || controller.view.status().failed_status_writes;
     assert_eq!(failed(), None);
     let autoscaler = controller.sources.autoscalers.get(&keys[0]).unwrap();
     autoscaler.replace_status_failure(Some("forbidden".to_owned()));
-    autoscaler.last_reconcile.lock().error = Some(ErrorClass::Internal);
     assert_eq!(failed(), Some(FailedStatusWrites { autoscalers: 1, error: "forbidden".into() }));
     let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
     let errors: Vec<_> = list.items.into_iter().map(|item| item.status_write_error).collect();
     assert_eq!(errors, [Some("forbidden".to_owned()), None]);
 
     // The load, and with it the status, is as before the failure, so nothing is written.
-    autoscaler.last_reconcile.lock().error = None;
+    autoscaler.set_status_stored();
     assert_eq!(failed(), None);
 }
 

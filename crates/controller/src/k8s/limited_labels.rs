@@ -8,7 +8,9 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use super::partial_object::Text;
+/// A text that is copied only if it has escape sequences.
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Labels that are stored only within the limits of
 /// [`exceed_label_limits`](hpa_calc::selector::exceed_label_limits). A list can have many objects

@@ -31,7 +31,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    limited_labels::LimitedLabels,
+    limited_labels::{LimitedLabels, Text},
     status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write},
 };
 
@@ -92,10 +92,6 @@ impl PartialMeta {
         }
     }
 }
-
-/// A text that is copied only if it has escape sequences.
-#[derive(Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// The annotations of this controller. Others are skipped without a copy.
 fn known_annotations<'de, D: Deserializer<'de>>(

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
-use super::timeout::{DEADLINE_EXCEEDED, RequestTimeLimit};
+use super::timeout::{RequestTimeLimit, no_response_within};
 
 /// The error of an `ApiRequest`. It prints as in client-go, with the path for the URL, because the
 /// text is shown in conditions and events. For that reason, the cause is part of the text and not a
@@ -88,8 +88,7 @@ impl ApiRequest<'_> {
     ) -> Result<T, ApiRequestError> {
         let limit = self.max_wait.saturating_add(self.timeout);
         let Ok(body) = tokio::time::timeout(limit, self.response_body(body)).await else {
-            let cause = format!("{DEADLINE_EXCEEDED}: no response within {limit:?}");
-            return Err(self.transport_error(cause));
+            return Err(self.transport_error(no_response_within(limit)));
         };
         serde_json::from_slice(&body?).map_err(|error| ApiRequestError::Decode(Arc::new(error)))
     }

@@ -71,8 +71,8 @@ impl StatusWrite {
     }
 }
 
-/// Whether a time is more than a minute after another one, by which usual clocks don't differ. If
-/// the time of an entry of `managedFields` is clearly after now, it is forged.
+/// Whether `at` is more than a minute after `earlier`. Clocks usually differ by less: an entry of
+/// `managedFields` whose time is clearly after now is forged.
 pub fn is_clearly_after(at: Timestamp, earlier: Timestamp) -> bool {
     at.duration_since(earlier) > MAX_CLOCK_LAG
 }

@@ -51,10 +51,15 @@ pub(super) struct RequestTimeout<S> {
 /// shown in conditions and events.
 pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
+/// The error text of a request without a complete response within `limit`.
+pub(super) fn no_response_within(limit: Duration) -> String {
+    format!("{DEADLINE_EXCEEDED}: no response within {limit:?}")
+}
+
 /// The error of a request that exceeded its timeout, with a text that starts with
 /// [`DEADLINE_EXCEEDED`]. kube's client wraps it; use [`Self::find`].
 #[derive(Debug, thiserror::Error)]
-#[error("{}: no response within {limit:?}", DEADLINE_EXCEEDED)]
+#[error("{}", no_response_within(*.limit))]
 pub struct DeadlineExceeded {
     /// Host and port of the API server. Empty for a service in the same process.
     pub server: Arc<str>,

@@ -116,7 +116,10 @@ impl Reconciler {
             set_targets(stored, &mut status);
         }
         match self.patch_status(key, stored, &status).await {
-            Ok(None) => true,
+            Ok(None) => {
+                autoscaler.set_status_stored();
+                true
+            }
             Ok(Some(stored)) => {
                 // The next reconcile must not depend on the watch to deliver the status.
                 self.autoscalers.apply_own_write(key, stored);

@@ -20,9 +20,9 @@ use super::{
 use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
 
 /// The minimum timeout of a write. An admission webhook may take 30 s (`timeoutSeconds`, by default
-/// 10), and those that validate are called at the same time. The reference waits for the API
-/// server's response, which comes within 60 s. The limit here is lower, because meanwhile the
-/// inputs of the decision age.
+/// 10), and validating webhooks are called in parallel. The reference waits for the API server's
+/// response, which comes within 60 s. The limit here is lower, because the inputs of the decision
+/// age while it waits.
 const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// The maximum number of writes in one namespace that wait for their responses. It is half of the

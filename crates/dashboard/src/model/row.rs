@@ -110,7 +110,7 @@ impl Row {
         }
     }
 
-    /// Replaces what the stored status says by the controller's last decision, which is newer.
+    /// Shows the controller's last decision instead of the stored status, which is older.
     pub(crate) fn replace_status(&mut self, unstored: &UnstoredStatus) {
         let UnstoredStatus { error, last_decision, .. } = unstored;
         self.state = State::Failing;

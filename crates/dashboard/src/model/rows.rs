@@ -1,7 +1,7 @@
 //! The rows of the list, with the objects and scales that they are computed from.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -40,6 +40,9 @@ pub(crate) struct Entry {
     /// `None` if the object could not be decoded.
     pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
     pub(crate) controller: Controller,
+    /// The effective settings. They are kept, because the rows of the other autoscalers of the
+    /// target also need them.
+    settings: Settings,
     pub(crate) series: Series,
     /// The target's scale, if it was read because the row needs it.
     scale: Option<Scale>,
@@ -87,10 +90,16 @@ impl Rows {
                 let previous = self.entries.remove(&id);
                 let old = previous.as_ref().and_then(|entry| entry.hpa.as_deref());
                 let others = self.update_target(&id, old, None);
-                let series = Series::default();
-                let (scale, scale_read_at) = (None, None);
-                let entry =
-                    Entry { row, hpa: None, controller, series, scale, scale_read_at, version };
+                let entry = Entry {
+                    row,
+                    hpa: None,
+                    controller,
+                    settings: Settings::default(),
+                    series: Series::default(),
+                    scale: None,
+                    scale_read_at: None,
+                    version,
+                };
                 self.entries.insert(id, entry);
                 self.refresh_all(&others, now);
                 return;
@@ -121,9 +130,10 @@ impl Rows {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
         let others = self.update_target(&id, old.as_deref(), Some(&hpa));
-        let row = self.compute_row(&id, &hpa, &controller, scale.as_ref(), now);
+        let settings = self.settings_of(&id, &hpa, &controller);
+        let row = self.compute_row(&id, &hpa, &settings, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
-        let entry = Entry { row, hpa, controller, series, scale, scale_read_at, version };
+        let entry = Entry { row, hpa, controller, settings, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
         self.refresh_all(&others, now);
     }
@@ -132,22 +142,21 @@ impl Rows {
         &self,
         id: &Identity,
         hpa: &HorizontalPodAutoscaler,
-        controller: &Controller,
+        settings: &Settings,
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let settings = self.settings_of(id, hpa, controller);
         let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
         let others: Vec<&Identity> = of_target.filter(|other| *other != id).collect();
         let bounds = others.iter().map(|other| self.enforced_bounds(other, now));
         let names: Vec<_> = others.iter().map(|other| HpaKey::from(*other).to_string()).collect();
-        let own = enforced_bounds(hpa, &settings, now);
+        let own = enforced_bounds(hpa, settings, now);
         let conflict = describe_bounds_conflict(hpa, own, names.iter().zip(bounds));
         let surroundings =
             Surroundings { scale, other_autoscalers: &names, bounds_conflict: conflict.as_deref() };
         let undecided_since = self.overdue.get(id).copied();
         let mut row =
-            Row { undecided_since, ..Row::new(id.clone(), hpa, &settings, surroundings, now) };
+            Row { undecided_since, ..Row::new(id.clone(), hpa, settings, surroundings, now) };
         if let Some(unstored) = self.unstored.get(id) {
             row.replace_status(unstored);
         }
@@ -157,8 +166,7 @@ impl Rows {
     /// See [`enforced_bounds`]. `None` if the object could not be decoded.
     fn enforced_bounds(&self, id: &Identity, now: Timestamp) -> Option<Bounds> {
         let entry = self.entries.get(id)?;
-        let hpa = entry.hpa.as_deref()?;
-        enforced_bounds(hpa, &self.settings_of(id, hpa, &entry.controller), now)
+        enforced_bounds(entry.hpa.as_deref()?, &entry.settings, now)
     }
 
     fn settings_of(
@@ -169,6 +177,16 @@ impl Rows {
     ) -> Settings {
         let acting = self.acting_controller(id, controller);
         settings_of_controller(self.settings.clone(), hpa, &self.policy, acting)
+    }
+
+    /// Resolves the settings of an autoscaler again, after its controller has changed.
+    fn resolve_settings(&mut self, id: &Identity) {
+        let Some(entry) = self.entries.get(id) else { return };
+        let Some(hpa) = &entry.hpa else { return };
+        let settings = self.settings_of(id, hpa, &entry.controller);
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.settings = settings;
+        }
     }
 
     fn refresh_all<'a>(&mut self, ids: impl IntoIterator<Item = &'a Identity>, now: Timestamp) {
@@ -182,7 +200,7 @@ impl Rows {
     fn refresh(&mut self, id: &Identity, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
-        let row = self.compute_row(id, hpa, &entry.controller, entry.scale.as_ref(), now);
+        let row = self.compute_row(id, hpa, &entry.settings, entry.scale.as_ref(), now);
         let version = self.version;
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
@@ -240,6 +258,9 @@ impl Rows {
         let changed = self.entries.iter().filter(is_changed).map(|(id, _)| id.clone());
         let changed: Vec<Identity> = changed.collect();
         self.acting = acting;
+        for id in &changed {
+            self.resolve_settings(id);
+        }
         self.refresh_all(&changed, now);
     }
 
@@ -275,12 +296,10 @@ impl Rows {
         unstored: HashMap<Identity, UnstoredStatus>,
         now: Timestamp,
     ) {
-        let mut changed: Vec<Identity> = unstored.keys().cloned().collect();
+        let mut changed: HashSet<Identity> = unstored.keys().cloned().collect();
         let previous = std::mem::replace(&mut self.unstored, unstored);
         changed.extend(previous.into_keys());
-        for id in &changed {
-            self.refresh(id, now);
-        }
+        self.refresh_all(&changed, now);
     }
 
     pub(super) fn delete(&mut self, id: &Identity, now: Timestamp) {

@@ -225,9 +225,17 @@ impl CollectorArguments {
         }
     }
 
-    /// The flags of [`Self::flags_that_enable`] that a collector lacks. `has_prometheus`: whether
-    /// --prometheus-url is set.
-    pub(crate) fn missing_flags(&self, collector: &str, has_prometheus: bool) -> &'static str {
+    /// The flags of [`Self::flags_that_enable`] that each collector lacks if it is off, by the name
+    /// of the collector. `has_prometheus`: whether --prometheus-url is set.
+    pub(crate) fn missing_flags(
+        &self,
+        has_prometheus: bool,
+    ) -> BTreeMap<&'static str, &'static str> {
+        let names = COLLECTORS.iter().map(|collector| collector.name);
+        names.map(|name| (name, self.missing_flags_of(name, has_prometheus))).collect()
+    }
+
+    fn missing_flags_of(&self, collector: &str, has_prometheus: bool) -> &'static str {
         let SkipperArguments { skipper_ingress_metrics, skipper_routegroup_metrics, .. } =
             self.skipper;
         match collector {

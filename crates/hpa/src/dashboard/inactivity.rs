@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
-use hpa_controller::{
-    HpaKey,
-    debug::{AutoscalerItem, ControllerStatus},
-};
+use hpa_controller::debug::{AutoscalerItem, ControllerStatus};
 use hpa_dashboard::{AutoscalerStatusWriter, OverdueAutoscaler};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable, item_key},
     liveness::{Idle, Leases},
 };
 
@@ -135,8 +132,7 @@ pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Ov
     let lateness = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
     let age =
         SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(lateness).min(1e9));
-    let key = HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str());
-    (age > limit).then_some(OverdueAutoscaler { key, age })
+    (age > limit).then(|| OverdueAutoscaler { key: item_key(item), age })
 }
 
 /// A sentence about the debug API of `--controller-url`, if it can't be read.
@@ -161,7 +157,7 @@ fn format_minutes(age: SignedDuration) -> String {
 mod tests {
     use std::sync::LazyLock;
 
-    use hpa_controller::AutoscalerApi;
+    use hpa_controller::{AutoscalerApi, HpaKey};
     use rstest::rstest;
 
     use super::*;

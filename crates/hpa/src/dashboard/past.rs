@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable, item_key},
     liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, Writer},
 };
 
@@ -151,22 +151,13 @@ impl ControllerPast {
         }
     }
 
-    /// Reads the status of the instance, and with `--controller-url` the names of the autoscalers
-    /// that it reconciles: it may have no lease. For others, the leases decide.
+    /// Reads the status of the instance, see [`DebugClient::status_and_reconciled`].
     async fn read_status(
         &self,
         lease: &ControllerLease,
     ) -> (Result<ControllerStatus, Unavailable>, BTreeSet<String>) {
-        let read = async {
-            let api = self.holder_api(lease).await?;
-            let status = api.status().await?;
-            let at_url = if self.location.controller_url.is_some() {
-                api.reconciled_autoscalers(&status).await?
-            } else {
-                BTreeSet::new()
-            };
-            Ok::<_, Unavailable>((status, at_url))
-        };
+        let read =
+            async { self.holder_api(lease).await?.status_and_reconciled(&self.location).await };
         match read.await {
             Ok((status, at_url)) => (Ok(status), at_url),
             Err(error) => (Err(error), BTreeSet::new()),
@@ -255,7 +246,7 @@ impl RecordSource for ControllerPast {
 /// The autoscaler and its last decision, if its status could not be stored.
 fn unstored_status(item: &AutoscalerItem) -> Option<UnstoredStatus> {
     Some(UnstoredStatus {
-        key: HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str()),
+        key: item_key(item),
         error: item.status_write_error.clone()?,
         last_decision: item.last.clone().map(PastDecision::from),
     })

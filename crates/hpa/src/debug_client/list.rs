@@ -14,6 +14,11 @@ const MAX_AUTOSCALERS: usize = 200_000;
 /// A page usually has 1000 autoscalers.
 const MAX_PAGES: usize = 1000;
 
+/// The key of a listed autoscaler.
+pub(crate) fn item_key(item: &AutoscalerItem) -> HpaKey {
+    HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str())
+}
+
 /// The pages that were read.
 #[derive(Default)]
 pub(super) struct ListedPages {
@@ -41,8 +46,7 @@ impl ListedPages {
         self.bytes = self.bytes.saturating_add(bytes);
         let known_count = self.items.len();
         for item in page.items {
-            let key = HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str());
-            if self.keys.insert(key) {
+            if self.keys.insert(item_key(&item)) {
                 self.items.push(item);
             }
         }

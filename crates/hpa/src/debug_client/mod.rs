@@ -13,7 +13,7 @@ mod unavailable;
 use std::collections::BTreeSet;
 
 use hpa_controller::{
-    AutoscalerApi, HpaKey,
+    AutoscalerApi,
     debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus},
 };
 use http::{Request, StatusCode, Uri};
@@ -27,6 +27,7 @@ use serde_json::Value;
 pub(crate) use self::{
     lease::{LeaderPod, LeaseHolder},
     lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
+    list::item_key,
     unavailable::Unavailable,
 };
 use self::{list::ListedPages, token::DebugToken};
@@ -122,20 +123,18 @@ impl DebugClient {
         }
     }
 
-    /// The names of the autoscalers that the instance with this status reconciles. None if it
-    /// doesn't work.
-    pub(crate) async fn reconciled_autoscalers(
+    /// The state of the instance, and with `--controller-url` the names of the autoscalers that it
+    /// reconciles: it may have no lease. For others, the leases decide.
+    pub(crate) async fn status_and_reconciled(
         &self,
-        status: &ControllerStatus,
-    ) -> Result<BTreeSet<String>, Unavailable> {
-        if !status.is_working {
-            return Ok(BTreeSet::new());
+        arguments: &ControllerArguments,
+    ) -> Result<(ControllerStatus, BTreeSet<String>), Unavailable> {
+        let status = self.status().await?;
+        if arguments.controller_url.is_none() || !status.is_working {
+            return Ok((status, BTreeSet::new()));
         }
         let items = self.autoscalers().await?;
-        let key = |item: &AutoscalerItem| {
-            HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str())
-        };
-        Ok(items.iter().map(|item| key(item).to_string()).collect())
+        Ok((status, items.iter().map(|item| item_key(item).to_string()).collect()))
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.

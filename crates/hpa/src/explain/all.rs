@@ -14,7 +14,7 @@ use crate::{
     args::{ExplainArguments, ReportFormat, to_std},
     controller_options::setting_policy,
     kubectl,
-    listed_autoscalers::{list_all_autoscalers, read_scales},
+    listed_autoscalers::{list_all_autoscalers, read_scales, set_other_autoscalers},
     terminal::{self, escape_line, shorten_names},
 };
 
@@ -42,8 +42,9 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let fallback = scope.describe_fallback().map(|sentence| sentence + ".");
     let idle = idle::describe_all(&client, &arguments.controller, &mut autoscalers).await;
     let notes: Vec<String> = fallback.into_iter().chain(idle).collect();
-    read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let now = Timestamp::now();
+    set_other_autoscalers(&mut autoscalers, now);
+    read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let problems = autoscalers.iter().filter_map(|autoscaler| {
         let report = autoscaler.short_report(settings, &policy);
         let is_problem = report.is_problem(now);

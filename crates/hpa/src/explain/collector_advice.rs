@@ -24,6 +24,8 @@ pub(super) struct EnabledCollectors {
     /// `--scaling-schedule`.
     has_schedules: bool,
     settings: CollectionSettings,
+    /// The flags that each collector lacks if it is off, by the name of the collector.
+    missing_flags: BTreeMap<&'static str, &'static str>,
 }
 
 impl EnabledCollectors {
@@ -33,6 +35,7 @@ impl EnabledCollectors {
             has_collectors: sources.collectors.collectors,
             has_schedules: sources.schedules.scaling_schedule,
             settings: sources.collectors.collection_settings(Compat::Off, has_prometheus),
+            missing_flags: sources.collectors.missing_flags(has_prometheus),
         }
     }
 
@@ -103,7 +106,7 @@ impl EnabledCollectors {
             return Some(format!(
                 "{name} needs the collector {displayed_collector} ({subject}), which is off: add \
                  {}, as the controller needs it too.",
-                CollectorArguments::flags_that_enable(collector)
+                self.missing_flags.get(collector).unwrap_or(&"--collectors")
             ));
         }
         if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
@@ -140,7 +143,7 @@ fn advice_without_failed_request(
     if failure.contains(refused) {
         return Some(format!(
             "The collector {collector} may not read the address in the message: correct the \
-             {subject}. If it is to read that address, add {refused} with it, as the controller \
+             {subject}. If it should read that address, add {refused} with it, as the controller \
              needs it too."
         ));
     }

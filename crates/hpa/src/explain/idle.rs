@@ -90,7 +90,6 @@ async fn read_url(
     location.controller_url.as_ref()?;
     let lease = LeaseName::choose(location, None);
     let api = DebugClient::find(client, location, &lease).await.ok()?;
-    let status = api.status().await.ok()?;
-    let reconciled = api.reconciled_autoscalers(&status).await.ok()?;
+    let (status, reconciled) = api.status_and_reconciled(location).await.ok()?;
     Some((reconciled, status.failed_status_writes))
 }

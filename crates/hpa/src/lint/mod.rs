@@ -78,8 +78,8 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }
 
-/// The problems that Prometheus could not list the series of `--metrics-config`, and that metrics
-/// APIs which autoscalers use don't answer.
+/// A problem if Prometheus could not list the series of `--metrics-config`, and one for each
+/// metrics API that autoscalers use and that doesn't answer.
 fn discovery_problems(workspace: &Workspace, sources: &SourceArguments) -> Vec<Problem> {
     let Some(served) = &workspace.served else { return Vec::new() };
     let file = sources.rules.metrics_config.as_ref();

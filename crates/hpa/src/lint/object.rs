@@ -61,8 +61,8 @@ pub(super) fn autoscaler_api(autoscaler: &Manifest) -> AutoscalerApi {
     if is_custom { AutoscalerApi::Custom } else { AutoscalerApi::Core }
 }
 
-/// Whether a metric of an autoscaler of the latest version is read from a metrics API, by its
-/// group. An autoscaler without metrics reads CPU.
+/// Whether an autoscaler of the latest version has a metric of the metrics API with this group. An
+/// autoscaler without metrics reads CPU.
 pub(super) fn uses_metrics_api(autoscaler: &Manifest, group: &str) -> bool {
     let metrics = autoscaler.object.pointer("/spec/metrics").and_then(Value::as_array);
     let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) else {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use hpa_collectors::{Compat, collection::CollectionSettings, registry::COLLECTORS};
+use hpa_collectors::{Compat, collection::CollectionSettings};
 use hpa_controller::AutoscalerApi;
 use hpa_metrics::resource::ApiResources;
 
@@ -33,7 +33,7 @@ pub(super) struct Workspace {
 pub(super) struct InProcessSources {
     /// The settings of `--collectors`, if it is on.
     pub(super) collectors: Option<CollectionSettings>,
-    /// The flags that turn on the collectors that are off, by their names.
+    /// The flags that each collector lacks if it is off, by the name of the collector.
     pub(super) missing_flags: BTreeMap<&'static str, &'static str>,
     /// Whether `--scaling-schedule` is on.
     pub(super) schedules: bool,
@@ -46,9 +46,7 @@ impl InProcessSources {
         let settings = collectors
             .collectors
             .then(|| collectors.collection_settings(Compat::Off, has_prometheus));
-        let names = COLLECTORS.iter().map(|collector| collector.name);
-        let missing_flags =
-            names.map(|name| (name, collectors.missing_flags(name, has_prometheus))).collect();
+        let missing_flags = collectors.missing_flags(has_prometheus);
         Self { collectors: settings, missing_flags, schedules: schedules.scaling_schedule }
     }
 }

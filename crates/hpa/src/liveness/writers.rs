@@ -16,7 +16,8 @@ use crate::listed_autoscalers::ListedAutoscaler;
 pub(crate) struct NamespaceWriters {
     by_namespace: HashMap<String, WritersOfNamespace>,
     /// The field managers that stored a status in more than half of the namespaces, each with the
-    /// newest time since which it did. A tenant can only forge writes in its own namespaces.
+    /// latest time since which it did so in more than half. A tenant can only forge writes in its own
+    /// namespaces.
     in_most: BTreeMap<String, Option<Timestamp>>,
 }
 

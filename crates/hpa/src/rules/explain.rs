@@ -379,14 +379,14 @@ async fn explain_empty_namespace(
     series: &str,
     request: &ExternalQuery,
 ) -> Result<Option<String>, QueryProblem> {
-    if let Some(missing) = server.explain_missing_namespace(rule, series).await? {
-        return Ok(Some(missing));
-    }
     let label = sample::namespace_label(rule);
     let selector = sample::selector(&rule.definition.series_query, series, &[&label]);
     let mut namespaces = server.label_values(&label, &selector).await?;
     namespaces.retain(|namespace| !namespace.is_empty());
-    if namespaces.is_empty() || namespaces.contains(&request.namespace) {
+    if namespaces.is_empty() {
+        return server.explain_missing_namespace(rule, series).await;
+    }
+    if namespaces.contains(&request.namespace) {
         return Ok(None);
     }
     let others = list_first(&namespaces, MAX_NAMESPACES, ", ");

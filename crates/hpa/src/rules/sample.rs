@@ -201,9 +201,9 @@ impl PrometheusServer<'_> {
         Ok(labels.and_then(|labels| mismatch(name, selector, &labels)))
     }
 
-    /// Says that all current series of an external metric lack the label by which queries select
-    /// the namespace. `None` if some have it, if there are no series, or if no namespace is
-    /// selected.
+    /// Explains that no current series of an external metric has the label by which queries select
+    /// the namespace, which the caller has found. `None` if there are no series, or if no namespace
+    /// is selected.
     pub(super) async fn explain_missing_namespace(
         &self,
         rule: &RuleInspection,
@@ -214,10 +214,6 @@ impl PrometheusServer<'_> {
         }
         let label = namespace_label(rule);
         let all = selector(&rule.definition.series_query, series, &[]);
-        let namespaces = self.label_values(&label, &all).await?;
-        if namespaces.iter().any(|namespace| !namespace.is_empty()) {
-            return Ok(None);
-        }
         Ok(self.newest_labels(&all).await?.map(|labels| {
             let labels: Vec<String> = labels.into_keys().collect();
             missing_label(series, &label, "namespace", &labels)

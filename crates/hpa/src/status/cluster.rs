@@ -155,13 +155,7 @@ impl ClusterState {
                 Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
                 Err(error) => return Err(error.clone()),
             };
-            let status = api.status().await?;
-            let reconciled = if url.is_some() {
-                api.reconciled_autoscalers(&status).await?
-            } else {
-                BTreeSet::new()
-            };
-            Ok((status, reconciled))
+            api.status_and_reconciled(flags).await
         };
         let (status, reconciled_at_url) = match status.await {
             Ok((status, reconciled)) => (Ok(status), reconciled),

@@ -1,11 +1,12 @@
 //! Checks of the metrics APIs that autoscalers need.
 
-use std::iter;
-
 use hpa_calc::{
     api::{ConditionStatus, ConditionType, MetricSourceType, MetricSpec},
     explain::status_value,
-    report::error_texts::{ALSO_NOT_BY_API, is_in_process},
+    report::{
+        error_texts::{ALSO_NOT_BY_API, is_in_process},
+        root_cause,
+    },
 };
 
 use super::{
@@ -141,13 +142,9 @@ fn without_values(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check
 }
 
 /// Whether the metrics of an autoscaler fail, and the cause in its condition is the error of a rule
-/// or a collector of the controller. Prefixes that end with a colon precede the cause.
+/// or a collector of the controller.
 fn fails_by_other_source(autoscaler: &ListedAutoscaler) -> bool {
-    failure_of(autoscaler).is_some_and(|message| {
-        let after_colons = message.match_indices(": ").map(|(at, colon)| at + colon.len());
-        let mut starts = iter::once(0).chain(after_colons);
-        starts.any(|start| message.get(start..).is_some_and(is_in_process))
-    })
+    failure_of(autoscaler).is_some_and(|message| is_in_process(root_cause(message)))
 }
 
 /// Whether the status has a value of a metric of the API, from any source.

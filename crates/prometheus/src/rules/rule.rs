@@ -186,7 +186,7 @@ impl Rule {
     }
 
     /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.
-    fn series_name(&self) -> Option<&str> {
+    pub(super) fn series_name(&self) -> Option<&str> {
         let name = match promql::parse_without_regex_checks(self.series_query()) {
             Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
             _ => None,

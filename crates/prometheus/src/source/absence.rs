@@ -1,12 +1,9 @@
 //! The reason why no rule has a metric.
 
-use hpa_calc::{explain::list_first, report::error_texts};
+use hpa_calc::report::error_texts;
 use hpa_metrics::{CustomQuery, Query};
 
-use super::state::{CompiledRule, DiscoveryState, RuleEntry, RuleList};
-
-/// The maximum number of rules in a message.
-const MAX_RULES: usize = 3;
+use super::state::{CompiledRule, DiscoveryState, RuleEntry, RuleList, list_rules};
 
 impl DiscoveryState {
     /// The reason why no rule has the metric of a query. `None` for the usage of pods and nodes.
@@ -27,11 +24,6 @@ fn no_rule(metric: &str, empty: &[&str]) -> String {
     let listed = list_rules(empty);
     let found_no_series = error_texts::FOUND_NO_SERIES;
     format!("no rule of --metrics-config has {metric} now ({listed} {found_no_series})")
-}
-
-/// The first [`MAX_RULES`] of some rules, and the number of the others.
-pub(super) fn list_rules(rules: &[&str]) -> String {
-    list_first(rules, MAX_RULES, ", ")
 }
 
 impl RuleList {

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use hpa_calc::explain::list_first;
+
 use crate::client::Client;
 use crate::rules::{
     Config, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
@@ -14,7 +16,10 @@ use hpa_metrics::{
 };
 use jiff::Timestamp;
 
-use super::{RelistError, absence::list_rules, servers::Servers};
+use super::{RelistError, servers::Servers};
+
+/// The maximum number of rules in a message.
+const MAX_RULES: usize = 3;
 
 /// The short reason for a rule that can't be compiled.
 pub(super) const INVALID_RULE: &str = "the rule is invalid";
@@ -364,4 +369,9 @@ impl<'a> RuleKey<'a> {
 pub(super) struct DiscoveredSeries {
     pub(super) series: Arc<RuleSeries>,
     pub(super) read_at: Timestamp,
+}
+
+/// The first [`MAX_RULES`] of some rules, and the number of the others.
+pub(super) fn list_rules(rules: &[&str]) -> String {
+    list_first(rules, MAX_RULES, ", ")
 }

@@ -76,7 +76,7 @@ pub(super) struct CachedSchedule {
 #[derive(Clone, Debug, Default)]
 struct LastEvaluation {
     current: Option<Evaluation>,
-    /// The time at which the value of the evaluation before expired.
+    /// The time at which the value of the previous evaluation expired.
     last_change: Option<Timestamp>,
 }
 
@@ -144,8 +144,8 @@ impl CachedSchedule {
 
     /// The time of the next change of the value for an autoscaler whose last reconcile started at
     /// `since`. If the value changed after that, the reconcile may have read it before, so it must
-    /// be read again: a second after `now`. `None` if the value was not read and did not change in
-    /// that reconcile, or if the schedule can't be compiled.
+    /// be read again: a second after `now`. `None` if the value was never read, if it changed
+    /// before that reconcile and was not read since, or if the schedule can't be compiled.
     pub(super) fn next_change(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = self.evaluation.lock();
         let evaluation = last.current.as_ref()?;

@@ -55,12 +55,14 @@ impl PodIndex {
         if pod.exceeds_label_limits {
             self.delete(namespace, &pod.name);
             LABEL_LIMIT_LOG.add(namespace, &pod.name);
+        } else {
+            self.add(namespace, pod);
         }
         // Also logs pods that were added less than a minute after the last warning.
         LABEL_LIMIT_LOG.log_if_due();
-        if pod.exceeds_label_limits {
-            return;
-        }
+    }
+
+    fn add(&self, namespace: &str, pod: Pod) {
         self.undecodable.lock().remove(namespace, &pod.name);
         // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();

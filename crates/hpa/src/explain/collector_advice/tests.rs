@@ -1,6 +1,9 @@
+use clap::Parser;
+use hpa_calc::MetricsApi;
 use rstest::rstest;
 
 use super::*;
+use crate::args::{Arguments, Command};
 
 fn source(collector: &'static str, subject: &str, server: Server) -> CollectorSource {
     CollectorSource {
@@ -74,6 +77,22 @@ fn advice_says_that_only_this_machine_failed(#[case] server: Server, #[case] sta
     assert!(check.ends_with(end), "{check}");
 }
 
+#[test]
+fn only_flags_that_a_collector_lacks_are_named() {
+    let words = ["hpa", "explain", "web", "--collectors", "--prometheus-url=http://p"];
+    let Command::Explain(arguments) = Arguments::parse_from(words).command else {
+        panic!("another command");
+    };
+    let collectors = EnabledCollectors::new(&arguments.sources);
+    let source = source("skipper", "annotations a/*", Server::Pods);
+    let (hpa, error) = (HorizontalPodAutoscaler::default(), ReadError::Empty(MetricsApi::Custom));
+    let advice = collectors.source_advice(&hpa, "rps", &source, &error);
+    let expected = "rps needs the collector skipper (annotations a/*), which is off: add \
+                    --skipper-ingress-metrics or --skipper-routegroup-metrics, as the controller \
+                    needs it too.";
+    assert_eq!(advice.as_deref(), Some(expected));
+}
+
 #[rstest]
 #[case::missing_object(
     "unable to fetch metrics: Ingress shop/shop2 not found",
@@ -87,7 +106,7 @@ fn advice_says_that_only_this_machine_failed(#[case] server: Server, #[case] sta
      a link-local address (--collector-address permits it)",
     Some(
         "The collector skipper may not read the address in the message: correct the \
-         annotations a/*. If it is to read that address, add --collector-address with it, as \
+         annotations a/*. If it should read that address, add --collector-address with it, as \
          the controller needs it too."
     )
 )]

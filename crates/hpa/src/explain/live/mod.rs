@@ -44,7 +44,7 @@ use crate::{
     controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape},
-    listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers},
+    listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, NamespaceWriters, StatusOwner, status_writers,
     },
@@ -147,7 +147,7 @@ impl Cluster {
         let mut hpa = autoscaler_name::decode_named(&object, &name)?;
         prepare_spec(&mut hpa.spec);
         let namespace = Some(self.autoscaler.namespace.as_str());
-        let autoscalers = list_readable_autoscalers(&self.client, namespace).await;
+        let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
         let FoundController { past, past_source, lease_state, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
         let past_read_at = Timestamp::now();
@@ -211,6 +211,7 @@ impl Cluster {
         self.collectors.add_advice(&inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
         let name = Some(self.full_name());
+        set_other_autoscalers(&mut autoscalers, now);
         let own = autoscalers.into_iter().find(|one| Some(&one.name) == name.as_ref());
         let (other_autoscalers, conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();

@@ -37,7 +37,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
     Rule::new("unscalable-target", Warning, "the kind of the target can't be scaled", Valid(target::unscalable_target)),
     Rule::new("missing-selector", Warning, "the target's scale has no selector", Valid(target::missing_selector)),
-    Rule::new("conflicting-bounds", Error, "another autoscaler of the target has bounds that exclude the own ones", Valid(target::conflicting_bounds)),
+    Rule::new("conflicting-bounds", Error, "two autoscalers of one target have bounds that exclude each other", Valid(target::conflicting_bounds)),
     Rule::new("shared-target", Warning, "several autoscalers have the same target", Valid(target::shared_target)),
     Rule::new("replicas-in-manifest", Warning, "the manifest of the target sets `spec.replicas`", Valid(target::replicas_in_manifest)),
     Rule::new("raised-maximum", Warning, "a minimum is above the maximum while scheduled bounds hold", Valid(bounds::raised_maximum)),

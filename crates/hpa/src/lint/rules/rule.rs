@@ -69,8 +69,8 @@ impl<'a> Subject<'a> {
         all
     }
 
-    /// The own bounds and those of another autoscaler, at a time of a week at which they exclude
-    /// each other. `None` if there is no such time, or if one of the autoscalers doesn't scale.
+    /// The bounds of this and of another autoscaler, at a time of a week at which they exclude each
+    /// other. `None` if there is no such time, or if one of the autoscalers doesn't scale.
     pub(super) fn exclusive_bounds(&self, other: &Self) -> Option<(Bounds, Bounds)> {
         if !self.settings.may_scale() || !other.settings.may_scale() {
             return None;

@@ -154,7 +154,7 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
 
 /// The other autoscalers of one API with the target.
 struct OtherAutoscalers<'a> {
-    /// Those whose bounds exclude the own ones, with the own ones and theirs.
+    /// Those whose bounds exclude those of the subject, with the subject's bounds and theirs.
     conflicting: Vec<(&'a Manifest, Bounds, Bounds)>,
     rest: Vec<&'a Manifest>,
 }
@@ -171,7 +171,7 @@ impl<'a> OtherAutoscalers<'a> {
         let others = certain.chain(workspace.possible_autoscalers_of(api, manifest, &target));
         let others: Vec<_> = others.filter(is_other).take(MAX_NAMED_OBJECTS + 1).collect();
         let (mut conflicting, mut rest) = (Vec::new(), Vec::new());
-        // To decode more for each autoscaler would take long.
+        // Decoding more for each autoscaler would take too long.
         let are_few = others.len() <= MAX_NAMED_OBJECTS;
         for other in others {
             let is_certain = namespace(other) == namespace(manifest);
@@ -185,7 +185,7 @@ impl<'a> OtherAutoscalers<'a> {
     }
 }
 
-/// The own bounds and those of another autoscaler, if they exclude each other.
+/// The bounds of the subject and those of another autoscaler, if they exclude each other.
 fn exclusive_bounds(subject: &Subject<'_>, other: &Manifest) -> Option<(Bounds, Bounds)> {
     let decoded = decode(other);
     let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);

@@ -108,25 +108,16 @@ pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
         let Ok(rule) = rule else { continue };
         linter.rule_path = config.rule_name("rules", index);
-        linter.check_rate(definition);
+        linter.check_rate(definition, rule);
         linter.check_selection_and_grouping(definition, rule);
     }
     for (index, (definition, rule)) in config.external_rules.iter().zip(&rules.external).enumerate()
     {
-        if rule.is_ok() {
-            linter.rule_path = config.rule_name("externalRules", index);
-            linter.check_rate(definition);
-        }
+        let Ok(rule) = rule else { continue };
+        linter.rule_path = config.rule_name("externalRules", index);
+        linter.check_rate(definition, rule);
     }
     linter.findings
-}
-
-/// The name of the series that a `seriesQuery` selects, if it is a constant.
-fn series_name(series_query: &str) -> Option<&str> {
-    match promql::parse(series_query).ok()?.node {
-        Node::Selector(selector) => selector.metric_name(),
-        _ => None,
-    }
 }
 
 struct Linter<'a> {
@@ -183,8 +174,8 @@ impl Linter<'_> {
     }
 
     /// Warns if the query reads a counter without its rate.
-    fn check_rate(&mut self, definition: &DiscoveryRule) {
-        let Some(series) = series_name(&definition.series_query) else { return };
+    fn check_rate(&mut self, definition: &DiscoveryRule, rule: &Rule) {
+        let Some(series) = rule.series_name() else { return };
         if let Some(warning) = counter_without_rate(series, &definition.metrics_query) {
             self.add_warning("metricsQuery", warning.to_string());
         }
@@ -193,8 +184,7 @@ impl Linter<'_> {
     /// Warns if the query doesn't select objects, or aggregates them without grouping by the label
     /// of their names. Skips queries that can't be rendered or parsed.
     fn check_selection_and_grouping(&mut self, definition: &DiscoveryRule, rule: &Rule) {
-        let series = series_name(&definition.series_query);
-        let query = self.query_for_object(rule, series, &Selector::everything());
+        let query = self.query_for_object(rule, rule.series_name(), &Selector::everything());
         let Some((resource, Ok(query))) = query else { return };
         let Ok(label) = rule.labels().label(&resource, self.resources) else { return };
         if promql::parse(&query).is_err() {

@@ -59,6 +59,8 @@ pub struct Autoscaler {
     failure: Mutex<Option<String>>,
     /// The error of the last status write, if it failed.
     status_failure: Mutex<Option<String>>,
+    /// Whether the stored status is outdated, because the last write failed.
+    is_status_unstored: AtomicBool,
     /// The message about invalid annotations, `None` if all are valid.
     invalid_annotations: Mutex<Option<String>>,
     pub(crate) peer_writes: PeerWrites,
@@ -167,6 +169,7 @@ impl Autoscaler {
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             status_failure: Mutex::default(),
+            is_status_unstored: AtomicBool::new(false),
             invalid_annotations: Mutex::default(),
             peer_writes: PeerWrites::default(),
             status_written_at: Mutex::default(),
@@ -277,15 +280,22 @@ impl Autoscaler {
     /// Stores the error of a status write, `None` if it succeeded, and compares it with the
     /// previous one.
     pub(crate) fn replace_status_failure(&self, failure: Option<String>) -> FailureChange {
+        self.is_status_unstored.store(failure.is_some(), Ordering::Relaxed);
         FailureChange::replace(&mut self.status_failure.lock(), failure)
     }
 
-    /// The error with which the last reconcile failed to write the status.
+    /// Notes that the status of a reconcile is the stored one, so that it needs no write. The next
+    /// write that fails as the last one did is still no news.
+    pub(crate) fn set_status_stored(&self) {
+        self.is_status_unstored.store(false, Ordering::Relaxed);
+    }
+
+    /// The error of the last status write, if the stored status is outdated because of it.
     pub(crate) fn status_failure(&self) -> Option<String> {
-        // The status may be stored without another write, if it is the same as before again.
-        let has_failed = self.last_reconcile.lock().error.is_some();
-        let error = self.status_failure.lock().clone().filter(|_| has_failed);
-        error.map(|error| truncate(error, MAX_ERROR_CHARS))
+        if !self.is_status_unstored.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.status_failure.lock().clone().map(|error| truncate(error, MAX_ERROR_CHARS))
     }
 
     /// Sets whether a reconcile ended without a decision.
