@@ -299,9 +299,12 @@ function showAge({ cells, row }) {
     : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);
 }
 
-/** The time since the last scaling. It is unknown for an undecodable object, which has no bounds. */
-export function lastScaled({ lastScale, min }, now) {
-  const never = min === null ? "unknown" : "never";
+/**
+ * The time since the last scaling. It may be unknown if the status is old, and is unknown for an
+ * undecodable object, which has no bounds.
+ */
+export function lastScaled({ lastScale, hasOldStatus, min }, now) {
+  const never = hasOldStatus || min === null ? "unknown" : "never";
   return lastScale === null ? never : ago(lastScale, now);
 }
 

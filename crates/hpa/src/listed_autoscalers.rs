@@ -1,21 +1,26 @@
 //! Lists the autoscalers of a cluster, with the controllers that stored their statuses and the
 //! scales of their targets.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
     api::{Condition, ConditionStatus, ConditionType},
+    explain::one_line,
     report::{
-        Bounds, ShortReport, Surroundings, TargetKey, describe_bounds_conflict, enforced_bounds,
+        Bounds, ShortReport, State, Surroundings, TargetKey, describe_bounds_conflict,
+        enforced_bounds,
     },
     settings::SettingPolicy,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, settings_of_controller},
+    debug::{ActingController, FailedStatusWrites, settings_of_controller},
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
 use jiff::Timestamp;
@@ -48,6 +53,9 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) manager: Option<String>,
     /// The controller that acts on it, as far as it is known.
     pub(crate) acting: ActingController,
+    /// The error with which the controller failed to store the last status: the stored one is
+    /// older. `None` if it is stored, or if that isn't known.
+    pub(crate) status_write_error: Option<String>,
     /// The time when `manager` stored the status last.
     pub(crate) status_stored_at: Option<Timestamp>,
     /// The target's scale, if it was read.
@@ -176,6 +184,25 @@ pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp
     }
 }
 
+/// Sets the errors of status writes, by the names of autoscalers. Returns those of the listed
+/// autoscalers instead of `failed`, which counts those of the whole cluster, unless no errors are
+/// known.
+pub(crate) fn set_status_write_errors(
+    all: &mut [ListedAutoscaler],
+    mut errors: BTreeMap<String, String>,
+    failed: Option<FailedStatusWrites>,
+) -> Option<FailedStatusWrites> {
+    if errors.is_empty() {
+        return failed;
+    }
+    for one in all.iter_mut() {
+        one.status_write_error = errors.remove(&one.name);
+    }
+    let mut errors = all.iter().filter_map(|one| one.status_write_error.clone());
+    let error = errors.next()?;
+    Some(FailedStatusWrites { autoscalers: 1 + errors.count(), error })
+}
+
 /// Lists the autoscalers of both APIs. An API that isn't served, or that the user may not list, has
 /// none. Warns if there is no usable response.
 pub(crate) async fn list_readable_autoscalers(
@@ -255,6 +282,7 @@ impl ListedAutoscaler {
             acting: ActingController::of_status(controller.is_reference()),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
             manager: controller.name,
+            status_write_error: None,
             status_stored_at: controller.at,
             api,
             name,
@@ -265,7 +293,8 @@ impl ListedAutoscaler {
         })
     }
 
-    /// Summarizes the stored status. `settings` are those of the controller's flags.
+    /// Summarizes the stored status, unless it is known to be older than the controller's last
+    /// decision. `settings` are those of the controller's flags.
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, self.acting);
         let surroundings = Surroundings {
@@ -273,7 +302,14 @@ impl ListedAutoscaler {
             other_autoscalers: &self.other_autoscalers,
             bounds_conflict: self.bounds_conflict.as_deref(),
         };
-        ShortReport::with_surroundings(&self.hpa, &resolved, surroundings)
+        let mut report = ShortReport::with_surroundings(&self.hpa, &resolved, surroundings);
+        if let Some(error) = &self.status_write_error {
+            report.state = State::Failing;
+            report.cause = one_line(&format!("its status is not stored: {error}")).into_owned();
+            report.sentence.clone_from(&report.cause);
+            (report.load, report.has_missing_metric) = (None, false);
+        }
+        report
     }
 
     /// The condition that prevents scaling, if there is one.
@@ -373,6 +409,44 @@ mod tests {
         assert_eq!(names, ["evil/web", "shop/web"]);
         assert!(listed.iter().all(|one| one.manager.as_deref() == Some("hpa-controller")));
         assert!(listed.iter().all(|one| one.status_stored_at.is_some()));
+    }
+
+    #[test]
+    fn status_that_is_not_stored_is_not_judged() {
+        let autoscaler = |name| {
+            let target = json!({ "kind": "Deployment", "name": name });
+            let condition = json!({
+                "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
+                "message": "old failure",
+            });
+            let object = json!({
+                "metadata": { "namespace": "shop", "name": name },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
+                "status": { "conditions": [condition] },
+            });
+            ListedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler")
+        };
+        let mut all = ["web", "api"].map(autoscaler);
+        let of_cluster = FailedStatusWrites { autoscalers: 2, error: "cannot patch".to_owned() };
+        let mut set = |errors: &[(&str, &str)]| {
+            let errors =
+                errors.iter().map(|(name, error)| ((*name).to_owned(), (*error).to_owned()));
+            let failed =
+                set_status_write_errors(&mut all, errors.collect(), Some(of_cluster.clone()));
+            let (settings, policy) = (Settings::default(), SettingPolicy::default());
+            let sentences = all.each_ref().map(|one| one.short_report(&settings, &policy).sentence);
+            (failed.map(|failed| failed.to_string()), sentences)
+        };
+        let (failed, sentences) = set(&[("shop/web", "cannot patch"), ("mail/web", "too large")]);
+        let expected = "the controller can't store the status of 1 autoscaler: cannot patch";
+        assert_eq!(failed.as_deref(), Some(expected));
+        assert_eq!(sentences, ["its status is not stored: cannot patch", "old failure"]);
+        let (failed, _) = set(&[("mail/web", "too large")]);
+        assert_eq!(failed, None, "the error is of another namespace");
+        let (failed, sentences) = set(&[]);
+        let expected = "the controller can't store the status of 2 autoscalers: cannot patch";
+        assert_eq!(failed.as_deref(), Some(expected), "the errors are unknown");
+        assert_eq!(sentences, ["old failure", "old failure"]);
     }
 
     #[test]

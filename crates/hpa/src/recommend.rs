@@ -13,7 +13,7 @@ use hpa_calc::shell::{quote, quote_always};
 use hpa_simulate::{
     MAX_PODS, Variant,
     recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
-    report::{format_duration, percent},
+    report::{format_duration, percent, relative_change},
 };
 use serde_json::{Value, json};
 
@@ -162,8 +162,8 @@ fn text(base: &Variant, recommendation: &Recommendation) -> String {
     let mut text = String::new();
     match &recommendation.suggested {
         Some(suggested) => {
-            let settings = suggested.settings.join("; ");
-            let _ = writeln!(text, "Suggestion: {settings}\n\nIt is {}.", recommendation.reason);
+            text += &suggestion_line(suggested, &recommendation.current);
+            let _ = writeln!(text, "\nIt is {}.", recommendation.reason);
             let name = command_argument(&base.autoscaler.metadata.name);
             // If the scenario has no namespace, kubectl uses that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
@@ -199,6 +199,15 @@ fn text(base: &Variant, recommendation: &Recommendation) -> String {
     text
 }
 
+/// The suggestion and its price: the pod-hours, compared with those of the current settings.
+fn suggestion_line(suggested: &Choice, current: &Score) -> String {
+    let (hours, before) = (suggested.score.pod_hours, current.pod_hours);
+    let price = relative_change(hours, before)
+        .map(|change| format!(", with {hours:.2} instead of {before:.2} pod-hours ({change})"));
+    let settings = suggested.settings.join("; ");
+    format!("Suggestion{}: {settings}\n", price.unwrap_or_default())
+}
+
 fn comparison(recommendation: &Recommendation) -> String {
     let mut rows = vec![
         ("current".to_owned(), recommendation.current),
@@ -229,4 +238,24 @@ fn table(label: &str, rows: Vec<(String, Score)>) -> String {
         let _ = writeln!(text, "  {:>8.1}  {:>9.1}  {label}", score.rescales, score.reversals);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_line_has_the_price_of_the_suggestion() {
+        let score = |pod_hours| Score { pod_hours, ..Score::default() };
+        let suggested = Choice {
+            settings: vec!["target 39 %".to_owned(), "maxReplicas 12".to_owned()],
+            score: score(12.32),
+            patch: json!({}),
+        };
+        assert_eq!(
+            suggestion_line(&suggested, &score(8.0)),
+            "Suggestion, with 12.32 instead of 8.00 pod-hours (+54 %): target 39 %; maxReplicas \
+             12\n"
+        );
+    }
 }

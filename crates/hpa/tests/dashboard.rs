@@ -176,6 +176,7 @@ async fn statuses_that_can_not_be_stored_are_reported() {
     assert!(status.contains(error), "{status}");
     let all = run(&["explain", "-A"]).await;
     assert!(all.starts_with(old), "{all}");
+    assert!(all.contains("shop/web  its status is not stored: "), "{all}");
     let one = run(&["explain", "shop/web"]).await;
     let first = one.lines().next().unwrap_or_default();
     assert!(first.ends_with("; the controller can't store its status"), "{one}");

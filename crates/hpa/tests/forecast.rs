@@ -125,7 +125,7 @@ fn column_is_chosen_by_name() {
     let rows: Vec<_> = (0..58).map(|minute| format!("{},1,{minute}", 600 + minute * 60)).collect();
     fs::write(&file, format!("Time,web,api\n{}", rows.join("\n"))).unwrap();
     let stderr = utf8(&forecast_file(&file, &[]).stderr);
-    let problem = r#"several columns of values: set "column" to one of "web", "api""#;
+    let problem = r#"several columns of values: set --column to one of "web", "api""#;
     assert!(stderr.contains(problem), "{stderr}");
     let stdout = utf8(&forecast_file(&file, &["--column=api"]).stdout);
     assert!(stdout.contains("a load of 0.57"), "a hundredth of the peak: {stdout}");

@@ -131,9 +131,9 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
     let (kind, name) = (&target.kind, &target.name);
     if shared_target::bounds_conflict(inputs).is_some() {
         return Some(format!(
-            "Only one autoscaler may scale {kind} {name}: delete one. Until then, the condition \
-             AmbiguousSelector comes and goes, because bounds apply before the check for other \
-             autoscalers."
+            "Only one autoscaler may scale {kind} {name}: delete the others. Until then, the \
+             condition AmbiguousSelector comes and goes, because bounds apply before the check for \
+             other autoscalers."
         ));
     }
     Some(match &inputs.plan().kind {
@@ -186,8 +186,8 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             format!(
                 "Only one autoscaler may select a pod. Merge this one and {} into one autoscaler \
                  with several metrics if they have one target. Otherwise give the targets selectors \
-                 that have no pod in common. Until then, none of them scales, apart from one \
-                 decision after each start of a controller.",
+                 that have no pod in common. Until then, none of them scales by metrics, apart \
+                 from one decision after each start of a controller.",
                 names(others.iter().map(String::as_str))
             )
         }

@@ -169,6 +169,11 @@ fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
 /// Part of the error of a collector if a request failed. The server follows.
 pub const REQUEST_TO: &str = "the request to ";
 
+/// Whether Prometheus responded that it isn't ready yet. The second text is without its message.
+pub(super) fn is_not_ready(error: &str) -> bool {
+    error.contains(": unavailable: ") || error.contains("Prometheus reported unavailable")
+}
+
 /// Part of the error of a collector if a query to Prometheus failed. The server follows.
 pub const QUERY_TO: &str = "the query to ";
 

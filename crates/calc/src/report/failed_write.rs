@@ -47,12 +47,8 @@ const WEBHOOKS: &str =
 
 fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     let target = &hpa.spec.scale_target_ref;
-    if cause.contains(FORBIDDEN) {
-        let rule = missing_rule(cause).map(|rule| format!(", with this rule of a role: {rule}"));
-        return format!(
-            "Give the user in the message the right that it lacks{}.",
-            rule.unwrap_or_default()
-        );
+    if let Some(advice) = about_missing_right(cause) {
+        return advice;
     }
     if cause.contains("exceeded quota: ") {
         return "Raise the quota in the message, or lower spec.maxReplicas.".to_owned();
@@ -66,6 +62,13 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     if ["no response within ", "did not complete within "].iter().any(|text| cause.contains(text)) {
         return format!(
             "An admission webhook may hang. This command names the webhooks: {WEBHOOKS}"
+        );
+    }
+    // The text of hpa-rs.
+    if cause.contains(" in the namespace wait for responses") {
+        return format!(
+            "These writes hang, maybe in an admission webhook for other targets of the namespace. \
+             This command names the webhooks: {WEBHOOKS}"
         );
     }
     if cause.contains(" denied the request") || cause.contains(" denied request: ") {
@@ -91,6 +94,17 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
         "Check the controller's rights, and the admission webhooks and quotas for {}.",
         target.kind
     )
+}
+
+/// Advice about a right that the controller lacks, with the rule of a role that has it. `error` is
+/// the message of the API server. `None` for other errors.
+pub fn about_missing_right(error: &str) -> Option<String> {
+    if !error.contains(FORBIDDEN) {
+        return None;
+    }
+    let rule = missing_rule(error).map(|rule| format!(", with this rule of a role: {rule}"));
+    let rule = rule.unwrap_or_default();
+    Some(format!("Give the user in the message the right that it lacks{rule}."))
 }
 
 /// The rule of a role that permits the request, from the API server's message: `User "ann" cannot
@@ -161,6 +175,10 @@ mod tests {
         "Put \"/apis/apps\": context deadline exceeded: no response within 35s",
         "An admission webhook may hang."
     )]
+    #[case::hanging_writes_of_other_targets(
+        "not sent within 10s: 16 writes of scales in the namespace wait for responses",
+        "These writes hang, maybe in an admission webhook for other targets of the namespace."
+    )]
     #[case::conflict(
         "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; \
          please apply your changes to the latest version and try again",
@@ -174,6 +192,12 @@ mod tests {
         let cause = cause.trim_end_matches('.');
         let start = format!("The controller could not write the scale: {cause}. {step}");
         assert!(advice.starts_with(&start), "{advice}");
+    }
+
+    #[test]
+    fn root_cause_is_without_the_start_of_the_message() {
+        let message = format!("{UNABLE_TO_UPDATE_SCALE}timed out");
+        assert_eq!(crate::report::root_cause(&message), "timed out");
     }
 
     #[test]

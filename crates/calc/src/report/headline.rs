@@ -122,8 +122,9 @@ fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
     pause.into_iter().chain(settings.dry_run.then(dry_run)).collect()
 }
 
-/// The values that the controller reported last, for metrics that can't be read here. `None` unless
-/// there are such values and nothing is scaled without them: the controller decides on them.
+/// The values that the controller reported last, for metrics that can't be read here, with a limit
+/// that it reported. `None` unless there are such values and nothing is scaled without them: the
+/// controller decides on them.
 fn status_instead_of_decision(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -139,7 +140,10 @@ fn status_instead_of_decision(
         let unknown = reported.unknown_names(hpa);
         let unknown =
             (!unknown.is_empty()).then(|| format!("no value of {}", unknown.join(" and ")));
-        let texts = [Some(values), Some(causes), unknown].into_iter().flatten();
+        let mut limits = [Direction::Up, Direction::Down].into_iter();
+        let limit = limits.find_map(|direction| reported_limit(inputs, direction));
+        let limit = limit.map(last_reported);
+        let texts = [Some(values), Some(causes), unknown, limit].into_iter().flatten();
         let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
         format!(
             "has {}, {} desired: {}",

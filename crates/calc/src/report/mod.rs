@@ -33,6 +33,7 @@ use serde::Serialize;
 pub use self::{
     advice::FILES_LACK_OWNERS,
     change::{Change, Trigger},
+    failed_write::about_missing_right,
     inputs::Inputs,
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},

@@ -10,6 +10,7 @@ use crate::{
     api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
     decision::Decision,
     explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
+    messages::UNABLE_TO_UPDATE_SCALE,
 };
 
 /// The prefix of the reference's messages about metrics.
@@ -271,7 +272,8 @@ fn is_same(error: &str, cause: &str) -> bool {
         || is_of_api(error) && is_of_api(cause)
 }
 
-/// The cause in a message about metrics, without the texts that the reference puts before it.
+/// The cause in a message about metrics or a write of the scale, without the texts that the
+/// reference puts before it.
 pub fn root_cause(message: &str) -> &str {
     if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
         return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
@@ -279,7 +281,8 @@ pub fn root_cause(message: &str) -> &str {
     if let Some(at) = message.find("no metrics returned from ") {
         return message.get(at..).unwrap_or(message);
     }
-    let mut rest = message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(message);
+    let of_scale = || message.strip_prefix(UNABLE_TO_UPDATE_SCALE);
+    let mut rest = message.strip_prefix(UNABLE_TO_COMPUTE).or_else(of_scale).unwrap_or(message);
     while let Some((_, cause)) = rest.split_once(": ").filter(|(start, _)| {
         start.starts_with("failed to get ") || start.starts_with("unable to get ")
     }) {

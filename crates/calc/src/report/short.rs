@@ -15,7 +15,7 @@ use super::{
 use crate::{
     api::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-        MetricSpec, MetricStatus, MetricValueStatus, Scale,
+        MetricSpec, MetricStatus, MetricValueStatus, PolicySelect, Scale,
     },
     explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
     fallback::FALLBACK,
@@ -296,11 +296,16 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
             State::RateLimited
         }
+        // The metrics ask for fewer replicas although the load of the pods is too high.
+        (_, Some(ConditionReason::ScaleDownStabilized)) if load.is_some_and(|load| load > up) => {
+            State::WaitingForPods
+        }
         (None, Some(ConditionReason::ScaleDownStabilized))
             if is_at_bound(hpa, hpa.spec.effective_min_replicas()) =>
         {
             State::AtMinimum
         }
+        (None, _) if disabled_limit(hpa).is_some() => State::RateLimited,
         (_, Some(ConditionReason::ScaleDownStabilized | ConditionReason::ScaleUpStabilized)) => {
             State::Stabilizing
         }
@@ -309,6 +314,22 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         _ if load.is_some_and(|load| load > up) => State::WaitingForPods,
         _ => State::Steady,
     }
+}
+
+/// The limit of a direction that `spec.behavior` disables, while stabilization holds the replicas.
+/// Stabilization comes first, so the status doesn't have this limit.
+fn disabled_limit(hpa: &HorizontalPodAutoscaler) -> Option<ConditionReason> {
+    let behavior = hpa.spec.behavior.as_deref()?;
+    let (rules, limit) = match true_reason(hpa, &ConditionType::AbleToScale)? {
+        ConditionReason::ScaleDownStabilized => {
+            (behavior.scale_down.as_ref()?, ConditionReason::ScaleDownLimit)
+        }
+        ConditionReason::ScaleUpStabilized => {
+            (behavior.scale_up.as_ref()?, ConditionReason::ScaleUpLimit)
+        }
+        _ => return None,
+    };
+    (rules.select_policy == Some(PolicySelect::Disabled)).then_some(limit)
 }
 
 /// Whether the desired replicas are at this bound of the spec. `false` if the autoscaler has

@@ -4,7 +4,7 @@ use super::{
     error_texts::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, NOT_OF_PROMETHEUS,
         PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_STATUS, is_api_missing,
-        is_in_process, is_refused_access, is_refused_query, lacked_series,
+        is_in_process, is_not_ready, is_refused_access, is_refused_query, lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -52,8 +52,15 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
 }
 
 /// Advice about a server at the URL of Prometheus that answers, but refuses the credentials or
-/// isn't Prometheus. `None` for other errors. `url` is the setting with the URL.
+/// isn't Prometheus, or isn't ready. `None` for other errors. `url` is the setting with the URL.
 pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
+    if is_not_ready(error) && (is_in_process(error) || error.contains(PROMETHEUS)) {
+        return Some(
+            "Prometheus answers, but isn't ready, as the message says: after a start, it first \
+             reads its write-ahead log. If this persists, read its log."
+                .to_owned(),
+        );
+    }
     if !error.contains(PROMETHEUS) {
         return None;
     }

@@ -9,7 +9,7 @@ use super::{
     metric::MetricSettings,
     summary::{ProblemKind, SettingPlace, SettingProblem, SettingsSummary},
     table::{DOMAIN, SETTINGS, Scope, Setting},
-    value::{Value, duration_text, limited_annotation},
+    value::{Kind, Value, duration_text, limited_annotation},
 };
 use crate::{
     api::{
@@ -187,10 +187,25 @@ impl<'a> Resolver<'a> {
                 Some(Value::Duration(self.policy.min_sync_period))
             }
             Ok(value) => Some(value),
-            Err(message) => {
+            Err(mut message) => {
+                message += &self.raised_minimum(setting);
                 self.report_problem(place, ProblemKind::InvalidValue, &message);
                 None
             }
+        }
+    }
+
+    /// The end of a message about an invalid sync period, if the operator's minimum is above that
+    /// of the setting. Otherwise empty.
+    fn raised_minimum(&self, setting: &Setting) -> String {
+        let min = self.policy.min_sync_period;
+        match setting.kind {
+            Kind::Duration { min: of_setting, .. }
+                if setting.name == "sync-period" && min > SignedDuration::from_secs(of_setting) =>
+            {
+                format!(" (at least {} by --min-sync-period)", duration_text(min))
+            }
+            _ => String::new(),
         }
     }
 

@@ -255,7 +255,11 @@ fn names_are_unique_and_defaults_are_stated() {
 #[case::choice("pods", "mine", "must be \"selected\" or \"owned\"")]
 #[case::switch("dry-run", "yes", "must be \"true\" or \"false\"")]
 #[case::without_unit("zero-after", "30", "must be a duration from 0s to 24h, such as \"30s\"")]
-#[case::too_long("sync-period", "2h", "must be a duration from 3s to 1h, such as \"30s\"")]
+#[case::too_long(
+    "sync-period",
+    "2h",
+    "must be a duration from 3s to 1h, such as \"30s\" (at least 5s by --min-sync-period)"
+)]
 #[case::quantity("tolerance", "1.1", "must be a quantity from 0 to 1")]
 #[case::negative("tolerance", "-1", "must be a quantity from 0 to 1")]
 #[case::no_json("bounds", "always 3", "must be a JSON list such as ")]

@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use hpa_lease::{Clock, Instants};
 use parking_lot::Mutex;
@@ -38,11 +42,13 @@ struct Confirmation {
     age: Duration,
     /// Whether the API server was rewound since then, so that a list is due.
     is_rewound: bool,
+    /// Whether this is the start of the watch: nothing has confirmed the cache yet.
+    is_start: bool,
 }
 
 impl Confirmation {
     fn new(at: Instant) -> Self {
-        Self { at, age: Duration::ZERO, is_rewound: false }
+        Self { at, age: Duration::ZERO, is_rewound: false, is_start: false }
     }
 
     fn age_now(self) -> Duration {
@@ -53,11 +59,8 @@ impl Confirmation {
 impl Default for WatchAge {
     /// The age counts from now, until the first list is complete.
     fn default() -> Self {
-        Self {
-            confirmed: Mutex::new(Some(Confirmation::new(Instant::now()))),
-            list: Mutex::default(),
-            outdated: Notify::new(),
-        }
+        let start = Confirmation { is_start: true, ..Confirmation::new(Instant::now()) };
+        Self { confirmed: Mutex::new(Some(start)), list: Mutex::default(), outdated: Notify::new() }
     }
 }
 
@@ -72,6 +75,11 @@ impl WatchAge {
     /// Like [`WatchAge::age`], but a rewind has no effect.
     fn displayed_age(&self) -> Option<Duration> {
         self.confirmed.lock().map(Confirmation::age_now)
+    }
+
+    /// Whether the cache is watched, but no list is complete yet.
+    fn is_never_listed(&self) -> bool {
+        self.confirmed.lock().is_some_and(|confirmed| confirmed.is_start)
     }
 
     /// Records that the cache has all changes until `at`.
@@ -157,6 +165,14 @@ impl WatchAges {
             }
         }
         ages
+    }
+
+    /// The watched resources of which no list is complete yet, or not in each namespace. Their ages
+    /// count from the start of the watch.
+    pub fn never_listed(&self) -> BTreeSet<String> {
+        let watches = self.watches.lock();
+        let never_listed = watches.iter().filter(|(_, watch)| watch.is_never_listed());
+        never_listed.map(|(resource, _)| resource.clone()).collect()
     }
 
     /// Adds the duration of a suspension of the machine to all ages. The informers relist.

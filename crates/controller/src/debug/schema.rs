@@ -1,6 +1,10 @@
 //! The documents of the debug API. `docs/debugging.md` describes them.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use hpa_calc::{
     History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Settings,
@@ -42,6 +46,10 @@ pub struct ControllerStatus {
     pub oldest_reconcile_seconds: Option<f64>,
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
+    /// The resources of which no list is complete yet, or not in each namespace. Their ages count
+    /// from the start of the watch. Absent in documents of older versions.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub never_listed_caches: BTreeSet<String>,
     /// The number of times that an object from the API server could not be decoded.
     pub undecodable_objects: u64,
     /// Whether histories are stored for the next leader. `false` with `--keep-history=false` and

@@ -98,6 +98,7 @@ impl DebugView {
                 .into_iter()
                 .map(|(resource, age)| (resource, age.as_secs_f64()))
                 .collect(),
+            never_listed_caches: sources.watch_ages.never_listed(),
             undecodable_objects: sources
                 .undecodable_count
                 .load(std::sync::atomic::Ordering::Relaxed),

@@ -61,6 +61,9 @@ pub(crate) struct Row {
     /// The largest ratio of a metric's value to its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
+    /// Whether a missing `last_scale` means that the time is unknown, because the controller can't
+    /// store the status.
+    pub(crate) has_old_status: bool,
     /// The time since which there was no decision, if that is long ago. The rest of the row shows
     /// the status of that time.
     pub(crate) undecided_since: Option<Timestamp>,
@@ -103,6 +106,7 @@ impl Row {
             has_invalid_settings: warnings.contains(&Warning::InvalidSettings),
             load,
             last_scale: status.last_scale_time,
+            has_old_status: false,
             undecided_since: None,
             needs_scale,
             others_of_target: surroundings.other_autoscalers.to_vec(),
@@ -116,7 +120,9 @@ impl Row {
         self.state = State::Failing;
         self.sentence = format!("the controller can't store the status: {error}");
         (self.load, self.needs_scale) = (None, false);
-        if let Some(PastDecision { current, scaled_to, sentence, .. }) = last_decision {
+        (self.last_scale, self.has_old_status) = (None, true);
+        if let Some(PastDecision { current, scaled_to, sentence, until, .. }) = last_decision {
+            self.last_scale = scaled_to.map(|_| *until);
             self.sentence.push_str("; its last decision: ");
             self.sentence.push_str(sentence);
             (self.current, self.desired) = (*current, scaled_to.or(*current));

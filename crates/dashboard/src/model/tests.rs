@@ -245,13 +245,15 @@ fn recorded_decision_replaces_a_status_that_is_older() {
         vec![UnstoredStatus { key, error, last_decision: Some(decision(scaled_to)) }]
     };
     board.set_unstored(unstored(Some(9)), at(1001));
-    let Row { state, current, desired, load, sentence, .. } = row();
+    let Row { state, current, desired, load, sentence, last_scale, .. } = row();
     assert_eq!((state, current, desired, load), (State::Failing, Some(8), Some(9), None));
+    assert_eq!(last_scale, Some(at(1000)));
     let expected = "the controller can't store the status: forbidden; its last decision: cpu is at \
                     200%";
     assert_eq!(sentence, expected);
     board.set_unstored(unstored(None), at(1016));
-    assert_eq!(row().desired, Some(8));
+    let Row { desired, last_scale, has_old_status, .. } = row();
+    assert_eq!((desired, last_scale, has_old_status), (Some(8), None, true));
     board.set_unstored(Vec::new(), at(1031));
     assert_eq!(row(), stored);
 }

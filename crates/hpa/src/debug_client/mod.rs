@@ -10,7 +10,7 @@ mod tests;
 mod token;
 mod unavailable;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_controller::{
     AutoscalerApi,
@@ -135,6 +135,23 @@ impl DebugClient {
         }
         let items = self.autoscalers().await?;
         Ok((status, items.iter().map(|item| item_key(item).to_string()).collect()))
+    }
+
+    /// The errors of the last status writes, by the names of their autoscalers. Empty if they can't
+    /// be read.
+    pub(crate) async fn status_write_errors(
+        &self,
+        status: &ControllerStatus,
+    ) -> BTreeMap<String, String> {
+        if status.failed_status_writes.is_none() {
+            return BTreeMap::new();
+        }
+        let items = self.autoscalers().await.unwrap_or_default();
+        let errors = items.into_iter().filter_map(|item| {
+            let name = item_key(&item).to_string();
+            Some((name, item.status_write_error?))
+        });
+        errors.collect()
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.

@@ -9,7 +9,7 @@ use kube::Client;
 use crate::{
     args::ControllerArguments,
     debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
-    listed_autoscalers::ListedAutoscaler,
+    listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, Writer,
         status_writers,
@@ -57,7 +57,8 @@ pub(super) async fn describe_all(
     // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
     // Without a flag, or if the debug API can't be read, the leases decide.
-    let (reconciled, failed_writes) = read_url(client, location).await.unwrap_or_default();
+    let (reconciled, errors, failed_writes) = read_url(client, location).await.unwrap_or_default();
+    let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for one in autoscalers.iter_mut() {
         let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
@@ -82,14 +83,16 @@ pub(super) async fn describe_all(
 }
 
 /// The autoscalers that the instance at `--controller-url` reconciles, and the statuses that it
-/// can't store. `None` without the flag, or if the debug API can't be read.
+/// can't store: the errors by the names of the autoscalers, and their number. `None` without the
+/// flag, or if the debug API can't be read.
 async fn read_url(
     client: &Client,
     location: &ControllerArguments,
-) -> Option<(BTreeSet<String>, Option<FailedStatusWrites>)> {
+) -> Option<(BTreeSet<String>, BTreeMap<String, String>, Option<FailedStatusWrites>)> {
     location.controller_url.as_ref()?;
     let lease = LeaseName::choose(location, None);
     let api = DebugClient::find(client, location, &lease).await.ok()?;
     let (status, reconciled) = api.status_and_reconciled(location).await.ok()?;
-    Some((reconciled, status.failed_status_writes))
+    let errors = api.status_write_errors(&status).await;
+    Some((reconciled, errors, status.failed_status_writes))
 }

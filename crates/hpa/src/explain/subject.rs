@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, Report, Scale, Selector, report::ambiguous_autoscalers};
+use hpa_calc::{
+    Inputs, Report, Scale, Selector,
+    report::{about_missing_right, ambiguous_autoscalers},
+};
 use hpa_controller::{AutoscalerApi, debug::AutoscalerDetail};
 use jiff::SignedDuration;
 
@@ -74,6 +77,8 @@ impl Subject {
                 "The controller can't store its status, so conditions and kubectl get hpa are older \
                  than its last decision: {error}"
             );
+            let about_right = about_missing_right(error).map(|advice| format!(". {advice}"));
+            let advice = advice + &about_right.unwrap_or_default();
             report.advice.insert(0, escape_line(&advice));
         }
         if self.assumes_replicas {
@@ -83,17 +88,23 @@ impl Subject {
             report.status_replicas = None;
         }
         let sentence = &report.sentence;
+        let conflict = self.inputs.selected.bounds_conflict.as_deref().unwrap_or_default();
+        let others = self.other_autoscalers.iter();
+        let others = others.filter(|name| !conflict.contains(&format!(" {name} (")));
+        let others: Vec<String> = others.cloned().collect();
         // The decision's sentence already names the autoscalers that the same controller handles.
-        if !self.other_autoscalers.iter().all(|other| sentence.contains(other)) {
-            let others = escape_line(&shorten_names(&self.other_autoscalers));
+        if !others.iter().all(|other| sentence.contains(other)) {
+            let others = escape_line(&shorten_names(&others));
             report.sentence = format!("shares its target with {others} and {sentence}");
-            report.advice.insert(
-                0,
-                format!(
-                    "Merge the autoscalers of the target into one with several metrics: this one and \
-                     {others}. If two controllers handle them, the replicas change back and forth."
-                ),
-            );
+            // The advice about a conflict is about all autoscalers of the target.
+            if conflict.is_empty() {
+                let advice = format!(
+                    "Merge the autoscalers of the target into one with several metrics: this one \
+                     and {others}. If two controllers handle them, the replicas change back and \
+                     forth."
+                );
+                report.advice.insert(0, advice);
+            }
         }
         if let Some(similar) = &self.similar_target {
             let target = &self.inputs.hpa.spec.scale_target_ref;

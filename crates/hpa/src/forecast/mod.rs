@@ -57,8 +57,9 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
 fn from_file(path: &Path, arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let name = file_name(path);
     let text = read_text(path, MAX_FILE_SIZE).with_context(|| format!("unable to read {name}"))?;
-    let samples = parse_timestamps(&text, arguments.column.as_deref(), &arguments.time_zone)
-        .with_context(|| name.clone())?;
+    let (column, zone) = (arguments.column.as_deref(), &arguments.time_zone);
+    let samples =
+        parse_timestamps(&text, column, "--column", zone).with_context(|| name.clone())?;
     ensure!(samples.len() > 1, "{name}: the file has fewer than two samples");
     let mut assumptions = Vec::new();
     let target = arguments.target.unwrap_or_else(|| {

@@ -44,7 +44,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
-    let mut waiting = Vec::new();
+    let (mut unstored, mut waiting) = (Vec::new(), Vec::new());
     // Autoscalers whose targets are scaled by several controllers.
     let mut contested = Vec::new();
     let (mut unhandled, mut new_count, mut paused_count) = (Vec::new(), 0, 0);
@@ -74,6 +74,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
             }
         }
         match state {
+            _ if autoscaler.status_write_error.is_some() => unstored.push(autoscaler),
             State::Failing if fails_by_conflict(autoscaler) => {}
             State::Failing => {
                 let failed = autoscaler.failed_condition();
@@ -100,6 +101,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     let shared_cause = describe_shared_cause(&root_causes, failing_count);
     let mut checks =
         vec![summarize(cluster, failing_count, &shared_cause, inactive_count, new_count)];
+    checks.extend(unstored_check(&unstored));
     let fallback = cluster.scope.describe_fallback();
     checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
     checks.extend(failing_checks(&failing));
@@ -218,6 +220,20 @@ fn conflict_check(all: &[ListedAutoscaler]) -> Option<Check> {
     Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
+/// The check of autoscalers whose stored statuses are older than the controller's last decisions.
+/// `None` if there are none.
+fn unstored_check(unstored: &[&ListedAutoscaler]) -> Option<Check> {
+    let error = unstored.first()?.status_write_error.as_ref()?;
+    let names: Vec<_> = unstored.iter().map(|one| one.name.clone()).collect();
+    let text = format!(
+        "{} without a check, because the status is not stored: {}",
+        counted(names.len(), "autoscaler"),
+        shorten_names(&names)
+    );
+    // The controller's check has the error.
+    Some(Check::new(Level::Error, text).into_repetition().with_hint(error))
+}
+
 /// The check of autoscalers that wait for pods, by name and cause. `None` if there are none.
 fn waiting_check(waiting: &[(&String, String)]) -> Option<Check> {
     let (name, cause) = waiting.first()?;
@@ -262,6 +278,8 @@ fn summarize(
     new_count: usize,
 ) -> Check {
     let count = cluster.autoscalers.len();
+    let is_unstored = |one: &&ListedAutoscaler| one.status_write_error.is_some();
+    let unstored_count = cluster.autoscalers.iter().filter(is_unstored).count();
     let namespace = cluster.scope.namespace.as_ref();
     let namespace = namespace.map(|namespace| format!(" in the namespace {namespace}"));
     let namespace = namespace.unwrap_or_default();
@@ -270,6 +288,9 @@ fn summarize(
         _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
         (1.., ..) => (Level::Error, format!("{failing_count} of {all} can't scale{shared_cause}")),
         (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
+        (0, 0, _) if unstored_count > 0 => {
+            (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
+        }
         (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
         (0, 0, inactive) if inactive == count => (Level::Ok, format!("{all} without errors")),
         (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale", count - inactive)),

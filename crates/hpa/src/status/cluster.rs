@@ -1,6 +1,6 @@
 //! Reads from a cluster what the checks need.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::settings::SettingPolicy;
 use hpa_controller::debug::ControllerStatus;
@@ -16,6 +16,7 @@ use crate::{
     kubectl::{self, get, unavailability},
     listed_autoscalers::{
         ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_other_autoscalers,
+        set_status_write_errors,
     },
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
@@ -129,7 +130,7 @@ impl ClusterState {
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
         let client = kubectl::clients(&arguments.cluster).await?.api;
         let namespace = arguments.cluster.namespace.as_deref();
-        let (autoscalers, scope) =
+        let (mut autoscalers, scope) =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
         let statuses = status_writers(&autoscalers);
@@ -155,12 +156,18 @@ impl ClusterState {
                 Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
                 Err(error) => return Err(error.clone()),
             };
-            api.status_and_reconciled(flags).await
+            let (status, reconciled) = api.status_and_reconciled(flags).await?;
+            let errors = api.status_write_errors(&status).await;
+            Ok((status, reconciled, errors))
         };
-        let (status, reconciled_at_url) = match status.await {
-            Ok((status, reconciled)) => (Ok(status), reconciled),
-            Err(error) => (Err(error), BTreeSet::new()),
+        let (mut status, reconciled_at_url, errors) = match status.await {
+            Ok((status, reconciled, errors)) => (Ok(status), reconciled, errors),
+            Err(error) => (Err(error), BTreeSet::new(), BTreeMap::new()),
         };
+        if let Ok(status) = &mut status {
+            let failed = status.failed_status_writes.take();
+            status.failed_status_writes = set_status_write_errors(&mut autoscalers, errors, failed);
+        }
         let metrics_apis = list_metrics_apis(&client).await;
         let now = Timestamp::now();
         let built_in = KubeControllerManager::read(&client).await.with_statuses(&autoscalers);

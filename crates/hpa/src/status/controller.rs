@@ -252,15 +252,17 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
         return vec![Check::new(Level::Skipped, text)];
     };
     let period = status.sync_period_seconds;
-    let mut checks = vec![check_liveness(status)];
+    // The headline has the first error, and this one has the cause.
+    let mut checks: Vec<Check> = check_never_listed(status).into_iter().collect();
+    checks.push(check_liveness(status));
     checks.extend(status.oldest_reconcile_seconds.map(|oldest| check_lateness(oldest, period)));
     checks.push(check_queue(status));
-    checks.push(check_caches(status));
+    checks.extend(check_caches(status));
     checks.push(check_histories(status));
     checks.extend(status.failed_status_writes.as_ref().map(|failed| {
         Check::new(Level::Error, failed.to_string()).with_hint(
-            "the checks of these autoscalers may be old; HPAControllerAutoscalersFailing in \
-             docs/alerts.md",
+            "kubectl get hpa shows older conditions than those of the last decisions; \
+             HPAControllerAutoscalersFailing in docs/alerts.md",
         )
     }));
     if status.undecodable_objects > 0 {
@@ -277,7 +279,12 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
 fn check_liveness(status: &ControllerStatus) -> Check {
     let problem = status.not_alive.as_ref().or(status.not_ready.as_ref());
     match problem {
-        Some(problem) => Check::new(Level::Error, problem.clone()),
+        Some(problem) => {
+            let check = Check::new(Level::Error, problem.clone());
+            // A cache without a list has a check of its own, with the cause.
+            let is_repeated = status.not_alive.is_none() && !status.never_listed_caches.is_empty();
+            if is_repeated { check.into_repetition() } else { check }
+        }
         None if !status.is_leader => {
             Check::new(Level::Error, "the instance is not the leader: it only stands by")
         }
@@ -318,20 +325,42 @@ fn check_queue(status: &ControllerStatus) -> Check {
     Check::new(level, text)
 }
 
-fn check_caches(status: &ControllerStatus) -> Check {
+/// The caches that were never filled. While a controller isn't ready because of them, it decides
+/// nothing.
+fn check_never_listed(status: &ControllerStatus) -> Option<Check> {
+    let never_listed = &status.never_listed_caches;
+    if never_listed.is_empty() {
+        return None;
+    }
     let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
-    let mut ages: Vec<(&String, f64)> =
-        status.cache_ages_seconds.iter().map(|(resource, age)| (resource, *age)).collect();
+    let ages = never_listed.iter().filter_map(|name| status.cache_ages_seconds.get(name));
+    let is_old = ages.copied().fold(0.0, f64::max) > period * VERY_OLD_CACHE_PERIODS;
+    let level = if is_old || status.not_ready.is_some() { Level::Error } else { Level::Warning };
+    let names: Vec<_> = never_listed.iter().map(String::as_str).collect();
+    let check = Check::new(level, format!("{}: never listed", names.join(", ")));
+    Some(check.with_hint(
+        "the controller's log says why, often a right is missing; caches not synced in \
+         docs/debugging.md",
+    ))
+}
+
+/// The check of the caches that were filled. `None` if there are only others.
+fn check_caches(status: &ControllerStatus) -> Option<Check> {
+    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let is_listed = |resource: &String| !status.never_listed_caches.contains(resource);
+    let ages = status.cache_ages_seconds.iter().filter(|(resource, _)| is_listed(resource));
+    let mut ages: Vec<(&String, f64)> = ages.map(|(resource, age)| (resource, *age)).collect();
     ages.sort_by(|left, right| right.1.total_cmp(&left.1));
     let Some((_, oldest)) = ages.first().copied() else {
-        return Check::new(Level::Skipped, "no cache reports when it was confirmed");
+        let text = "no cache reports when it was confirmed";
+        return status.never_listed_caches.is_empty().then(|| Check::new(Level::Skipped, text));
     };
     let level = level_of(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", format_seconds(*age))).collect();
     let check = Check::new(level, format!("caches confirmed: {} ago", all.join(", ")));
     let hint = "HPAControllerWatchStale in docs/alerts.md";
-    if level == Level::Ok { check } else { check.with_hint(hint) }
+    Some(if level == Level::Ok { check } else { check.with_hint(hint) })
 }
 
 fn check_histories(status: &ControllerStatus) -> Check {

@@ -193,8 +193,12 @@ fn unread_metrics(autoscaler: &ListedAutoscaler, group: &str) -> Vec<String> {
     unread.map(|(spec, _)| format!("{} ({})", autoscaler.name, spec.metric_name())).collect()
 }
 
-/// The message of the condition if the metrics of an autoscaler fail.
+/// The message of the condition if the metrics of an autoscaler fail. `None` if the status is known
+/// to be old.
 fn failure_of(autoscaler: &ListedAutoscaler) -> Option<&str> {
+    if autoscaler.status_write_error.is_some() {
+        return None;
+    }
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
     let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
     failed.map(|condition| &*condition.message)

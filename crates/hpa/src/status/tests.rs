@@ -201,6 +201,22 @@ fn healthy_controller_has_no_problems() {
     |it: &mut ClusterState| it.status.as_mut().expect("a status").cache_ages_seconds.clear(),
     Level::Skipped, "no cache reports when it was confirmed"
 )]
+#[case::cache_of_a_new_kind(
+    |it: &mut ClusterState| {
+        let status = it.status.as_mut().expect("a status");
+        status.cache_ages_seconds.insert("rollouts".into(), 0.5);
+        status.never_listed_caches.insert("rollouts".into());
+    },
+    Level::Warning, "rollouts: never listed"
+)]
+#[case::cache_that_stays_empty(
+    |it: &mut ClusterState| {
+        let status = it.status.as_mut().expect("a status");
+        status.cache_ages_seconds.insert("rollouts".into(), 151.0);
+        status.never_listed_caches.insert("rollouts".into());
+    },
+    Level::Error, "rollouts: never listed"
+)]
 #[case::stuck_reconcile(
     |it: &mut ClusterState| it.status.as_mut().expect("a status").queue.longest_running_seconds = 80.0,
     Level::Error, "the longest for 80s"
@@ -340,6 +356,26 @@ fn single_problem_is_reported_alone(
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].0, level);
     assert!(problems[0].1.contains(text), "{problems:?}");
+}
+
+#[test]
+fn cache_that_was_never_filled_is_named_as_the_cause() {
+    let mut cluster = healthy();
+    let status = cluster.status.as_mut().expect("a status");
+    status.not_ready = Some("caches not synced".to_owned());
+    status.cache_ages_seconds.insert("horizontalpodautoscalers".to_owned(), 9.0);
+    status.never_listed_caches.insert("pods".to_owned());
+    let text = run_checks(&cluster).text(false);
+    assert!(text.starts_with("× 1 error, 0 warnings: pods: never listed\n"), "{text}");
+    let hint = "× pods: never listed\n    the controller's log says why, often a right is missing;";
+    assert!(text.contains(hint) && text.contains("× caches not synced\n"), "{text}");
+    assert!(text.contains("√ caches confirmed: horizontalpodautoscalers 9.0s ago\n"), "{text}");
+    // No other cache is left.
+    let status = cluster.status.as_mut().expect("a status");
+    status.never_listed_caches.insert("horizontalpodautoscalers".to_owned());
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("× horizontalpodautoscalers, pods: never listed\n"), "{text}");
+    assert!(!text.contains("confirmed"), "{text}");
 }
 
 #[test]

@@ -191,9 +191,56 @@ async fn bounds_that_exclude_those_of_another_autoscaler_precede_its_condition()
         .expect(&[
             "shop/web conflicts by its bounds, 2 to 10 replicas, with shop/other (12 to 20): both \
              scale Deployment web to their own bounds, up and down, for as long as both exist",
-            "Only one autoscaler may scale Deployment web: delete one",
+            "Only one autoscaler may scale Deployment web: delete the others",
         ])
         .await;
+}
+
+#[tokio::test]
+async fn autoscaler_that_scales_beside_one_in_dry_run_is_explained_by_its_metrics() {
+    let beside_dry_run = |all: &mut Vec<Value>| {
+        let mut other = all[1].clone();
+        other["metadata"]["name"] = json!("other");
+        other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
+        all.push(other);
+        all[1]["status"] = json!({
+            "currentReplicas": 2, "desiredReplicas": 2,
+            "conditions": [{
+                "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), beside_dry_run))
+        .await
+        .expect(&["shop/web shares its target with shop/other and stays at 2"])
+        .await;
+}
+
+#[tokio::test]
+async fn conflicting_autoscaler_is_named_once_beside_others_of_the_target() {
+    let three = |all: &mut Vec<Value>| {
+        let message = "pods by selector app=web are controlled by multiple HPAs";
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        for (name, min, max) in [("big", 12, 20), ("middle", 8, 14)] {
+            let mut other = all[1].clone();
+            other["metadata"]["name"] = json!(name);
+            (other["spec"]["minReplicas"], other["spec"]["maxReplicas"]) = (json!(min), json!(max));
+            all.push(other);
+        }
+    };
+    let cluster = Cluster::new(web_with(4, objects::cpu_metric(60), three)).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    let start = "shop/web shares its target with shop/middle and conflicts by its bounds, 2 to 10 \
+                 replicas, with shop/big (12 to 20): ";
+    assert!(output.starts_with(start), "{output}");
+    assert!(!output.contains("Merge the autoscalers of the target"), "{output}");
 }
 
 #[tokio::test]

@@ -14,7 +14,10 @@ pub use self::{
     chart::{RecordedReplicas, svg},
     html::html,
     lines::{Line, PagePart, Plot, Style, page, plots},
-    table::{answer_sentence, comparison_text, percent, pod_limit_sentence, scalings_text},
+    table::{
+        answer_sentence, comparison_text, percent, pod_limit_sentence, relative_change,
+        scalings_text,
+    },
     times::format_duration,
 };
 use crate::{file::Variant, run::Run};

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     file::{Cost, Variant},
+    measure::Rescales,
     run::{Problem, Run, Scaling},
     workload::scenario::MAX_PODS,
 };
@@ -148,7 +149,15 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         } else {
             format!("{pod_hours} pod-hours{change}")
         };
-        format!("overloaded for {overload}, at {cost}")
+        // The criterion doesn't count them, so the best variant may flap.
+        let Rescales { reversals, .. } = one.rescales;
+        let total = one.rescales.total();
+        let reversals = if reversals > 0 {
+            format!(", with {reversals} reversals in {total} scalings")
+        } else {
+            String::new()
+        };
+        format!("overloaded for {overload}, at {cost}{reversals}")
     };
     let notes = [
         absence_sentence(results),
@@ -290,7 +299,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// The difference of a value from `base`, in percent of `base`, with a sign. `None` without a base.
-fn relative_change(value: f64, base: f64) -> Option<String> {
+pub fn relative_change(value: f64, base: f64) -> Option<String> {
     if base <= 0.0 {
         return None;
     }

@@ -6,6 +6,7 @@ use rstest::rstest;
 use super::{RecordedReplicas, html, svg};
 use crate::{
     file::ScenarioFile,
+    measure::Rescales,
     run::{Problem, RunOptions},
 };
 
@@ -254,6 +255,7 @@ fn answer_has_the_cost_if_there_are_prices() {
         let outcome = &mut run.outcome;
         (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
+        outcome.rescales = Rescales::default();
     }
     let legend = "those without any overload come first, then those with the lowest cost.";
     assert!(html(&scenario_file, &results, None).contains(legend));
@@ -263,8 +265,10 @@ fn answer_has_the_cost_if_there_are_prices() {
     results[1].0.cost.per_pod_hour = 0.0;
     let legend = "those without any overload come first, then those with the fewest pod-hours.";
     assert!(html(&scenario_file, &results, None).contains(legend));
+    results[0].1.outcome.rescales = Rescales { up: 40, down: 34, reversals: 59 };
     let best = "Best variant (least overload, then fewest pod-hours):";
-    let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours.");
+    let reversals = "with 59 reversals in 74 scalings";
+    let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours, {reversals}.");
     assert_eq!(super::answer_sentence(&results), expected);
 }
 

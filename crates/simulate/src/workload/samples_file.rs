@@ -40,6 +40,7 @@ pub fn parse_offsets(
         times: "a duration or time such as 90s, 1h30m or 2026-11-23T08:00:00Z",
         // A part of a sum may be negative.
         min_value: f64::MIN,
+        column_setting: "\"column\"",
     };
     parse(text, column, expected, |cell: &str, previous: Option<Seconds>| {
         let offset = cell.parse().ok().filter(|offset: &Seconds| offset.get() <= MAX_OFFSET);
@@ -53,13 +54,16 @@ pub fn parse_offsets(
 }
 
 /// Parses samples with timestamps, local times in `zone`, or seconds or milliseconds since 1970.
-/// Values are at least 0. `column` is required if the file has several columns of values.
+/// Values are at least 0. `column` is required if the file has several columns of values; errors
+/// name it `column_setting`.
 pub fn parse_timestamps(
     text: &str,
     column: Option<&str>,
+    column_setting: &'static str,
     zone: &TimeZone,
 ) -> Result<Vec<(Timestamp, f64)>, SamplesError> {
-    let expected = Expected { times: "a time such as 2026-11-23T08:00:00Z", min_value: 0.0 };
+    let times = "a time such as 2026-11-23T08:00:00Z";
+    let expected = Expected { times, min_value: 0.0, column_setting };
     parse(text, column, expected, |cell: &str, previous: Option<Timestamp>| {
         parse_timestamp(cell, zone, previous)
     })
@@ -71,6 +75,8 @@ struct Expected {
     /// For errors.
     times: &'static str,
     min_value: f64,
+    /// The setting that chooses the column with the values, for errors.
+    column_setting: &'static str,
 }
 
 /// Parses samples in order of time. `parse_time` parses the time of a line, given that of the line
@@ -86,7 +92,8 @@ fn parse<T: Copy + PartialOrd>(
     let is_skipped = |line: &str| line.is_empty() || line.starts_with('#');
     let mut lines = lines.filter(|(_, line)| !is_skipped(line.trim_start())).peekable();
     let Some((line, first)) = lines.peek().copied() else { return Ok(Vec::new()) };
-    let columns = Columns::new(first, column).map_err(|problem| SamplesError { line, problem })?;
+    let columns = Columns::new(first, column, expected.column_setting)
+        .map_err(|problem| SamplesError { line, problem })?;
     lines.next_if(|_| columns.has_header);
     let mut samples = Vec::new();
     // Also the time of a line without a value.
@@ -111,8 +118,9 @@ struct Columns {
 }
 
 impl Columns {
-    /// Reads the columns from the first line. `chosen` is the name of the column with the values.
-    fn new(first: &str, chosen: Option<&str>) -> Result<Self, String> {
+    /// Reads the columns from the first line. `chosen` is the name of the column with the values,
+    /// and `setting` what chooses it.
+    fn new(first: &str, chosen: Option<&str>, setting: &str) -> Result<Self, String> {
         let mut is_quoted = false;
         let separator = first.chars().find(|c| {
             is_quoted ^= *c == '"';
@@ -135,8 +143,11 @@ impl Columns {
         let listed: Vec<String> = names.iter().skip(1).map(|name| format!("{name:?}")).collect();
         let listed = listed.join(", ");
         Err(match chosen {
-            Some(chosen) => format!("{chosen:?} must name one of the columns of values: {listed}"),
-            None => format!("several columns of values: set \"column\" to one of {listed}"),
+            Some(chosen) if names.iter().skip(1).any(|name| name == chosen) => {
+                format!("several columns {chosen:?}: rename one of them")
+            }
+            Some(chosen) => format!("no column {chosen:?}: the columns of values are {listed}"),
+            None => format!("several columns of values: set {setting} to one of {listed}"),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The sentence of a short report.
 
-use super::{State, failed_condition, missing_metrics, true_reason};
+use super::{State, disabled_limit, failed_condition, missing_metrics, true_reason};
 use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
     explain::{counted, metric_name, policy_text},
@@ -52,7 +52,10 @@ pub(super) fn sentence(
         State::Scaling => {
             format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
         }
-        State::RateLimited => policy_text(spec, limited_by, status.desired_replicas),
+        State::RateLimited => {
+            let disabled = disabled_limit(hpa);
+            policy_text(spec, limited_by.or(disabled.as_ref()), status.desired_replicas)
+        }
         State::Stabilizing if limited_by == Some(&ConditionReason::TooManyReplicas) => {
             format!(
                 "stabilization holds more than {}, {}",

@@ -55,6 +55,15 @@ use super::*;
     "The server answers, but not as Prometheus does, as the message says. Check --prometheus-url \
      URL with its path"
 )]
+#[case::not_ready(
+    "unable to fetch metrics: unavailable: TSDB not ready",
+    "Prometheus answers, but isn't ready, as the message says: after a start, it first reads"
+)]
+#[case::not_ready_for_the_list_of_series(
+    "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unavailable: TSDB \
+     not ready",
+    "Prometheus answers, but isn't ready, as the message says: after a start, it first reads"
+)]
 #[case::credentials(
     "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unknown response \
      code 403: check the credentials",

@@ -141,7 +141,7 @@ fn conflict_of_bounds_precedes_the_decision_and_the_stored_condition(
     );
     let advice = report.advice.join("\n");
     assert!(
-        advice.contains("Only one autoscaler may scale Deployment web: delete one."),
+        advice.contains("Only one autoscaler may scale Deployment web: delete the others."),
         "{advice}"
     );
     for misleading in ["none of them scales", "doesn't fail here", "last reported"] {

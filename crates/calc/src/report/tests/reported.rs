@@ -46,6 +46,22 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
 }
 
 #[test]
+fn limit_that_the_controller_reported_follows_the_values_that_cannot_be_read_here() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let mut sentence_with = |reason: &str| {
+        let condition = json!({ "type": "AbleToScale", "status": "True", "reason": reason });
+        inputs.hpa.status.conditions.truncate(1);
+        inputs.hpa.status.conditions.push(serde_json::from_value(condition).unwrap());
+        inputs.report().sentence
+    };
+    let sentence = sentence_with("ScaleDownStabilized");
+    let end = "find the metric queue; the controller last reported ScaleDownStabilized";
+    assert!(sentence.ends_with(end), "{sentence}");
+    let sentence = sentence_with("ReadyForNewScale");
+    assert!(sentence.ends_with("find the metric queue"), "{sentence}");
+}
+
+#[test]
 fn error_here_is_newer_than_the_status_of_kube_controller_manager() {
     let mut inputs = inputs_with_unreadable_metric("True");
     let policy = SettingPolicy::default();

@@ -57,7 +57,9 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
     State::AtMinimum, "MEASURED; minReplicas is 2")]
 #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
     State::RateLimited, "MEASURED; policies allow 4 for now")]
-#[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
+#[case::waiting_in_a_window(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
+    State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
+#[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleUpStabilized")],
     State::Stabilizing, "MEASURED; stabilization holds 4")]
 #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
     State::Paused, "paused by annotation; MEASURED")]
@@ -90,6 +92,24 @@ fn disabled_direction_is_not_limited_for_now() {
     assert_eq!((report.state, report.sentence), (State::RateLimited, expected));
 }
 
+#[test]
+fn disabled_direction_precedes_the_stabilization_that_holds() {
+    let mut hpa = hpa(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")]);
+    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
+    let mut report = |behavior: Value| {
+        hpa.spec.behavior = serde_json::from_value(behavior).unwrap();
+        let report = ShortReport::new(&hpa, &Settings::default());
+        (report.state, report.sentence)
+    };
+    let measured = "cpu is at 20% of requests, target 60%";
+    let disabled = format!("{measured}; scale-down is disabled by behavior.scaleDown.selectPolicy");
+    let down = json!({ "scaleDown": { "selectPolicy": "Disabled" } });
+    assert_eq!(report(down), (State::RateLimited, disabled));
+    let up = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
+    let holds = format!("{measured}; stabilization holds 4");
+    assert_eq!(report(up), (State::Stabilizing, holds));
+}
+
 #[rstest]
 #[case::low_load(20, State::Stabilizing, "stabilization holds more than 9, maxReplicas is 9")]
 #[case::high_load(90, State::AtMaximum, "maxReplicas is 9")]
@@ -117,7 +137,8 @@ fn bound_that_binds_as_well_precedes_stabilization(
     #[case] reason: &str,
     #[case] state: State,
 ) {
-    let hpa = hpa(replicas, replicas, &[condition("AbleToScale", "True", reason)]);
+    let mut hpa = hpa(replicas, replicas, &[condition("AbleToScale", "True", reason)]);
+    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
     assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, state);
 }
 

@@ -51,6 +51,29 @@ async fn resource_is_as_old_as_its_oldest_watch() {
     assert_eq!(ages.by_resource(), BTreeMap::from([("pods".to_owned(), 5 * SECOND)]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn resource_is_never_listed_until_each_of_its_watches_is_confirmed() {
+    let ages = WatchAges::default();
+    let (first, second, unwatched) =
+        (Arc::<WatchAge>::default(), Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
+    for watch in [&first, &second] {
+        ages.add("pods".to_owned(), watch.clone());
+    }
+    ages.add("deployments.apps".to_owned(), unwatched.clone());
+    unwatched.set_unwatched();
+    let pods = || BTreeSet::from(["pods".to_owned()]);
+    assert_eq!(ages.never_listed(), pods());
+    first.list_started();
+    first.list_completed();
+    second.list_started();
+    advance(SECOND).await;
+    ages.add_suspension(100 * SECOND);
+    assert_eq!(ages.never_listed(), pods());
+    second.list_started();
+    second.list_completed();
+    assert_eq!(ages.never_listed(), BTreeSet::new());
+}
+
 /// Whether the informer of this watch must relist.
 fn is_outdated(watch: &WatchAge) -> bool {
     watch.outdated().now_or_never().is_some()

@@ -59,9 +59,18 @@ fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
 fn status_that_can_not_be_stored_is_in_the_first_line_and_the_advice() {
     let mut record = record();
     record["autoscaler"]["statusWriteError"] = json!("cannot patch");
-    let report = subject("", &[record]).report();
+    let report = subject("", std::slice::from_ref(&record)).report();
     assert!(report.sentence.ends_with("; the controller can't store its status"), "{report}");
     assert!(report.advice[0].ends_with("than its last decision: cannot patch"), "{report}");
+    let forbidden = "horizontalpodautoscalers.autoscaling \"web\" is forbidden: User \"ann\" \
+                     cannot patch resource \"horizontalpodautoscalers/status\" in API group \
+                     \"autoscaling\" in the namespace \"shop\"";
+    record["autoscaler"]["statusWriteError"] = json!(forbidden);
+    let report = subject("", &[record]).report();
+    let rule = ". Give the user in the message the right that it lacks, with this rule of a role: \
+                {apiGroups: [\"autoscaling\"], resources: [\"horizontalpodautoscalers/status\"], \
+                verbs: [\"patch\"]}.";
+    assert!(report.advice[0].ends_with(rule), "{report}");
 }
 
 #[test]

@@ -172,7 +172,8 @@ impl Cluster {
             (Some(selector), Ok(target)) => {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
-                self.select(selector, owner, &hpa).await?
+                let decides = selection::decides_by_metrics(&hpa, past.as_ref().ok(), &settings);
+                self.select(selector, owner, &hpa, decides.then_some(acting)).await?
             }
             _ => SelectedPods::default(),
         };

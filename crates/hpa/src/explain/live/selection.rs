@@ -5,10 +5,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Pod, SelectedPods, Selector,
-    api::{ConditionReason, ConditionType, CrossVersionObjectReference},
+    HorizontalPodAutoscaler, Pod, SelectedPods, Selector, Settings,
+    api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
 };
-use hpa_controller::{AutoscalerApi, HpaKey, scale_target::ScaleObject};
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    debug::{ActingController, AutoscalerDetail, settings_of_controller},
+    scale_target::ScaleObject,
+};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
@@ -24,14 +28,35 @@ use crate::{
 /// count the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 
+/// Whether the controller's last decision, or else the stored status, is by the metrics: no other
+/// autoscaler prevents that.
+pub(super) fn decides_by_metrics(
+    hpa: &HorizontalPodAutoscaler,
+    record: Option<&AutoscalerDetail>,
+    settings: &Settings,
+) -> bool {
+    if let Some(last) = record.and_then(|record| record.autoscaler.last.as_ref()) {
+        return last.decision.proposed_replicas.is_some();
+    }
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    // In a dry run, another controller stores the status.
+    let active = active.filter(|_| !settings.dry_run);
+    active.is_some_and(|active| {
+        active.status == ConditionStatus::True && active.reason == ConditionReason::ValidMetricFound
+    })
+}
+
 impl Cluster {
     /// The pods that match the selector and, if there is an owner, belong to it. Also the
-    /// autoscalers that select any of these pods.
+    /// autoscalers that select any of these pods. If `decider` decides on the autoscaler by its
+    /// metrics, without those that are paused or in dry run: their reconciles may end at the
+    /// bounds, before the controller registers their selectors.
     pub(super) async fn select(
         &self,
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
         hpa: &HorizontalPodAutoscaler,
+        decider: Option<ActingController>,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.list_pods(selector).await?;
         let selected = match owner {
@@ -48,7 +73,15 @@ impl Cluster {
             return Ok(SelectedPods::default());
         }
         let selected = &pods;
-        let others = self.handled_autoscalers(hpa).await?;
+        let own_name = self.full_name();
+        let mut others = self.handled_autoscalers(hpa).await?;
+        if let Some(controller) = decider {
+            let may_scale = |hpa: &HorizontalPodAutoscaler| {
+                settings_of_controller(Settings::default(), hpa, &self.policy, controller)
+                    .may_scale()
+            };
+            others.retain(|(name, hpa)| *name == own_name || may_scale(hpa));
+        }
         let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));
@@ -57,8 +90,7 @@ impl Cluster {
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
         autoscalers.sort();
-        let own_name = Some(self.full_name());
-        Ok(SelectedPods { pods, autoscalers, own_name, ..SelectedPods::default() })
+        Ok(SelectedPods { pods, autoscalers, own_name: Some(own_name), ..SelectedPods::default() })
     }
 
     /// The autoscalers of the namespace that the controller handles, named as in its conditions.

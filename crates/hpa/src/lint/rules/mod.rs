@@ -67,10 +67,7 @@ pub(super) fn check_object(
     findings: &mut Vec<Finding>,
 ) {
     let decoded = is_autoscaler(manifest).then(|| validity::decode(manifest));
-    let subject = decoded.as_ref().and_then(|decoded| {
-        let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);
-        Some(Subject { workspace, manifest, hpa, settings })
-    });
+    let subject = decoded.as_ref().and_then(|one| Subject::new(workspace, manifest, one));
     let stored_fields = &StoredFields::of(&manifest.object);
     for rule in RULES {
         let mut report = Report { rule: &rule.description, manifest, stored_fields, findings };

@@ -39,6 +39,8 @@ pub(super) struct Subject<'a> {
     pub(super) hpa: &'a HorizontalPodAutoscaler,
     /// The autoscaler's settings, with the default flags of the controller.
     pub(super) settings: &'a Settings,
+    /// The settings of the controller that stored the status.
+    acting_settings: &'a Settings,
 }
 
 impl Rule {
@@ -53,6 +55,18 @@ impl Rule {
 }
 
 impl<'a> Subject<'a> {
+    /// `None` if the autoscaler is invalid.
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        manifest: &'a Manifest,
+        decoded: &'a DecodedAutoscaler,
+    ) -> Option<Self> {
+        let hpa = decoded.hpa.as_ref()?;
+        let settings = &decoded.resolved.as_ref()?.settings;
+        let acting_settings = decoded.acting_settings.as_ref()?;
+        Some(Self { workspace, manifest, hpa, settings, acting_settings })
+    }
+
     pub(super) fn target_reference(&self) -> Reference {
         Reference::at(&self.manifest.object, TARGET_POINTER)
     }
@@ -61,7 +75,8 @@ impl<'a> Subject<'a> {
     /// in effect during a week.
     pub(super) fn bounds(&self) -> Vec<Bounds> {
         let mut all = Vec::new();
-        for bounds in self.times_of_bounds().into_iter().map(|at| self.bounds_at(at)) {
+        let times = self.times_of_bounds(self.settings).into_iter();
+        for bounds in times.map(|at| self.settings.bounds_at(&self.hpa.spec, at)) {
             if !all.contains(&bounds) {
                 all.push(bounds);
             }
@@ -72,30 +87,53 @@ impl<'a> Subject<'a> {
     /// The bounds of this and of another autoscaler, at a time of a week at which they exclude each
     /// other. `None` if there is no such time, or if one of the autoscalers doesn't scale.
     pub(super) fn exclusive_bounds(&self, other: &Self) -> Option<(Bounds, Bounds)> {
-        if !self.settings.may_scale() || !other.settings.may_scale() {
+        if !self.may_scale() || !other.may_scale() {
             return None;
         }
-        let times = self.times_of_bounds().into_iter().chain(other.times_of_bounds());
-        let mut bounds = times.map(|at| (self.bounds_at(at), other.bounds_at(at)));
+        let times = [self, other].into_iter().flat_map(Self::times_of_enforced_bounds);
+        let mut bounds =
+            times.map(|at| (self.enforced_bounds_at(at), other.enforced_bounds_at(at)));
         bounds.find(|(own, of_other)| own.exclude(*of_other))
     }
 
-    /// The start of a week, and the times in it at which a schedule changes the bounds.
-    fn times_of_bounds(&self) -> Vec<Timestamp> {
-        let from = Timestamp::UNIX_EPOCH;
-        let to = from + SignedDuration::from_hours(7 * 24);
-        let changes = self.settings.bounds_changes(&self.hpa.spec, from, to);
-        std::iter::once(from).chain(changes.into_iter().map(|change| change.at)).collect()
+    /// Whether its controller scales the target: there is neither a pause nor a dry run that the
+    /// controller obeys.
+    pub(super) fn may_scale(&self) -> bool {
+        self.acting_settings.may_scale()
     }
 
-    fn bounds_at(&self, time: Timestamp) -> Bounds {
-        self.settings.bounds_at(&self.hpa.spec, time)
+    fn times_of_enforced_bounds(&self) -> Vec<Timestamp> {
+        self.times_of_bounds(self.acting_settings)
+    }
+
+    fn enforced_bounds_at(&self, time: Timestamp) -> Bounds {
+        self.acting_settings.bounds_at(&self.hpa.spec, time)
+    }
+
+    /// The start of a week, and the times in it at which a schedule changes the bounds.
+    fn times_of_bounds(&self, settings: &Settings) -> Vec<Timestamp> {
+        let from = Timestamp::UNIX_EPOCH;
+        let to = from + SignedDuration::from_hours(7 * 24);
+        let changes = settings.bounds_changes(&self.hpa.spec, from, to);
+        std::iter::once(from).chain(changes.into_iter().map(|change| change.at)).collect()
     }
 
     /// The target, if it is among the objects.
     pub(super) fn target(&self) -> Option<&'a Manifest> {
         self.workspace.referenced_object(self.manifest, &self.target_reference())
     }
+}
+
+/// Whether the bounds of any two autoscalers that scale exclude each other at a time of a week.
+pub(super) fn any_bounds_exclude_others(autoscalers: &[&Subject<'_>]) -> bool {
+    let scaling = autoscalers.iter().filter(|one| one.may_scale());
+    let mut times = scaling.clone().flat_map(|one| one.times_of_enforced_bounds());
+    times.any(|at| {
+        // Ranges of which any two have a number in common have one common to all.
+        let bounds = scaling.clone().map(|one| one.enforced_bounds_at(at));
+        let highest_min = bounds.clone().map(|bounds| bounds.min_replicas).max();
+        highest_min > bounds.map(|bounds| bounds.max_replicas).min()
+    })
 }
 
 /// Kind and name of an object, such as `Deployment web`.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     bounds::schedule_field,
-    rule::{Subject, is_stored, kind_and_name},
+    rule::{Subject, any_bounds_exclude_others, is_stored, kind_and_name},
     validity::decode,
 };
 use crate::{
@@ -33,6 +33,13 @@ const MAX_COMPARED_NAMES: usize = 300;
 /// conflict only when it reconciles the second autoscaler, so the first one may scale once.
 const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
                                of a controller";
+/// The effect of autoscalers of one API on one target if one of them writes nothing: until the
+/// replicas are within its bounds, the controller doesn't notice the conflict.
+const PAUSED_EFFECT: &str = "one of them is paused or in dry run. Once the replicas are within the \
+                             bounds of all, none of them scales it by metrics";
+/// The effect of autoscalers of one target of which some have bounds that exclude each other.
+const CONFLICT_EFFECT: &str = "some of its autoscalers have bounds that exclude each other, so \
+                               they scale it up and down. Keep one autoscaler";
 /// The effect of autoscalers of both APIs on one target.
 const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both) scales it by \
                                 neither; two controllers, each of one API, may undo each \
@@ -157,6 +164,10 @@ struct OtherAutoscalers<'a> {
     /// Those whose bounds exclude those of the subject, with the subject's bounds and theirs.
     conflicting: Vec<(&'a Manifest, Bounds, Bounds)>,
     rest: Vec<&'a Manifest>,
+    /// Whether the bounds of any two of these autoscalers and the subject exclude each other.
+    has_conflict: bool,
+    /// Whether one of these autoscalers or the subject is paused or in dry run.
+    has_paused: bool,
 }
 
 impl<'a> OtherAutoscalers<'a> {
@@ -173,24 +184,26 @@ impl<'a> OtherAutoscalers<'a> {
         let (mut conflicting, mut rest) = (Vec::new(), Vec::new());
         // Decoding more for each autoscaler would take too long.
         let are_few = others.len() <= MAX_NAMED_OBJECTS;
-        for other in others {
+        let decode_certain = |other: &'a Manifest| {
             let is_certain = namespace(other) == namespace(manifest);
-            let bounds = (are_few && is_certain).then(|| exclusive_bounds(subject, other));
-            match bounds.flatten() {
-                Some((own, of_other)) => conflicting.push((other, own, of_other)),
-                None => rest.push(other),
+            (other, (are_few && is_certain).then(|| decode(other)))
+        };
+        let decoded: Vec<_> = others.into_iter().map(decode_certain).collect();
+        let mut compared = Vec::new();
+        for (other, decoded) in &decoded {
+            let decoded = decoded.as_ref();
+            let valid = decoded.and_then(|one| Subject::new(workspace, other, one));
+            match valid.as_ref().and_then(|valid| subject.exclusive_bounds(valid)) {
+                Some((own, of_other)) => conflicting.push((*other, own, of_other)),
+                None => rest.push(*other),
             }
+            compared.extend(valid);
         }
-        Self { conflicting, rest }
+        let all: Vec<&Subject<'_>> = compared.iter().chain([subject]).collect();
+        let has_conflict = any_bounds_exclude_others(&all);
+        let has_paused = all.iter().any(|one| !one.may_scale());
+        Self { conflicting, rest, has_conflict, has_paused }
     }
-}
-
-/// The bounds of the subject and those of another autoscaler, if they exclude each other.
-fn exclusive_bounds(subject: &Subject<'_>, other: &Manifest) -> Option<(Bounds, Bounds)> {
-    let decoded = decode(other);
-    let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);
-    let other = Subject { workspace: subject.workspace, manifest: other, hpa, settings };
-    subject.exclusive_bounds(&other)
 }
 
 pub(super) fn conflicting_bounds(subject: &Subject<'_>, report: &mut Report<'_>) {
@@ -212,8 +225,16 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
     let api = autoscaler_api(manifest);
-    for (other_api, effect) in [(api, SAME_API_EFFECT), (other_api(api), BOTH_APIS_EFFECT)] {
-        let others = OtherAutoscalers::new(subject, other_api).rest;
+    let by_api = [api, other_api(api)].map(|api| OtherAutoscalers::new(subject, api));
+    let has_conflict = by_api.iter().any(|others| others.has_conflict);
+    for (others, is_same_api) in by_api.into_iter().zip([true, false]) {
+        let effect = match (has_conflict, is_same_api, others.has_paused) {
+            (true, ..) => CONFLICT_EFFECT,
+            (_, true, true) => PAUSED_EFFECT,
+            (_, true, false) => SAME_API_EFFECT,
+            (_, false, _) => BOTH_APIS_EFFECT,
+        };
+        let others = others.rest;
         if !others.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
             let condition = if others.iter().all(is_certain) {

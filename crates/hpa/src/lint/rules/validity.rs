@@ -55,6 +55,9 @@ pub(super) struct DecodedAutoscaler {
     /// The settings, with the controller's default flags. `None` if errors prevent the validation,
     /// as in a patch or with a wrong type.
     pub(super) resolved: Option<ResolvedSettings>,
+    /// The settings of the controller that stored the status, with its default flags:
+    /// kube-controller-manager ignores those of the autoscaler. `None` like `resolved`.
+    pub(super) acting_settings: Option<Settings>,
 }
 
 /// Decodes an autoscaler of any version.
@@ -72,6 +75,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         duplicates: manifest.duplicates().collect(),
         hpa: None,
         resolved: None,
+        acting_settings: None,
     };
     let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
@@ -164,6 +168,11 @@ impl DecodedAutoscaler {
             let strict = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
             self.invalid.extend(invalid_fields(&strict.problems));
         }
+        self.acting_settings = Some(if self.status_is_from_reference {
+            Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default())
+        } else {
+            resolved.settings.clone()
+        });
         self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }

@@ -24,7 +24,20 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() 
          as both exist with these bounds. Delete one"
     );
     other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
-    assert_eq!(rule_ids(&lint(manifests_and(other))), ["shared-target"; 2]);
+    let findings = lint(manifests_and(other.clone()));
+    assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
+    let effect = "one of them is paused or in dry run. Once the replicas are within the bounds of \
+                  all, none of them scales it by metrics";
+    assert!(findings.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
+    // kube-controller-manager ignores the pause.
+    other["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "subresource": "status", "operation": "Update",
+        "apiVersion": "autoscaling/v2", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": { "f:status": { "f:conditions": {} } },
+    }]);
+    let findings = lint(manifests_and(other));
+    let conflicts = rule_ids(&findings).into_iter().filter(|id| *id == "conflicting-bounds");
+    assert_eq!(conflicts.count(), 2, "{findings:?}");
 
     let mut scheduled = other_autoscaler("web");
     let mut entry = json!({ "days": ["Wed"], "start": "08:00", "end": "20:00",
@@ -35,6 +48,30 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() 
         scheduled["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/bounds": bounds });
         assert_eq!(rule_ids(&lint(manifests_and(scheduled.clone()))), [expected; 2]);
     }
+}
+
+#[test]
+fn shared_target_with_a_conflict_is_not_called_unscaled() {
+    let with_bounds = |name: &str, min: i32, max: i32| {
+        let mut autoscaler = other_autoscaler("web");
+        autoscaler["metadata"]["name"] = json!(name);
+        (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) =
+            (json!(min), json!(max));
+        autoscaler
+    };
+    let mut objects = manifests();
+    objects.remove(0);
+    objects.extend([with_bounds("a", 2, 4), with_bounds("b", 5, 8), with_bounds("c", 3, 6)]);
+    let findings = lint(objects);
+    let of_rule = |id: &str| findings.iter().filter(|one| one.rule.id == id).collect::<Vec<_>>();
+    assert_eq!(of_rule("conflicting-bounds").len(), 2, "{findings:?}");
+    let shared = of_rule("shared-target");
+    assert_eq!(shared.len(), 3, "{findings:?}");
+    let effect = "some of its autoscalers have bounds that exclude each other, so they scale it up \
+                  and down. Keep one autoscaler";
+    assert!(shared.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
+    let of_a = shared.iter().find(|one| one.autoscaler.ends_with("shop/a")).expect("a finding");
+    assert!(!of_a.message.contains("shop/b"), "{findings:?}");
 }
 
 #[test]

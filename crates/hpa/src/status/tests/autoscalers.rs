@@ -90,6 +90,20 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     assert!(text.starts_with(headline), "{text}");
 }
 
+#[test]
+fn autoscaler_whose_status_is_not_stored_is_not_judged_by_it() {
+    let mut cluster = healthy();
+    let old = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no metrics")]);
+    cluster.autoscalers.push(autoscaler("old", old));
+    cluster.autoscalers[1].status_write_error = Some("cannot patch".to_owned());
+    let unknown = "whether 1 of 2 autoscalers can scale is unknown";
+    let unstored = "1 autoscaler without a check, because the status is not stored: shop/old";
+    let expected = [(Level::Skipped, unknown), (Level::Error, unstored)];
+    assert_eq!(problems(&cluster), expected.map(|(level, text)| (level, text.to_owned())));
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("shop/old\n    cannot patch\n"), "{text}");
+}
+
 /// The metrics API answers 503, while its `APIService` is available.
 #[test]
 fn cause_of_most_failing_autoscalers_is_in_the_headline() {

@@ -40,7 +40,7 @@ fn duration_of_the_first_sample_counts_from_the_start() {
 #[case::byte_order_mark_without_header("\u{feff}1767571200,1\n1767571260.5,2.5", &[0, 60])]
 #[case::missing("1767571200,1\n1767571230,\n1767571260,2.5", &[0, 60])]
 fn formats_of_timestamps_are_accepted(#[case] text: &str, #[case] seconds: &[i64]) {
-    let samples = parse_timestamps(text, None, &berlin()).unwrap();
+    let samples = parse_timestamps(text, None, "--column", &berlin()).unwrap();
     let times: Vec<i64> = samples.iter().map(|(at, _)| at.as_second() - 1_767_571_200).collect();
     assert_eq!(times, seconds);
     let loads: Vec<f64> = samples.iter().map(|(_, load)| *load).collect();
@@ -51,7 +51,7 @@ fn formats_of_timestamps_are_accepted(#[case] text: &str, #[case] seconds: &[i64
 fn repeated_hour_is_read_twice() {
     let text = "2026-10-25 02:00,1\n2026-10-25 02:30,2\n2026-10-25 02:00,3\n2026-10-25 \
                 02:30,4\n2026-10-25 03:00,5\n";
-    let samples = parse_timestamps(text, None, &berlin()).unwrap();
+    let samples = parse_timestamps(text, None, "--column", &berlin()).unwrap();
     let steps: Vec<i64> =
         samples.windows(2).map(|pair| pair[1].0.as_second() - pair[0].0.as_second()).collect();
     assert_eq!(steps, [1800; 4]);
@@ -60,7 +60,7 @@ fn repeated_hour_is_read_twice() {
 #[test]
 fn repeated_hour_is_read_twice_without_values_in_the_first_one() {
     let text = "2026-10-25 01:30,1\n2026-10-25 02:00,\n2026-10-25 02:30,\n2026-10-25 02:00,3\n";
-    let samples = parse_timestamps(text, None, &berlin()).unwrap();
+    let samples = parse_timestamps(text, None, "--column", &berlin()).unwrap();
     let times: Vec<String> = samples.iter().map(|(at, _)| at.to_string()).collect();
     assert_eq!(times, ["2026-10-24T23:30:00Z", "2026-10-25T01:00:00Z"]);
 }
@@ -87,12 +87,12 @@ fn column_is_chosen(#[case] text: &str, #[case] column: &str, #[case] expected: 
 #[case::unknown(
     "Time,web\n0,1",
     Some("api"),
-    r#"line 1: "api" must name one of the columns of values: "web""#
+    r#"line 1: no column "api": the columns of values are "web""#
 )]
 #[case::same_name(
     "Time,web,web\n0,1,2",
     Some("web"),
-    r#"line 1: "web" must name one of the columns of values: "web", "web""#
+    r#"line 1: several columns "web": rename one of them"#
 )]
 #[case::decimal_comma("t;v\n0;0,208", None, r#"line 2: column "v": "0,208" is not a number"#)]
 #[case::thousands("t,v\n0,\"2,056.1\"", None, r#"line 2: column "v": "2,056.1" is not a number"#)]
@@ -130,11 +130,18 @@ fn invalid_offsets_are_rejected(
 #[case::no_number("1,1\n2, many", r#"line 2: column "2": "many" is not a number of at least 0"#)]
 #[case::negative("1,1\n2,-1", r#"line 2: column "2": "-1" is not a number of at least 0"#)]
 #[case::infinite("1,inf\n2,1", r#"line 1: column "2": "inf" is not a number of at least 0"#)]
+#[case::several_columns(
+    "Time,web,api\n0,1,2",
+    r#"line 1: several columns of values: set --column to one of "web", "api""#
+)]
 #[case::order("5,1\n5,2", r#"line 2: column "1": "5" is not after the time of the line before"#)]
 #[case::order_without_value(
     "5,1\n7,\n6,2",
     r#"line 3: column "1": "6" is not after the time of the line before"#
 )]
 fn invalid_timestamps_are_rejected(#[case] text: &str, #[case] expected: &str) {
-    assert_eq!(parse_timestamps(text, None, &berlin()).unwrap_err().to_string(), expected);
+    assert_eq!(
+        parse_timestamps(text, None, "--column", &berlin()).unwrap_err().to_string(),
+        expected
+    );
 }
