@@ -151,16 +151,20 @@ impl ControllerPast {
         }
     }
 
-    /// Reads the status of the instance, see [`DebugClient::status_and_reconciled`].
+    /// Reads the status of the instance, the names of the autoscalers that it reconciles if it is
+    /// the one at `--controller-url`, and its autoscalers if they were read for that.
     async fn read_status(
         &self,
         lease: &ControllerLease,
-    ) -> (Result<ControllerStatus, Unavailable>, BTreeSet<String>) {
-        let read =
-            async { self.holder_api(lease).await?.status_and_reconciled(&self.location).await };
+    ) -> (Result<ControllerStatus, Unavailable>, BTreeSet<String>, Option<Vec<AutoscalerItem>>)
+    {
+        let read = async { self.holder_api(lease).await?.instance(&self.location).await };
         match read.await {
-            Ok((status, at_url)) => (Ok(status), at_url),
-            Err(error) => (Err(error), BTreeSet::new()),
+            Ok(instance) => {
+                let at_url = instance.reconciled_at_url();
+                (Ok(instance.status), at_url, instance.items)
+            }
+            Err(error) => (Err(error), BTreeSet::new(), None),
         }
     }
 
@@ -213,7 +217,7 @@ impl RecordSource for ControllerPast {
         let built_in = self.read_built_in(writers).await;
         let namespaces = namespace_writers(writers);
         let leases = lease.with(&built_in, &namespaces);
-        let (status, at_url) = self.read_status(&lease).await;
+        let (status, at_url, items) = self.read_status(&lease).await;
         // Without an answer from the URL, it is unknown on which autoscalers its instance acts.
         let is_unknown = self.location.controller_url.is_some() && status.is_err();
         let is_by_lease =
@@ -223,10 +227,12 @@ impl RecordSource for ControllerPast {
         let idle = if lost.is_some() { idle_clauses(&leases, &by_lease) } else { BTreeMap::new() };
         let inactivity = lost.or_else(|| self.describe_status(&status, limit));
         let failed_writes = status.ok().and_then(|status| status.failed_status_writes);
-        let items = if inactivity.is_some() || failed_writes.is_some() {
-            async { self.holder_api(&lease).await?.autoscalers().await }.await
-        } else {
-            Ok(Vec::new())
+        let items = match items {
+            Some(items) => Ok(items),
+            None if inactivity.is_some() => {
+                async { self.holder_api(&lease).await?.autoscalers().await }.await
+            }
+            None => Ok(Vec::new()),
         };
         let items = items.unwrap_or_default();
         // The holder may be a tenant's invention, which must not answer for other namespaces.
@@ -376,14 +382,19 @@ mod tests {
         assert_eq!(*reads.lock(), expected);
     }
 
-    #[tokio::test]
-    async fn each_autoscaler_without_a_controller_has_a_clause() {
+    fn testbed_with_expired_leases() -> Testbed {
         let testbed = Testbed::new(Config::default());
         let old = "2026-01-01T00:00:00Z".parse().expect("a time");
         let leases = [("shop", "hpa"), ("kube-system", KUBE_CONTROLLER_MANAGER)];
         let leases = leases.map(|(namespace, name)| objects::lease(namespace, name, "a_1", old));
         testbed.apply_all([objects::namespace()]);
         testbed.apply_all(leases);
+        testbed
+    }
+
+    #[tokio::test]
+    async fn each_autoscaler_without_a_controller_has_a_clause() {
+        let testbed = testbed_with_expired_leases();
         let source = ControllerPast::new(testbed.client(), &location(None));
         let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
         let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
@@ -420,12 +431,7 @@ mod tests {
             .route("/debug/v1/status", reply(status))
             .route("/debug/v1/autoscalers", reply(list));
         let url = format!("http://{}", serve(router).await);
-        let testbed = Testbed::new(Config::default());
-        let old = "2026-01-01T00:00:00Z".parse().expect("a time");
-        let leases = [("shop", "hpa"), ("kube-system", KUBE_CONTROLLER_MANAGER)];
-        let leases = leases.map(|(namespace, name)| objects::lease(namespace, name, "a_1", old));
-        testbed.apply_all([objects::namespace()]);
-        testbed.apply_all(leases);
+        let testbed = testbed_with_expired_leases();
         let controller_url = Some(url.parse().expect("a URL"));
         let location = ControllerArguments { controller_url, ..location(None) };
         let source = ControllerPast::new(testbed.client(), &location);

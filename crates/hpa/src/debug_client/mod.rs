@@ -51,6 +51,33 @@ pub(crate) struct DebugClient {
     pub(crate) source: String,
 }
 
+/// The state of an instance.
+pub(crate) struct Instance {
+    pub(crate) status: ControllerStatus,
+    /// Its autoscalers. `None` if they were not needed, or if only the errors of status writes need
+    /// them and they can't be read.
+    pub(crate) items: Option<Vec<AutoscalerItem>>,
+    is_at_url: bool,
+}
+
+impl Instance {
+    /// With `--controller-url`, the names of the autoscalers that the instance reconciles: it may
+    /// have no lease. For others, the leases decide.
+    pub(crate) fn reconciled_at_url(&self) -> BTreeSet<String> {
+        let items = self.items.iter().flatten().filter(|_| self.is_at_url);
+        items.map(|item| item_key(item).to_string()).collect()
+    }
+
+    /// The errors of the last status writes, by the names of their autoscalers. Empty if they can't
+    /// be read.
+    pub(crate) fn status_write_errors(&self) -> BTreeMap<String, String> {
+        let errors = self.items.iter().flatten().filter_map(|item| {
+            Some((item_key(item).to_string(), item.status_write_error.clone()?))
+        });
+        errors.collect()
+    }
+}
+
 impl DebugClient {
     /// Finds the debug API: at the URL from the flags, or else of the lease holder.
     pub(crate) async fn find(
@@ -123,35 +150,21 @@ impl DebugClient {
         }
     }
 
-    /// The state of the instance, and with `--controller-url` the names of the autoscalers that it
-    /// reconciles: it may have no lease. For others, the leases decide.
-    pub(crate) async fn status_and_reconciled(
+    /// Reads the state of the instance.
+    pub(crate) async fn instance(
         &self,
         arguments: &ControllerArguments,
-    ) -> Result<(ControllerStatus, BTreeSet<String>), Unavailable> {
+    ) -> Result<Instance, Unavailable> {
         let status = self.status().await?;
-        if arguments.controller_url.is_none() || !status.is_working {
-            return Ok((status, BTreeSet::new()));
-        }
-        let items = self.autoscalers().await?;
-        Ok((status, items.iter().map(|item| item_key(item).to_string()).collect()))
-    }
-
-    /// The errors of the last status writes, by the names of their autoscalers. Empty if they can't
-    /// be read.
-    pub(crate) async fn status_write_errors(
-        &self,
-        status: &ControllerStatus,
-    ) -> BTreeMap<String, String> {
-        if status.failed_status_writes.is_none() {
-            return BTreeMap::new();
-        }
-        let items = self.autoscalers().await.unwrap_or_default();
-        let errors = items.into_iter().filter_map(|item| {
-            let name = item_key(&item).to_string();
-            Some((name, item.status_write_error?))
-        });
-        errors.collect()
+        let is_at_url = arguments.controller_url.is_some() && status.is_working;
+        let items = if is_at_url {
+            Some(self.autoscalers().await?)
+        } else if status.failed_status_writes.is_some() {
+            self.autoscalers().await.ok()
+        } else {
+            None
+        };
+        Ok(Instance { status, items, is_at_url })
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.

@@ -92,7 +92,7 @@ async fn read_url(
     location.controller_url.as_ref()?;
     let lease = LeaseName::choose(location, None);
     let api = DebugClient::find(client, location, &lease).await.ok()?;
-    let (status, reconciled) = api.status_and_reconciled(location).await.ok()?;
-    let errors = api.status_write_errors(&status).await;
-    Some((reconciled, errors, status.failed_status_writes))
+    let instance = api.instance(location).await.ok()?;
+    let (reconciled, errors) = (instance.reconciled_at_url(), instance.status_write_errors());
+    Some((reconciled, errors, instance.status.failed_status_writes))
 }

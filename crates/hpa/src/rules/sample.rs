@@ -69,7 +69,7 @@ fn with_matchers(
     format!("{{{}}}", matchers.join(","))
 }
 
-/// The message about series without the label by which queries select objects, with advice.
+/// The message about series without the label that selects objects in queries, with advice.
 /// `singular` is the name of the objects' resource, and `labels` are those of the series.
 pub(super) fn missing_label(
     series: &str,
@@ -201,8 +201,8 @@ impl PrometheusServer<'_> {
         Ok(labels.and_then(|labels| mismatch(name, selector, &labels)))
     }
 
-    /// Explains that no current series of an external metric has the label by which queries select
-    /// the namespace, which the caller has found. `None` if there are no series, or if no namespace
+    /// Explains that no current series of an external metric has the label that selects the
+    /// namespace in queries, as the caller has found. `None` if there are no series, or if no namespace
     /// is selected.
     pub(super) async fn explain_missing_namespace(
         &self,

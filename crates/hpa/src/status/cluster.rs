@@ -156,12 +156,14 @@ impl ClusterState {
                 Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
                 Err(error) => return Err(error.clone()),
             };
-            let (status, reconciled) = api.status_and_reconciled(flags).await?;
-            let errors = api.status_write_errors(&status).await;
-            Ok((status, reconciled, errors))
+            api.instance(flags).await
         };
         let (mut status, reconciled_at_url, errors) = match status.await {
-            Ok((status, reconciled, errors)) => (Ok(status), reconciled, errors),
+            Ok(instance) => {
+                let reconciled = instance.reconciled_at_url();
+                let errors = instance.status_write_errors();
+                (Ok(instance.status), reconciled, errors)
+            }
             Err(error) => (Err(error), BTreeSet::new(), BTreeMap::new()),
         };
         if let Ok(status) = &mut status {

@@ -158,8 +158,8 @@ impl PrometheusSource {
         result
     }
 
-    /// Reads the resources of the API server, and compiles the rules, unless they are compiled. The
-    /// usage of pods and nodes needs no more.
+    /// Reads the resources of the API server, and compiles the rules, unless they are compiled. This
+    /// is enough to read the usage of pods and nodes.
     pub async fn compile(&self) -> Result<(), RelistError> {
         if !self.state().is_compiled() {
             let rules = self.rules.read().clone();

@@ -115,7 +115,7 @@ fn cause_of_the_controller_itself_precedes_the_error_of_reading_here() {
     assert_contains(&report, "that the controller's source has these metrics");
     assert_contains(&report, "If the controller is hpa run with a source of its own, use its");
     assert!(!report.to_string().contains("install"), "{report}");
-    // The debug API also has the value of the other one.
+    // The debug API also has the value of the other metric.
     let queue = Reading::External(vec![crate::MilliValue::from_units(5)].into());
     inputs.readings.insert(0, Ok(queue));
     let sentence = inputs.report().sentence;

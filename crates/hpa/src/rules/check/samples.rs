@@ -114,7 +114,7 @@ impl Report<'_> {
         sample::missing_label(series, label, singular, labels)
     }
 
-    /// Reports that series lack a label by which queries select objects. This is only a warning if
+    /// Reports that series lack a label that selects objects in queries. This is only a warning if
     /// the query reads other series, which may have it.
     fn add_missing_label(&mut self, rule: &RuleInspection, metric: &InspectedMetric, text: &str) {
         let template = &rule.definition.metrics_query;

@@ -102,7 +102,7 @@ fn no_api_is_missing_if_the_controller_reads_another_source() {
     assert!(!text.contains("install metrics-server"), "{text}");
 }
 
-/// One autoscaler has only metrics of the API, the other one scales by CPU.
+/// One autoscaler has only metrics of the API, the other scales by CPU.
 #[test]
 fn missing_api_is_needed_by_autoscalers_with_other_metrics_too() {
     let external = json!({ "type": "External", "external": {
