@@ -3,11 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::Selector;
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_metrics::{
+    CustomQuery, Objects,
+    resource::{ApiResource, ApiResources, GroupResource},
+};
 use hpa_prometheus::rules::{
     Compat, CustomRegistry, Rule, RuleSeries, Series,
     config::{DiscoveryRule, NameMapping, OverrideTarget, RegexFilter, ResourceMapping},
-    registry::{CustomRequest, DiscoveredRule},
+    registry::DiscoveredRule,
     rule::Naming,
 };
 use serde::Deserialize;
@@ -148,17 +151,15 @@ fn custom_query(
     resources: &ApiResources,
 ) -> Result<Option<String>, String> {
     let (resource, group) = case.resource.split_once('.').unwrap_or((&case.resource, ""));
-    let resource = GroupResource::new(group, resource);
     let selector = Selector::parse(&case.metric_selector).map_err(|error| error.to_string())?;
-    let request = CustomRequest {
-        is_namespaced: resource.has_namespaced_metrics(),
-        resource,
-        metric: &case.metric,
-        namespace: &case.namespace,
-        names: &case.names,
-        selector: &selector,
+    let request = CustomQuery {
+        resource: GroupResource::new(group, resource),
+        namespace: case.namespace.clone(),
+        objects: Objects::Selected(Selector::everything()),
+        metric: case.metric.clone(),
+        metric_selector: selector,
     };
-    Ok(registry.query(&request, resources, COMPAT).ok())
+    Ok(registry.query(&request, &case.names, resources, COMPAT).ok())
 }
 
 /// The resources of the API, from `kinds` in the first line of a file.

@@ -143,7 +143,7 @@ fn dependencies(
         watched.watch(client, &[], on_change).await;
     });
     let written = schedules.clone();
-    let status = LeaderTask::new(move |context| {
+    let status = LeaderTask::new("writer of statuses", move |context| {
         let schedules = written.clone();
         async move { schedules.write_statuses(context.client).await }.boxed()
     });

@@ -3,14 +3,16 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::metrics_api::{
-    Group, RequestInfo, ResourceAttributes, Route, StatusError,
+    RequestInfo, ResourceAttributes, Route, StatusError,
     accept::Conversions,
     discovery::{self, Resource, ResourceList, Versions},
+    group::installed_apis,
     request::{custom_query, external_query, usage_query},
     table::ConvertedResponse,
     usage::{MetricsKind, ObjectMetrics},
     values::{CustomList, external_list},
 };
+use hpa_calc::MetricsApi;
 use hpa_metrics::{
     ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
     source::{ListedCustomMetric, ListedExternalMetric},
@@ -87,9 +89,9 @@ impl Adapter {
     /// The installed groups with their resources. kube-apiserver polls this document with
     /// `If-None-Match`. If it is unchanged, the response is 304 without a body.
     fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
-        let groups = Group::installed(self.options.groups).filter(|group| {
+        let groups = installed_apis(self.options.groups).filter(|group| {
             // The reference leaves out custom and external metrics.
-            *group == Group::Resource || self.options.compat == Compat::Off
+            *group == MetricsApi::Resource || self.options.compat == Compat::Off
         });
         let aggregated = discovery::aggregated(groups, |group| self.resources(group));
         let mut response = json_reply(200, &aggregated);
@@ -108,9 +110,9 @@ impl Adapter {
         response
     }
 
-    fn resources(&self, group: Group) -> Vec<Resource> {
+    fn resources(&self, group: MetricsApi) -> Vec<Resource> {
         match group {
-            Group::Custom => {
+            MetricsApi::Custom => {
                 let metrics = self.source.catalog().custom_metrics();
                 let resource = |metric: &ListedCustomMetric| {
                     let resource = metric.resource.to_string();
@@ -120,14 +122,14 @@ impl Adapter {
                 resources.sort();
                 resources
             }
-            Group::External => {
+            MetricsApi::External => {
                 let metrics = self.source.catalog().external_metrics();
                 let resource = |metric: &ListedExternalMetric| {
                     Resource::external(&metric.metric, metric.is_namespaced)
                 };
                 metrics.iter().map(resource).collect()
             }
-            Group::Resource => Resource::resource_metrics(),
+            MetricsApi::Resource => Resource::resource_metrics(),
         }
     }
 
@@ -147,7 +149,7 @@ impl Adapter {
         })?;
         let list = CustomList::new(version, &query, &values)?;
         let times = values.items.iter().map(|item| item.timestamp);
-        self.metrics.observe_freshness(Group::Custom, Timestamp::now(), times);
+        self.metrics.observe_freshness(MetricsApi::Custom, Timestamp::now(), times);
         // The media type is checked last, as in the reference.
         encode_document(preferences, &list.document())
     }
@@ -165,7 +167,7 @@ impl Adapter {
             status_of(&error, &query.metric, resource, None)
         })?;
         let times = values.items.iter().map(|item| item.timestamp);
-        self.metrics.observe_freshness(Group::External, Timestamp::now(), times);
+        self.metrics.observe_freshness(MetricsApi::External, Timestamp::now(), times);
         let conversion = media_type.conversion.as_ref();
         if let Some(metadata) =
             ConvertedResponse::from_external(conversion, !values.items.is_empty())?
@@ -246,7 +248,7 @@ impl Adapter {
             return Err(error.clone());
         }
         let times = items.iter().map(|item| item.timestamp.0);
-        self.metrics.observe_freshness(Group::Resource, now, times);
+        self.metrics.observe_freshness(MetricsApi::Resource, now, times);
         Ok(items)
     }
 

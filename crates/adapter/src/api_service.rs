@@ -8,9 +8,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::authentication::Authority;
-use crate::metrics_api::Group;
-use crate::server::{CertificateError, HandshakeSettings, ServingCertificate};
+use crate::metrics_api::group::{installed_apis, served_versions};
+use crate::server::{HandshakeSettings, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
+use hpa_calc::MetricsApi;
 use hpa_metrics::{ApiGroups, describe, watch_events};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -25,7 +26,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::certificates::{CertificateGenerationError, GeneratedCertificate, LIFETIME};
+use crate::{
+    certificates::{GeneratedCertificate, LIFETIME},
+    error::SetupError,
+};
 
 /// The interval between checks of the Secret and the API services. A change of an API service can
 /// cause an earlier check.
@@ -54,20 +58,16 @@ pub struct ServiceName {
     name: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not NAMESPACE/NAME")]
-pub struct ServiceNameError(String);
-
 impl ServiceName {
     /// Parses `NAMESPACE/NAME`.
-    pub fn parse(text: &str) -> Result<Self, ServiceNameError> {
+    pub fn parse(text: &str) -> Result<Self, SetupError> {
         match text.split_once('/') {
             Some((namespace, name))
                 if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
             {
                 Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
             }
-            _ => Err(ServiceNameError(text.to_owned())),
+            _ => Err(SetupError::new(format!("{text:?} is not NAMESPACE/NAME"))),
         }
     }
 
@@ -81,19 +81,6 @@ impl ServiceName {
             "localhost".to_owned(),
         ]
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ControllerError {
-    #[error("unable to read or write the Secret {namespace}/{name} with the serving certificate")]
-    Secret { namespace: String, name: String, source: kube::Error },
-    #[error("unable to set the caBundle of the APIService {name}")]
-    ApiService { name: String, source: kube::Error },
-    #[error(transparent)]
-    Generation(#[from] CertificateGenerationError),
-    #[error("unable to use the serving certificate")]
-    Certificate(#[from] CertificateError),
 }
 
 /// Stores a serving certificate in a Secret, and keeps the `caBundle` of the API services up to
@@ -114,7 +101,7 @@ impl CertificateController {
 
     /// Returns the certificate in the Secret. If it is missing, unusable or due for renewal,
     /// generates and stores a new one first.
-    pub async fn ensure_certificate(&self) -> Result<GeneratedCertificate, ControllerError> {
+    pub async fn ensure_certificate(&self) -> Result<GeneratedCertificate, SetupError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
         loop {
@@ -143,9 +130,12 @@ impl CertificateController {
         }
     }
 
-    fn secret_error(&self, source: kube::Error) -> ControllerError {
-        let (namespace, name) = (self.service.namespace.clone(), self.secret.clone());
-        ControllerError::Secret { namespace, name, source }
+    fn secret_error(&self, error: kube::Error) -> SetupError {
+        let (namespace, name) = (&self.service.namespace, &self.secret);
+        let message = format!(
+            "unable to read or write the Secret {namespace}/{name} with the serving certificate"
+        );
+        SetupError::caused_by(message, error)
     }
 
     /// Keeps the certificate and the API services up to date until `stop` is cancelled.
@@ -183,9 +173,10 @@ impl CertificateController {
     }
 
     fn api_service_names(&self) -> impl Iterator<Item = String> + use<'_> {
-        let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
-        let all = Group::installed(self.groups).flat_map(versions);
-        all.map(|(group, version)| format!("{version}.{}", group.name()))
+        let versions =
+            |api: MetricsApi| served_versions(api).iter().map(move |version| (api, version));
+        let all = installed_apis(self.groups).flat_map(versions);
+        all.map(|(api, version)| format!("{version}.{}", api.group()))
     }
 
     /// The changed API services. Each has its own watch, because RBAC can limit a watch to one
@@ -220,13 +211,16 @@ impl CertificateController {
         &self,
         certificate: &ServingCertificate,
         served: &mut Option<GeneratedCertificate>,
-    ) -> Result<(), ControllerError> {
+    ) -> Result<(), SetupError> {
         let stored = self.ensure_certificate().await?;
         for name in self.api_service_names() {
             self.set_ca_bundle(&name, &stored.authority).await?;
         }
         if served.as_ref() != Some(&stored) {
-            certificate.replace(stored.chain.as_bytes(), stored.key.as_bytes())?;
+            let replaced = certificate.replace(stored.chain.as_bytes(), stored.key.as_bytes());
+            replaced.map_err(|error| {
+                SetupError::caused_by("unable to use the serving certificate", error)
+            })?;
             *served = Some(stored);
         }
         Ok(())
@@ -234,8 +228,11 @@ impl CertificateController {
 
     /// Sets the CAs that an API service trusts, unless it doesn't exist or refers to another
     /// Service.
-    async fn set_ca_bundle(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
-        let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
+    async fn set_ca_bundle(&self, name: &str, authorities: &str) -> Result<(), SetupError> {
+        let failed = |error: kube::Error| {
+            let message = format!("unable to set the caBundle of the APIService {name}");
+            SetupError::caused_by(message, error)
+        };
         let services: Api<APIService> = Api::all(self.client.clone());
         let Some(current) = services.get_opt(name).await.map_err(failed)? else {
             warn!(name, "the APIService doesn't exist, so the API server doesn't serve this API");

@@ -12,6 +12,8 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
+use crate::error::SetupError;
+
 /// The validity of a certificate. [`api_service`](crate::api_service) replaces a certificate when a
 /// third of its validity is left.
 pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
@@ -33,22 +35,16 @@ impl fmt::Debug for GeneratedCertificate {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateGenerationError {
-    #[error("unable to generate a certificate")]
-    Generate(#[from] rcgen::Error),
-    #[error("unable to write {}", path.display())]
-    Write { path: PathBuf, source: io::Error },
+impl From<rcgen::Error> for SetupError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::caused_by("unable to generate a certificate", error)
+    }
 }
 
 impl GeneratedCertificate {
     /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
     /// least an hour before `now`, because clocks differ. The CA's key is dropped.
-    pub fn generate(
-        names: &[String],
-        now: jiff::Timestamp,
-    ) -> Result<Self, CertificateGenerationError> {
+    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, SetupError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);
             jiff::Timestamp::from_second(at).unwrap_or(now)
@@ -95,15 +91,15 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
 pub fn find_or_generate(
     directory: &Path,
     now: jiff::Timestamp,
-) -> Result<(PathBuf, PathBuf), CertificateGenerationError> {
+) -> Result<(PathBuf, PathBuf), SetupError> {
     let files = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
     if files.0.is_file() && files.1.is_file() {
         return Ok(files);
     }
     let generated = GeneratedCertificate::generate(&local_names(), now)?;
     let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| CertificateGenerationError::Write { path, source }
+        let message = format!("unable to write {}", path.display());
+        move |error: io::Error| SetupError::caused_by(message, error)
     };
     fs::create_dir_all(directory).map_err(failed(directory))?;
     write_private(&files.1, &generated.key).map_err(failed(&files.1))?;

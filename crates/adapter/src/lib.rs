@@ -35,6 +35,7 @@ mod api;
 pub mod api_service;
 pub mod authentication;
 pub mod certificates;
+mod error;
 pub mod metrics;
 pub mod metrics_api;
 mod response;
@@ -45,6 +46,7 @@ pub mod service;
 mod test_certificates;
 
 pub use authentication::{Authenticator, Peer, Trust};
+pub use error::SetupError;
 pub use metrics::Metrics;
 pub use reviews::{
     Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,

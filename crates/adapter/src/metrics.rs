@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::metrics_api::{Group, RequestInfo, ResourceAttributes};
+use crate::metrics_api::{
+    RequestInfo, ResourceAttributes,
+    group::{installed_apis, served_versions},
+};
+use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use prometheus::{
@@ -174,11 +178,11 @@ impl Metrics {
     /// Observes the age of returned values.
     pub(crate) fn observe_freshness(
         &self,
-        group: Group,
+        group: MetricsApi,
         now: Timestamp,
         times: impl Iterator<Item = Timestamp>,
     ) {
-        let freshness: Histogram = self.freshness.with_label_values(&[group.name()]);
+        let freshness: Histogram = self.freshness.with_label_values(&[group.group()]);
         for time in times {
             freshness.observe(now.duration_since(time).as_secs_f64());
         }
@@ -243,26 +247,25 @@ impl RequestLabels {
             ..Self::default()
         };
         let Some(target) = &info.resource else { return labels };
-        let Some(group) = Group::installed(groups).find(|group| group.name() == target.group)
-        else {
+        let Some(group) = installed_apis(groups).find(|group| group.group() == target.group) else {
             return labels;
         };
-        let version = group.versions().iter().find(|version| **version == target.version);
+        let version = served_versions(group).iter().find(|version| **version == target.version);
         let labels =
-            Self { group: group.name(), version: version.copied().unwrap_or(""), ..labels };
+            Self { group: group.group(), version: version.copied().unwrap_or(""), ..labels };
         labels.with_resource(group, target)
     }
 
-    fn with_resource(self, group: Group, target: &ResourceAttributes) -> Self {
+    fn with_resource(self, group: MetricsApi, target: &ResourceAttributes) -> Self {
         let is_namespaced = !target.namespace.is_empty();
         let is_read = matches!(self.verb, "GET" | "LIST");
         // As in the reference, all reads of custom and external metrics are lists of `*`.
         let (component, scope) = match group {
-            Group::Resource => return self.with_usage_resource(target),
-            Group::Custom => {
+            MetricsApi::Resource => return self.with_usage_resource(target),
+            MetricsApi::Custom => {
                 ("custom-metrics", if is_namespaced { "namespace" } else { "cluster" })
             }
-            Group::External => ("external-metrics", "cluster"),
+            MetricsApi::External => ("external-metrics", "cluster"),
         };
         let verb = if is_read { "LIST" } else { self.verb };
         Self { verb, resource: "*", subresource: "*", scope, component, ..self }
@@ -293,7 +296,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let now = Timestamp::from_second(100).unwrap();
         let times = [Timestamp::from_second(99).unwrap(), Timestamp::from_second(40).unwrap()];
-        metrics.observe_freshness(Group::Custom, now, times.into_iter());
+        metrics.observe_freshness(MetricsApi::Custom, now, times.into_iter());
         let text = metrics.render().unwrap();
         let line = |bound: &str, count: u32| {
             format!(
@@ -349,7 +352,11 @@ mod tests {
         metrics.observe_request(RequestLabels::default(), 200, Duration::ZERO);
         metrics.observe_authentication("anonymous");
         metrics.observe_access("allowed");
-        metrics.observe_freshness(Group::Custom, Timestamp::now(), [Timestamp::now()].into_iter());
+        metrics.observe_freshness(
+            MetricsApi::Custom,
+            Timestamp::now(),
+            [Timestamp::now()].into_iter(),
+        );
         let families = metrics.registry.gather();
         assert_eq!(families.len(), 9);
         for family in families {

@@ -247,8 +247,9 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
 pub(crate) enum TargetCluster {
     /// The testbed in this process. Accepts an object together with its status.
     Testbed(Testbed),
-    /// A cluster for the measurement only. Needs separate requests for an object and its status.
-    Dedicated(Client),
+    /// A cluster for the measurement only, whose API server and etcd this process has started.
+    /// Needs separate requests for an object and its status.
+    Dedicated { client: Client, process_ids: [u32; 2] },
     /// A cluster that also runs other workloads and controllers. Also needs separate requests.
     Shared(Client),
 }
@@ -261,7 +262,7 @@ impl TargetCluster {
                 testbed.apply(object)?;
                 return Ok(());
             }
-            Self::Dedicated(client) => (client, object),
+            Self::Dedicated { client, .. } => (client, object),
             Self::Shared(client) => (client, make_inert(object)),
         };
         let has_status = object.get("status").is_some();
@@ -295,7 +296,7 @@ impl TargetCluster {
     fn api(&self, kind: &GroupVersionKind, namespace: &str) -> Api<DynamicObject> {
         match self {
             Self::Testbed(testbed) => api(&testbed.client(), kind, namespace),
-            Self::Dedicated(client) | Self::Shared(client) => api(client, kind, namespace),
+            Self::Dedicated { client, .. } | Self::Shared(client) => api(client, kind, namespace),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::go_duration;
 
-use crate::error::{AnnotationError, AnnotationProblem};
+use crate::error::AnnotationProblem;
 
 const PREFIX: &str = "metric-config.";
 
@@ -62,7 +62,7 @@ pub struct AnnotationConfig {
     /// Nanoseconds for which a pod must have been ready.
     pub min_pod_ready_age: i64,
     /// The error of the first invalid duration. If there is one, the metric is not collected.
-    pub duration_error: Option<AnnotationError>,
+    pub duration_error: Option<String>,
 }
 
 impl AnnotationConfig {
@@ -90,7 +90,7 @@ impl Annotations {
             let Some(key) = annotation.strip_prefix(PREFIX) else { continue };
             let problem = match split_key(key) {
                 Some(key) => parsed.add(key, value).err(),
-                None => Some(AnnotationError::Key),
+                None => Some("the key is not metric-config.TYPE.METRIC.COLLECTOR/NAME".to_owned()),
             };
             if let Some(reason) = problem {
                 parsed.problems.push(AnnotationProblem { annotation: annotation.clone(), reason });
@@ -103,14 +103,15 @@ impl Annotations {
         &mut self,
         (type_name, metric, collector, name): (&str, &str, &str, &str),
         value: &str,
-    ) -> Result<(), AnnotationError> {
+    ) -> Result<(), String> {
         let metric_type = MetricType::from_annotation(type_name);
         let config = self.metrics.entry((metric_type, metric.to_owned())).or_insert_with(|| {
             Arc::new(AnnotationConfig { collector: collector.to_owned(), ..Default::default() })
         });
         let config = Arc::make_mut(config);
         if config.collector != collector {
-            return Err(AnnotationError::OtherCollector(config.collector.clone()));
+            let used = &config.collector;
+            return Err(format!("ignored, because the metric is collected by {used}"));
         }
         if type_name != metric_type.annotation_name() {
             config.unknown_type.get_or_insert_with(|| type_name.to_owned());
@@ -140,14 +141,14 @@ impl Annotations {
 
 /// Parses the duration of a setting into nanoseconds.
 pub(crate) fn parse_duration(
-    setting: &'static str,
+    setting: &str,
     value: &str,
     metric_type: MetricType,
     metric: &str,
-) -> Result<i64, AnnotationError> {
+) -> Result<i64, String> {
     go_duration::parse_nanos(value).map_err(|error| {
         let metric = format!("{{{} {metric}}}", metric_type.name());
-        AnnotationError::Duration { setting, value: value.to_owned(), metric, error }
+        format!("failed to parse {setting} value {value} for {metric}: {error}")
     })
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn add_credential(
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
         // The error must not contain credentials, which are before an `@`.
-        let url = text.rsplit('@').next().unwrap_or_default().to_owned();
-        SettingsError::Url { url, problem: "must start with http:// or https://" }
+        let url = text.rsplit('@').next().unwrap_or_default();
+        SettingsError::Invalid(format!("the URL {url:?} must start with http:// or https://"))
     })
 }

@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, api::CrossVersionObjectReference, suggestions::most_similar};
+use hpa_go_compat::truncate_to_i64;
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -75,7 +76,7 @@ pub struct Registration {
     pub name: &'static str,
     selectors: &'static [MetricSelector],
     keys: &'static [&'static str],
-    parse: Parse,
+    pub(crate) parse: Parse,
 }
 
 /// Selects the metrics of a collector.
@@ -130,15 +131,6 @@ impl Registration {
             keys,
             parse: |metric, environment| Ok(Arc::new(C::parse(metric, environment)?)),
         }
-    }
-
-    /// Parses the settings of a metric.
-    pub(crate) fn parse(
-        &self,
-        metric: &MetricConfig,
-        environment: &Environment,
-    ) -> Result<Arc<dyn Collector>, ConfigError> {
-        (self.parse)(metric, environment)
     }
 
     fn matches(&self, metric: &MetricConfig) -> bool {
@@ -212,8 +204,8 @@ impl Environment {
         if self.permissions.get(name).is_none_or(is_permitted) {
             return Ok(());
         }
-        let (server, namespace) = (name.to_owned(), namespace.clone());
-        Err(ConfigError::NotPermitted { server, namespace })
+        let message = format!("the operator doesn't permit {name} in the namespace {namespace}");
+        Err(ConfigError::new(message))
     }
 }
 
@@ -310,11 +302,4 @@ pub(crate) fn to_milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
         (None, Compat::Off) => Err(QueryError::OutOfRange(value)),
         (None, Compat::Reference) => Ok(i64::MIN),
     }
-}
-
-/// Truncates a number. `None` if it is NaN or out of range.
-#[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
-pub(crate) fn truncate_to_i64(number: f64) -> Option<i64> {
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    (-END..END).contains(&number).then_some(number as i64)
 }

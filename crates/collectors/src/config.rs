@@ -13,7 +13,7 @@ use hpa_calc::api::{
 use crate::{
     Compat,
     annotations::{AnnotationConfig, Annotations, MetricType, parse_duration},
-    error::{AnnotationError, ConfigError},
+    error::ConfigError,
 };
 
 /// The object that a metric describes.
@@ -53,7 +53,7 @@ pub struct MetricConfig {
     /// Whether the metric has the target `averageValue`.
     pub has_average_target: bool,
     /// The error of the first invalid duration, in an annotation or a label.
-    pub duration_error: Option<AnnotationError>,
+    pub duration_error: Option<String>,
 }
 
 /// Returns the Pods, Object and External metrics of an autoscaler. With compatibility, an invalid
@@ -67,13 +67,8 @@ pub fn metric_configs(
     if let (Compat::Reference, Some(error)) = (compat, error) {
         return Err(ConfigError::Annotation(error));
     }
-    let target = Arc::new(hpa.spec.scale_target_ref.clone());
-    let metrics = hpa.spec.metrics.iter();
-    let configs = metrics.filter_map(|metric| MetricConfig::new(hpa, &target, metric, annotations));
-    Ok(match compat {
-        Compat::Off => configs.map(MetricConfig::with_labels).collect(),
-        Compat::Reference => configs.collect(),
-    })
+    let config = |metric| MetricConfig::for_metric(hpa, metric, annotations, compat);
+    Ok(hpa.spec.metrics.iter().filter_map(config).collect())
 }
 
 impl MetricConfig {
@@ -84,18 +79,7 @@ impl MetricConfig {
         annotations: &Annotations,
         compat: Compat,
     ) -> Option<Self> {
-        let target = Arc::new(hpa.spec.scale_target_ref.clone());
-        let config = Self::new(hpa, &target, metric, annotations)?;
-        Some(if compat == Compat::Off { config.with_labels() } else { config })
-    }
-
-    fn new(
-        hpa: &HorizontalPodAutoscaler,
-        target: &Arc<CrossVersionObjectReference>,
-        spec: &MetricSpec,
-        annotations: &Annotations,
-    ) -> Option<Self> {
-        let mut config = Self::from_spec(hpa, target, spec)?;
+        let mut config = Self::from_spec(hpa, metric)?;
         let key = (config.metric_type, config.metric.name.clone());
         if let Some(annotation_config) = annotations.metrics.get(&key) {
             config.collector.clone_from(&annotation_config.collector);
@@ -105,14 +89,10 @@ impl MetricConfig {
             config.min_pod_ready_age = annotation_config.min_pod_ready_age;
             config.duration_error.clone_from(&annotation_config.duration_error);
         }
-        Some(config)
+        Some(if compat == Compat::Off { config.with_labels() } else { config })
     }
 
-    fn from_spec(
-        hpa: &HorizontalPodAutoscaler,
-        target: &Arc<CrossVersionObjectReference>,
-        spec: &MetricSpec,
-    ) -> Option<Self> {
+    fn from_spec(hpa: &HorizontalPodAutoscaler, spec: &MetricSpec) -> Option<Self> {
         let (metric_type, metric, metric_target) = match (&spec.pods, &spec.object, &spec.external)
         {
             (Some(pods), ..) => (MetricType::Pods, &pods.metric, &pods.target),
@@ -134,7 +114,7 @@ impl MetricConfig {
             autoscaler: hpa.metadata.name.clone(),
             metric_type,
             metric: metric.clone(),
-            target: target.clone(),
+            target: Arc::new(hpa.spec.scale_target_ref.clone()),
             collector: String::new(),
             annotation_config: None,
             object,
@@ -167,6 +147,16 @@ impl MetricConfig {
         let annotation = self.annotation_config.as_ref().and_then(|config| config.values.get(name));
         let value = annotation.or_else(|| self.setting_labels()?.get(name));
         value.map(String::as_str)
+    }
+
+    /// A setting. `message` is the error if it is missing.
+    pub(crate) fn require(&self, name: &str, message: &'static str) -> Result<&str, ConfigError> {
+        self.value(name).ok_or_else(|| ConfigError::new(message))
+    }
+
+    /// Checks that the metric has a selector. `message` is the error if it has none.
+    pub(crate) fn require_selector(&self, message: &'static str) -> Result<(), ConfigError> {
+        self.labels().map(|_| ()).ok_or_else(|| ConfigError::new(message))
     }
 
     /// All settings by name, from annotations and labels.

@@ -16,19 +16,27 @@ use crate::{
 
 /// The settings of a metric that is read from a document.
 pub(crate) struct JsonSettings<'m> {
-    pub(crate) key: &'m str,
-    pub(crate) eval: &'m str,
+    key: &'m str,
+    eval: &'m str,
     aggregator: Option<&'m str>,
 }
 
 impl<'m> JsonSettings<'m> {
-    pub(crate) fn new(metric: &'m MetricConfig) -> Self {
+    /// Fails unless exactly one of `json-key` and `json-eval` is set. `none` and `both` are the
+    /// ends of the error messages, which differ between the collectors of the reference.
+    pub(crate) fn new(
+        metric: &'m MetricConfig,
+        none: &str,
+        both: &str,
+    ) -> Result<Self, ConfigError> {
         let value = |name: &str| metric.value(name).unwrap_or_default();
-        Self {
-            key: value("json-key"),
-            eval: value("json-eval"),
-            aggregator: metric.value("aggregator"),
-        }
+        let (key, eval) = (value("json-key"), value("json-eval"));
+        let problem = match (key.is_empty(), eval.is_empty()) {
+            (true, true) => format!("or json-eval {none}"),
+            (false, false) => format!("and json-eval {both}"),
+            _ => return Ok(Self { key, eval, aggregator: metric.value("aggregator") }),
+        };
+        Err(ConfigError::new(format!("config value json-key {problem}")))
     }
 
     pub(crate) fn extractor(&self, compat: Compat) -> Result<Arc<Extractor>, ConfigError> {

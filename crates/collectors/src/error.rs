@@ -1,7 +1,7 @@
 //! Errors of configurations and of reads. A configuration error that the reference also reports has
 //! the same message, which users know from the reference's events.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{borrow::Cow, io, net::IpAddr, time::Duration};
 
 use hpa_calc::{explain::counted, go_duration::DurationError, report::error_texts};
 use hpa_go_compat::proxy::ProxyError;
@@ -22,38 +22,15 @@ const MAX_VALUE_CHARS: usize = 300;
 pub struct AnnotationProblem {
     /// The key of the annotation.
     pub annotation: String,
-    pub reason: AnnotationError,
-}
-
-/// The reason why an annotation is invalid or ignored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnnotationError {
-    /// The key doesn't have the required form.
-    #[error("the key is not metric-config.TYPE.METRIC.COLLECTOR/NAME")]
-    Key,
-    /// Another annotation names another collector for the metric.
-    #[error("ignored, because the metric is collected by {0}")]
-    OtherCollector(String),
-    /// The interval, or the minimum age of ready pods, is not a duration.
-    #[error("failed to parse {setting} value {value} for {metric}: {error}")]
-    Duration {
-        setting: &'static str,
-        value: String,
-        /// Type and name of the metric.
-        metric: String,
-        error: DurationError,
-    },
+    pub reason: String,
 }
 
 /// An invalid configuration of a metric.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    #[error(transparent)]
-    Annotation(AnnotationError),
-    #[error("the interval must be at least 1s")]
-    ShortInterval,
-    #[error("the operator doesn't permit {server} in the namespace {namespace}")]
-    NotPermitted { server: String, namespace: String },
+    /// A duration in an annotation or a label is invalid.
+    #[error("{0}")]
+    Annotation(String),
     #[error("no plugin found for {0}")]
     NoCollector(String),
     #[error(
@@ -62,23 +39,11 @@ pub enum ConfigError {
     TargetKind(String),
     #[error("format '{0}' not supported")]
     PodFormat(String),
-    #[error("config value json-key or json-eval must be set")]
-    PodNoJsonQuery,
-    #[error("config value json-key and json-eval are mutually exclusive")]
-    PodTwoJsonQueries,
-    #[error("config value json-key or json-eval not found")]
-    HttpNoJsonQuery,
-    #[error("config value json-key and json-eval cannot be used together")]
-    HttpTwoJsonQueries,
     /// A setting is missing.
     #[error("config value {0} not found")]
     Missing(&'static str),
     #[error("parse {0:?}: {1}")]
     Url(String, &'static str),
-    #[error("no label selector specified for metric: {0}")]
-    HttpNoSelector(String),
-    #[error("strconv.Atoi: parsing {0:?}: {1}")]
-    Integer(String, &'static str),
     #[error("aggregator function: {0} is unknown")]
     Aggregator(String),
     #[error(transparent)]
@@ -87,54 +52,24 @@ pub enum ConfigError {
     Invalid(&'static str, String),
     #[error(transparent)]
     JsonPath(ExtractError),
-    #[error("no prometheus query defined")]
-    NoObjectQuery,
-    #[error("selector for prometheus query is not specified")]
-    PrometheusNoSelector,
-    #[error("query or query name not specified on metric")]
-    NoQueryName,
     #[error("no prometheus query defined for metric")]
     NoQuery,
-    #[error("no additional prometheus server found for alias {0}")]
-    PrometheusAlias(String),
     #[error("metric '{0}' not supported")]
     SkipperMetric(String),
-    #[error("hostname is not specified, unable to create collector")]
-    NoHostname,
-    #[error("invalid hostname format, unable to create collector: {0}")]
-    Hostname(String),
-    #[error("could not parse weight annotation, unable to create collector: {0}")]
-    Weight(String),
-    #[error(
-        "selector for Flux query is not specified, please add \
-         metricSelector.matchLabels.query-name: <...> to .yml description"
-    )]
-    FluxNoQueryName,
     #[error("no Flux query defined for metric \"{0}\"")]
     FluxNoQuery(String),
-    #[error("selector for queue is not specified")]
-    SqsNoSelector,
-    #[error("sqs queue name not specified on metric")]
-    SqsNoName,
-    #[error("sqs queue region is not specified on metric")]
-    SqsNoRegion,
     #[error("the metric region: {0} is not configured")]
     SqsRegion(String),
-    #[error("selector for zmon-check is not specified")]
-    ZmonNoSelector,
-    #[error("ZMON check ID not specified on metric")]
-    ZmonNoCheck,
-    #[error("selector for nakadi is not specified")]
-    NakadiNoSelector,
-    #[error("metric-type not specified on metric")]
-    NakadiNoType,
-    #[error("metric-type must be either 'consumer-lag-seconds' or 'unconsumed-events', was '{0}'")]
-    NakadiType(String),
-    #[error(
-        "either subscription-id or all of [owning-application, event-types, consumer-group] must \
-         be specified on the metric"
-    )]
-    NakadiSubscription,
+    /// A message of one collector.
+    #[error("{0}")]
+    Other(Cow<'static, str>),
+}
+
+impl ConfigError {
+    /// An error with the message of one collector.
+    pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Other(message.into())
+    }
 }
 
 /// A failed collection. Tenants see the message, so it must not reveal credentials or the data in
@@ -238,16 +173,9 @@ pub enum QueryError {
         "backend name must be specified for requests-per-second when traffic switching is used"
     )]
     NoBackend,
-    /// The object has no host.
-    #[error("no hosts defined on {kind} {namespace}/{name}, unable to create collector")]
-    NoHosts { kind: &'static str, namespace: String, name: String },
-    #[error("annotation {annotation} is not a JSON object of weights")]
-    Weights { annotation: String },
-    #[error("the backend {backend:?} has a negative weight in {kind} {namespace}/{name}")]
-    NegativeWeight { backend: String, kind: &'static str, namespace: String, name: String },
-    /// The metric names a backend without a weight. It may have no traffic, or not exist.
-    #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
-    NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
+    /// The hosts or the weights of the object can't be used.
+    #[error("{0}")]
+    Object(String),
     /// The result is empty or NaN, or has a type without a value, such as a string.
     #[error("query '{0}'{no_result}", no_result = error_texts::NO_RESULT)]
     NoResult(String),
@@ -301,7 +229,7 @@ pub enum HttpError {
     ConnectTimeout(Duration),
     /// The head of the response wasn't complete in time, or a request with all its redirections
     /// took too long.
-    #[error("no response within {} s", .0.as_secs_f64())]
+    #[error("{start}{} s", .0.as_secs_f64(), start = error_texts::NO_RESPONSE_WITHIN)]
     Timeout(Duration),
     /// The response began in time, but wasn't complete in time.
     #[error("the response took longer than {} s", .0.as_secs_f64())]

@@ -147,7 +147,7 @@ pub(crate) fn annotation_findings(
     let mut findings: Vec<Finding> = problems
         .map(|problem| {
             let subject = format!("annotation {}", problem.annotation);
-            Finding::error(subject, problem.reason.to_string())
+            Finding::error(subject, problem.reason.clone())
         })
         .collect();
     // A set, because both lists can have thousands of elements.

@@ -49,7 +49,7 @@ pub use crate::{
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
     collector::{Context, Environment, Sample, Server, Values},
     config::{MetricConfig, metric_configs},
-    error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
+    error::{AnnotationProblem, ConfigError, FetchError, HttpError},
     findings::{CollectorSource, Finding, collector_of, findings, prometheus_query, source_of},
     guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
     registry::CollectorPlan,

@@ -127,9 +127,9 @@ impl CollectorPlan {
             .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
         let is_too_short = metric.interval != 0 && metric.interval < MIN_INTERVAL_NANOS;
         if environment.compat == Compat::Off && is_too_short {
-            return Err(ConfigError::ShortInterval);
+            return Err(ConfigError::new("the interval must be at least 1s"));
         }
-        let collector = registration.parse(metric, environment)?;
+        let collector = (registration.parse)(metric, environment)?;
         let servers = collector.servers();
         servers.iter().try_for_each(|server| environment.check_permission(server, metric))?;
         let interval_nanos = match metric.interval {

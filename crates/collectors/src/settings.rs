@@ -8,6 +8,7 @@ use std::{
 };
 
 use hpa_prometheus::client::Client;
+use serde::Deserialize;
 
 use crate::{
     Compat,
@@ -92,7 +93,7 @@ impl Default for Limits {
 }
 
 /// A token or another secret value.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Secret(String);
 
 impl Secret {
@@ -143,26 +144,12 @@ pub enum SettingsError {
     /// A file is unreadable.
     #[error("unable to read {}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// A file has no certificate.
-    #[error("{} has no certificate", .0.display())]
-    NoCertificate(PathBuf),
-    /// A certificate is invalid.
-    #[error("{} has a certificate that can't be used: {message}", path.display())]
-    Certificate { path: PathBuf, message: String },
-    #[error("unable to set up TLS: {0}")]
-    Tls(String),
-    #[error("the limit of {0} must be positive")]
-    Limit(&'static str),
     /// The key of a credential is not an origin.
     #[error("{0:?} is not an origin such as https://metrics.example.org:8443")]
     Origin(String),
-    /// A URL of the operator is invalid.
-    #[error("the URL {url:?} {problem}")]
-    Url {
-        /// The URL, without credentials.
-        url: String,
-        problem: &'static str,
-    },
+    /// Another problem, with the name of the setting or of its file.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 impl Settings {
@@ -173,7 +160,8 @@ impl Settings {
             (self.limits.response_bytes, "bytes of a response"),
         ] {
             if limit == 0 {
-                return Err(SettingsError::Limit(name));
+                let message = format!("the limit of {name} must be positive");
+                return Err(SettingsError::Invalid(message));
             }
         }
         for origin in self.credentials.keys() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_lease::{Clock, Election, LeaderTask, SystemClock};
+use hpa_lease::{Clock, Election, LeaderTask, SystemClock, TaskPanicked};
 use hpa_metrics::{
     Coalescing, Fallback, Isolating, IsolationSettings, KindMapper, KubeMetricsClient,
     MetricSource, MetricsClient,
@@ -31,6 +31,9 @@ pub enum RunError {
     /// An informer should run until the controller stops. Without it, a cache becomes stale.
     #[error("an informer stopped unexpectedly")]
     InformerEnded,
+    /// A task of the leader should run until the controller stops.
+    #[error(transparent)]
+    TaskPanicked(#[from] TaskPanicked),
     /// The process has to be restarted to take part in the election again.
     #[error("lost the leader lease")]
     LeadershipLost,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_lease::{
-    Election, LeaderContext, Leadership, LeaseHooks, Predecessor,
+    Election, LeaderContext, Leadership, LeaseHooks, Predecessor, TaskPanics,
     events::{EventRecorder, EventWriterConfig},
 };
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The annotation that a lease holder sets if it stores histories for its successor.
-const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
+pub const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
 /// The annotation with the time until which the stored histories are complete. The lease holder
 /// sets it while writes of histories fail.
 const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
@@ -101,6 +101,7 @@ struct RunningTasks {
     event_writer: JoinSet<()>,
     history_store: JoinSet<()>,
     stop_history_store: CancellationToken,
+    panics: TaskPanics,
 }
 
 impl RunningTasks {
@@ -115,7 +116,8 @@ impl RunningTasks {
 }
 
 impl Leader<'_> {
-    /// Reconciles until the leadership is lost, an informer ends or `shutdown` is cancelled.
+    /// Reconciles until the leadership is lost, an informer ends, a task panics or `shutdown` is
+    /// cancelled.
     pub(crate) async fn run(
         self,
         predecessor: Option<Predecessor>,
@@ -126,6 +128,7 @@ impl Leader<'_> {
         let outcome = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
             _ = running_informers.join_next() => Err(RunError::InformerEnded),
+            panicked = tasks.panics.panicked() => Err(panicked.into()),
             // Aborts running reconciles.
             () = self.leadership.lost() => return Err(RunError::LeadershipLost),
         };
@@ -138,7 +141,7 @@ impl Leader<'_> {
         let Dependencies { clients, telemetry, dry_run, .. } = &self.dependencies;
         let client =
             if *dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
-        let stop_history_store = CancellationToken::new();
+        let (stop_history_store, panics) = (CancellationToken::new(), TaskPanics::default());
         let mut history_store = JoinSet::new();
         let mut observer: Arc<dyn Observer> = Arc::new(vec![
             telemetry.clone() as Arc<dyn Observer>,
@@ -149,7 +152,8 @@ impl Leader<'_> {
         {
             let store = self.restore_histories(election, predecessor).await;
             observer = Arc::new(vec![observer, store.clone()]);
-            history_store.spawn(store.run(stop_history_store.clone()));
+            let store = store.run(stop_history_store.clone());
+            history_store.spawn(panics.clone().catch("history store", store));
         }
         // This is the first check since the start, because a standby doesn't check.
         self.suspension.check();
@@ -160,11 +164,9 @@ impl Leader<'_> {
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());
         let mut event_writer = JoinSet::new();
-        event_writer.spawn(writer.run());
-        let background = self.start_background_tasks(LeaderContext {
-            client: client.clone(),
-            events: events.clone(),
-        });
+        event_writer.spawn(panics.clone().catch("event writer", writer.run()));
+        let context = LeaderContext { client: client.clone(), events: events.clone() };
+        let background = self.start_background_tasks(&context, &panics);
         let reconciler = Arc::new(self.reconciler(client, events, observer));
         info!(dry_run, "started reconciling");
         let mut workers = JoinSet::new();
@@ -179,16 +181,23 @@ impl Leader<'_> {
             late_log: LateLog::default(),
             started: Instant::now(),
         };
-        workers.spawn(running.run());
+        workers.spawn(panics.clone().catch("workers", running.run()));
         telemetry.set_working(true);
-        RunningTasks { workers, background, event_writer, history_store, stop_history_store }
+        RunningTasks {
+            workers,
+            background,
+            event_writer,
+            history_store,
+            stop_history_store,
+            panics,
+        }
     }
 
-    fn start_background_tasks(&self, context: LeaderContext) -> JoinSet<()> {
+    fn start_background_tasks(&self, context: &LeaderContext, panics: &TaskPanics) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         if !self.dependencies.dry_run {
             for task in &self.dependencies.leader_tasks {
-                tasks.spawn(task.run(context.clone()));
+                tasks.spawn(task.clone().run(context.clone(), panics.clone()));
             }
             let checks = ForecastChecks {
                 forecasts: self.forecasts.clone(),
@@ -196,7 +205,7 @@ impl Leader<'_> {
                 settings: self.informers.settings.clone(),
                 clock: self.dependencies.clock.clone(),
             };
-            tasks.spawn(checks.run());
+            tasks.spawn(panics.clone().catch("forecast checks", checks.run()));
         }
         tasks
     }

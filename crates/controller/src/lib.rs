@@ -106,6 +106,7 @@ pub use dependencies::{Dependencies, RunError};
 pub use health::HealthError;
 pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
 pub use key::{AutoscalerApi, HpaKey, Scope};
+pub use leader::KEEPS_HISTORY;
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::{ActivePeer, PeerWindow};
 pub use reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite};

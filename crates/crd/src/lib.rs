@@ -9,9 +9,9 @@
 //!
 //! `hpa crd` prints the definition. `hpa lint`, `hpa convert` and other commands that read
 //! manifests check types and field names with [`type_errors`] and [`unknown_fields`],
-//! `hpa-simulate` only field names. The controller writes [`targets_text`] to the status.
-//! `hpa-collectors` generates its definitions with [`schema`] and [`mod@path`], and checks its
-//! field names with [`fields_not_in`].
+//! `hpa-simulate` only field names. The controller writes [`targets_text`] to the status, and the
+//! testbed prints it. `hpa-collectors` generates its definitions with [`schema`] and [`mod@path`],
+//! and checks its field names with [`fields_not_in`].
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;

@@ -24,6 +24,9 @@ const MAX_QUANTITY_LEN: i32 = 128;
 const QUANTITY: &str =
     r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,18})?\s*$";
 
+/// The schema extension with the rules of a field.
+const VALIDATIONS: &str = "x-kubernetes-validations";
+
 struct Rule {
     /// In CEL. `self` is the value of the field that has the rule.
     expression: &'static str,
@@ -94,68 +97,6 @@ const DESCRIBED_OBJECT: &[Rule] =
 
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
-
-/// The member that `type` names must be set, and no other. If another one is set instead of it,
-/// only the missing member is reported.
-const METRIC: &[Rule] = &[
-    member_rule(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
-    member_rule(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
-    member_rule(
-        ".resource",
-        REQUIRED,
-        "self.type != 'Resource' || has(self.resource)",
-        SOURCE_MISSING,
-    ),
-    member_rule(
-        ".external",
-        REQUIRED,
-        "self.type != 'External' || has(self.external)",
-        SOURCE_MISSING,
-    ),
-    member_rule(
-        ".containerResource",
-        REQUIRED,
-        "self.type != 'ContainerResource' || has(self.containerResource)",
-        SOURCE_MISSING,
-    ),
-    member_rule(
-        ".object",
-        FORBIDDEN,
-        "self.type == 'Object' || !has(self.object) || !(has(self.pods) || has(self.resource) || \
-            has(self.external) || has(self.containerResource))",
-        SOURCE_TOO_MANY,
-    ),
-    member_rule(
-        ".pods",
-        FORBIDDEN,
-        "self.type == 'Pods' || !has(self.pods) || !(has(self.object) || has(self.resource) || \
-            has(self.external) || has(self.containerResource))",
-        SOURCE_TOO_MANY,
-    ),
-    member_rule(
-        ".resource",
-        FORBIDDEN,
-        "self.type == 'Resource' || !has(self.resource) || !(has(self.object) || has(self.pods) || \
-            has(self.external) || has(self.containerResource))",
-        SOURCE_TOO_MANY,
-    ),
-    member_rule(
-        ".external",
-        FORBIDDEN,
-        "self.type == 'External' || !has(self.external) || !(has(self.object) || has(self.pods) || \
-            has(self.resource) || has(self.containerResource))",
-        SOURCE_TOO_MANY,
-    ),
-    member_rule(
-        ".containerResource",
-        FORBIDDEN,
-        "self.type == 'ContainerResource' || !has(self.containerResource) || \
-            !(has(self.object) || has(self.pods) || has(self.resource) || has(self.external))",
-        SOURCE_TOO_MANY,
-    ),
-];
-const SOURCE_MISSING: &str = "must populate information for the given metric source";
-const SOURCE_TOO_MANY: &str = "must populate the given metric source only";
 
 const OBJECT_TARGET: &[Rule] = &[member_rule(
     ".averageValue",
@@ -257,7 +198,6 @@ const RULES: &[(&str, &[Rule])] = &[
     ("scaleTargetRef", SCALE_TARGET),
     ("scaleTargetRef.kind", SEGMENT),
     ("scaleTargetRef.name", SEGMENT),
-    ("metrics[]", METRIC),
     ("metrics[].object.describedObject", DESCRIBED_OBJECT),
     ("metrics[].object.describedObject.kind", SEGMENT),
     ("metrics[].object.describedObject.name", SEGMENT),
@@ -274,8 +214,14 @@ const RULES: &[(&str, &[Rule])] = &[
     ("metrics[].containerResource.target", RESOURCE_TARGET),
 ];
 
-/// The members of a metric with its source, one for each type. Each has a target.
-const METRIC_SOURCES: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
+/// The types of metrics, and the member of a metric that each type names. Each member has a target.
+const METRIC_SOURCES: [(&str, &str); 5] = [
+    ("Object", "object"),
+    ("Pods", "pods"),
+    ("Resource", "resource"),
+    ("External", "external"),
+    ("ContainerResource", "containerResource"),
+];
 
 /// Strings without rules of their own that the rules of their parents read.
 const STRINGS_READ_BY_PARENT_RULES: [&str; 2] =
@@ -287,10 +233,11 @@ pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
     for (path, rules) in RULES {
         add_rules(schema_at(spec, path)?, rules);
     }
+    schema_at(spec, "metrics[]")?.insert(VALIDATIONS.to_owned(), source_rules().into());
     for path in STRINGS_READ_BY_PARENT_RULES {
         add_keywords(spec, path, json!({ "maxLength": MAX_TEXT_LEN }))?;
     }
-    for source in METRIC_SOURCES {
+    for (_, source) in METRIC_SOURCES {
         let target = format!("metrics[].{source}.target");
         add_keywords(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
         for member in ["value", "averageValue"] {
@@ -340,14 +287,35 @@ fn add_rules(schema: &mut Map<String, Value>, rules: &[Rule]) {
     if schema.get("type").is_some_and(|kind| kind == "string") {
         schema.insert("maxLength".to_owned(), MAX_TEXT_LEN.into());
     }
-    let rules: Vec<Value> = rules.iter().map(to_json).collect();
-    schema.insert("x-kubernetes-validations".to_owned(), rules.into());
+    let rules = rules.iter().map(|rule| {
+        let Rule { expression, message, reason, member } = *rule;
+        to_json(member, reason, expression, message)
+    });
+    schema.insert(VALIDATIONS.to_owned(), rules.collect());
 }
 
-fn to_json(rule: &Rule) -> Value {
-    let mut json =
-        json!({ "rule": rule.expression, "message": rule.message, "reason": rule.reason });
-    if let (Some(member), Value::Object(json)) = (rule.member, &mut json) {
+/// The rules of a metric: the member that `type` names must be set, and no other. If another one is
+/// set instead of it, only the missing member is reported.
+fn source_rules() -> Vec<Value> {
+    let missing = METRIC_SOURCES.map(|(kind, source)| {
+        let expression = format!("self.type != '{kind}' || has(self.{source})");
+        let message = "must populate information for the given metric source";
+        to_json(Some(&format!(".{source}")), REQUIRED, &expression, message)
+    });
+    let unexpected = METRIC_SOURCES.map(|(kind, source)| {
+        let others = METRIC_SOURCES.iter().filter(|(_, other)| *other != source);
+        let others: Vec<String> = others.map(|(_, other)| format!("has(self.{other})")).collect();
+        let others = others.join(" || ");
+        let expression = format!("self.type == '{kind}' || !has(self.{source}) || !({others})");
+        let message = "must populate the given metric source only";
+        to_json(Some(&format!(".{source}")), FORBIDDEN, &expression, message)
+    });
+    missing.into_iter().chain(unexpected).collect()
+}
+
+fn to_json(member: Option<&str>, reason: &str, expression: &str, message: &str) -> Value {
+    let mut json = json!({ "rule": expression, "message": message, "reason": reason });
+    if let (Some(member), Value::Object(json)) = (member, &mut json) {
         json.insert("fieldPath".to_owned(), member.into());
     }
     json

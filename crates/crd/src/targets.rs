@@ -6,7 +6,7 @@
 use hpa_calc::{
     api::{
         HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec,
-        MetricStatus, MetricTarget, MetricValueStatus,
+        MetricStatus,
     },
     quantity::Quantity,
 };
@@ -42,8 +42,12 @@ pub fn targets_text(
 
 /// Formats one metric. `status` is the status entry at the same index as `spec`.
 fn metric_text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
-    let current = status.and_then(|status| current_value(&spec.source_type, status));
-    let Some(target) = metric_target(spec) else { return "<unknown type>".to_owned() };
+    let status = status.filter(|status| status.source_type == spec.source_type);
+    let current = status.and_then(MetricStatus::current);
+    let is_known = !matches!(spec.source_type, MetricSourceType::Other(_));
+    let Some(target) = spec.target().filter(|_| is_known) else {
+        return "<unknown type>".to_owned();
+    };
     let average_value = current.and_then(|current| current.average_value.as_ref());
     match &spec.source_type {
         MetricSourceType::Pods => value_and_target(average_value, target.average_value.as_ref()),
@@ -76,37 +80,6 @@ fn metric_text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
 fn value_and_target(current: Option<&Quantity>, target: Option<&Quantity>) -> String {
     let quantity = |value: Option<&Quantity>| value.map_or(UNKNOWN.to_owned(), Quantity::to_string);
     format!("{}/{}", quantity(current), quantity(target))
-}
-
-/// The target of the metric source that the metric's type names.
-fn metric_target(spec: &MetricSpec) -> Option<&MetricTarget> {
-    match spec.source_type {
-        MetricSourceType::Resource => spec.resource.as_ref().map(|source| &source.target),
-        MetricSourceType::ContainerResource => {
-            spec.container_resource.as_ref().map(|source| &source.target)
-        }
-        MetricSourceType::Pods => spec.pods.as_ref().map(|source| &source.target),
-        MetricSourceType::Object => spec.object.as_ref().map(|source| &source.target),
-        MetricSourceType::External => spec.external.as_ref().map(|source| &source.target),
-        _ => None,
-    }
-}
-
-/// The current value of the metric source that `source_type` names.
-fn current_value<'a>(
-    source_type: &MetricSourceType,
-    status: &'a MetricStatus,
-) -> Option<&'a MetricValueStatus> {
-    match source_type {
-        MetricSourceType::Resource => status.resource.as_ref().map(|source| &source.current),
-        MetricSourceType::ContainerResource => {
-            status.container_resource.as_ref().map(|source| &source.current)
-        }
-        MetricSourceType::Pods => status.pods.as_ref().map(|source| &source.current),
-        MetricSourceType::Object => status.object.as_ref().map(|source| &source.current),
-        MetricSourceType::External => status.external.as_ref().map(|source| &source.current),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -48,20 +48,18 @@ export function createBlocks(table, lineOf) {
   }
 
   function fill(block) {
-    const focused = block.body.contains(document.activeElement) ? document.activeElement : null;
     const lines = block.entries.map(lineOf);
     // Indexes start at 1, which is the header.
     lines.forEach((line, index) => line.setAttribute("aria-rowindex", block.first + index + 2));
     block.body.replaceChildren(...lines);
     block.body.style.height = "";
     block.isFilled = true;
-    if (focused !== null && document.activeElement !== focused) {
-      focused.focus({ preventScroll: true });
-    }
   }
 
   /** Shows these entries, in this order. Blocks whose entries are the same are left unchanged. */
   function showEntries(entries) {
+    // A row may move to another block, which takes the focus from it.
+    const focused = table.contains(document.activeElement) ? document.activeElement : null;
     const amount = Math.ceil(entries.length / ROWS_PER_BLOCK);
     while (blocks.length > amount) {
       removeBlock();
@@ -86,6 +84,9 @@ export function createBlocks(table, lineOf) {
         block.body.style.height = `${Math.round(wanted.length * height)}px`;
       }
     });
+    if (focused !== null && document.activeElement !== focused) {
+      focused.focus({ preventScroll: true });
+    }
   }
 
   /** Fills all blocks, for printing. */

@@ -278,12 +278,12 @@ function fillTable({ lines, format }, head, body) {
     return element("tr", {}, element("th", { scope: "row", textContent: timeOfDay(time) }),
       ...values.map((value) => element("td", { textContent: textOf(value, format) })));
   });
-  body.replaceChildren(...rows, ...olderRow(times.length - rows.length, names.length));
+  body.replaceChildren(...rows, ...countRow(times.length - rows.length, "older", names.length));
 }
 
-/** The row that counts the older rows that a table leaves out. Empty if there are none. */
-export function olderRow(amount, columns) {
-  const text = `and ${amount} older`;
+/** The row that counts the rows that a table leaves out. `kind` is "older" or "more". Empty if there are none. */
+export function countRow(amount, kind, columns) {
+  const text = `and ${amount} ${kind}`;
   return amount > 0
     ? [element("tr", {}, element("td", { colSpan: columns, className: "quiet", textContent: text }))]
     : [];

@@ -2,28 +2,40 @@
 
 import { byId, setItems, setText } from "./dom.js";
 import { openDetail } from "./detail.js";
-import { duration, timeOfDay } from "./format.js";
+import { duration, pointInTime } from "./format.js";
 import { startList } from "./list.js";
 import { openStream } from "./stream.js";
+
+/** The last problem if the list is filtered. */
+const NOT_FILTERED = "The filter doesn't apply to these problems: they are of all autoscalers.";
 
 let closeDetail = null;
 /** The problems of the list, and of the autoscaler that is shown. Null if none has been read. */
 let problems = { list: [], detail: null };
-/** The state of the connection to the server, and the time when it was lost. */
-let stream = { state: "connecting", lostAt: null };
+/** Whether the filter hides autoscalers. */
+let isFiltered = false;
+/**
+ * The states of the streams of the list and of the autoscaler that is shown, if there is one. A
+ * stream that is not live anymore also has the time since then.
+ */
+const streams = { list: { state: "connecting", lostAt: null }, detail: null };
 /** The summary of the outages of the cluster. Null if the server can read everything. */
 let outage = null;
 /** Milliseconds by which the clock of the cluster is ahead of the browser's. */
 let clockAhead = 0;
 let listScroll = 0;
 
-const list = startList();
+const list = startList((hidesSome) => {
+  isFiltered = hidesSome;
+  showProblems({});
+});
 
 /** Shows the autoscaler that the address names, or else the list. */
 function show(moveFocus) {
   const id = new URLSearchParams(location.search).get("autoscaler");
   closeDetail?.();
   closeDetail = null;
+  streams.detail = null;
   byId("list").hidden = id !== null;
   byId("detail").hidden = id === null;
   if (id === null) {
@@ -34,9 +46,10 @@ function show(moveFocus) {
   } else {
     byId("back").href = list.address();
     showProblems({ detail: null });
-    closeDetail = openDetail(id, (detail) => showProblems({ detail }));
+    closeDetail = openDetail(id, (detail) => showProblems({ detail }), (state) => setStream("detail", state));
     scrollTo(0, 0);
   }
+  showState();
   if (moveFocus) {
     byId(id === null ? "list-title" : "detail-title").focus({ preventScroll: true });
   }
@@ -44,16 +57,28 @@ function show(moveFocus) {
 
 function showProblems(changed) {
   problems = { ...problems, ...changed };
-  const shown = problems.detail ?? problems.list;
+  const texts = problems.detail ?? problems.list;
+  const hasFilter = isFiltered && !byId("list").hidden && texts.length > 0;
+  const shown = hasFilter ? [...texts, NOT_FILTERED] : texts;
   setItems(byId("problems"), shown);
   byId("problems").hidden = shown.length === 0;
 }
 
+/** Sets the state of a stream. Its values are of the time when it was live last. */
+function setStream(name, state) {
+  const old = streams[name];
+  const lostAt = old?.state === "live" ? Date.now() + clockAhead : old?.lostAt ?? null;
+  streams[name] = { state, lostAt: state === "live" ? null : lostAt };
+  showState();
+}
+
 /** Shows the state of the connection. If the values are old, also shows their age. */
 function showState() {
+  const stream = [streams.list, streams.detail].find((one) => one !== null && one.state !== "live") ?? streams.list;
   const isLive = stream.state === "live";
   const state = !isLive || outage === null ? stream.state : outage.isPartial ? "partial" : "unread";
-  const since = outage === null ? "" : timeOfDay(Date.parse(outage.since));
+  const now = Date.now() + clockAhead;
+  const since = outage === null ? "" : pointInTime(Date.parse(outage.since), now);
   const texts = {
     connecting: "Connecting",
     live: "Live",
@@ -69,8 +94,8 @@ function showState() {
   document.body.classList.toggle("stale", valuesAt !== null);
   byId("age").hidden = valuesAt === null;
   if (valuesAt !== null) {
-    const age = duration(Date.now() + clockAhead - valuesAt);
-    setText(byId("age"), `Values from ${timeOfDay(valuesAt)}, ${age} ago.`);
+    const advice = isUnread ? "" : " If hpa dashboard was started again, open the address that it printed then.";
+    setText(byId("age"), `Values from ${pointInTime(valuesAt, now)}, ${duration(now - valuesAt)} ago.${advice}`);
   }
 }
 setInterval(showState, 5000);
@@ -114,12 +139,7 @@ openStream("/api/autoscalers", (changes) => {
   clockAhead = Date.parse(changes.now) - Date.now();
   outage = changes.outage;
   showProblems({ list: changes.problems });
-  showState();
-}, (state) => {
-  const lostAt = state === "lost" ? stream.lostAt ?? Date.now() + clockAhead : null;
-  stream = { state, lostAt };
-  showState();
-});
+}, (state) => setStream("list", state));
 
 fetch("/api/about").then((response) => response.json()).then((about) => {
   const scope = about.namespace === null ? "" : `only namespace ${about.namespace}`;

@@ -1,6 +1,6 @@
 // The page of one autoscaler: its decision with the explanation, charts, conditions and events.
 
-import { createChart, olderRow } from "./chart.js";
+import { countRow, createChart } from "./chart.js";
 import { breakable, byId, element, setItems, setText } from "./dom.js";
 import { ago, axisUnit, count, duration, load as loadText, number, quantity, timeOfDay } from "./format.js";
 import { badge, lastScaled } from "./list.js";
@@ -8,6 +8,9 @@ import { openStream } from "./stream.js";
 
 /** The classes of pods in the order of the summary, which the table reverses. */
 const CLASSES = ["ready", "unready", "missing", "ignored"];
+
+/** The table of pods has at most this many. */
+const MAX_PODS = 500;
 
 /** A line may break within the names of pods that are longer than this. */
 const MAX_UNBROKEN = 20;
@@ -37,7 +40,7 @@ function parse(address) {
 }
 
 /** Shows the autoscaler and its changes. Returns a function that closes the stream. */
-export function openDetail(address, showProblems) {
+export function openDetail(address, showProblems, onState) {
   const autoscaler = parse(address);
   const title = autoscaler?.title ?? address;
   setText(byId("detail-title"), title);
@@ -49,11 +52,10 @@ export function openDetail(address, showProblems) {
     return () => {};
   }
   const charts = { replicas: createChart(byId("replicas-chart")), metrics: [] };
-  const close = openStream(`/api/autoscaler?id=${encodeURIComponent(autoscaler.id)}`, (view) => {
+  return openStream(`/api/autoscaler?id=${encodeURIComponent(autoscaler.id)}`, (view) => {
     showProblems(view.problems);
     show(view, charts);
-  }, () => {});
-  return close;
+  }, onState);
 }
 
 /** The sentence about an autoscaler that is not in the list, or may only be missing there. */
@@ -330,12 +332,13 @@ function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const formatted = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
   const rank = Object.fromEntries(CLASSES.map((key, index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
-  body.replaceChildren(...sorted.map((pod) => element("tr", {},
+  body.replaceChildren(...sorted.slice(0, MAX_PODS).map((pod) => element("tr", {},
     element("th", { scope: "row", textContent: pod.name, className: wholeIfShort(pod.name, MAX_UNBROKEN) }),
     element("td", { textContent: pod.label }),
     element("td", { textContent: pod.why }),
     element("td", { textContent: formatted(pod.usageMilli) }),
-    element("td", { textContent: formatted(pod.requestMilli) }))));
+    element("td", { textContent: formatted(pod.requestMilli) }))),
+  ...countRow(sorted.length - MAX_PODS, "more", 5));
 }
 
 function showLimits(lines, report) {
@@ -403,7 +406,7 @@ function showDecisions({ decisions, olderDecisionCount, now }) {
 /** Shows a table. `olderCount` is the number of older rows that it leaves out. */
 function showTable(parent, title, headers, rows, olderCount) {
   const cells = headers.map((name) => element("th", { scope: "col", textContent: name }));
-  const body = element("tbody", {}, ...rows, ...olderRow(olderCount, headers.length));
+  const body = element("tbody", {}, ...rows, ...countRow(olderCount, "older", headers.length));
   const table = element("table", { className: "values stacked" },
     element("thead", {}, element("tr", {}, ...cells)), body);
   const old = parent.querySelector(".scroll");

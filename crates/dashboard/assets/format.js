@@ -67,6 +67,12 @@ export function timeOfDay(milliseconds) {
   return new Date(milliseconds).toLocaleTimeString([], { hour12: false });
 }
 
+/** The time of day, with the date if it is more than half a day before `now`. */
+export function pointInTime(milliseconds, now) {
+  const date = now - milliseconds > 43_200_000 ? `${new Date(milliseconds).toLocaleDateString()} ` : "";
+  return date + timeOfDay(milliseconds);
+}
+
 /** An amount with its noun, in the singular or plural. */
 export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "s"}`;
 

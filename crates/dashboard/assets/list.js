@@ -24,8 +24,11 @@ const COLUMNS = [
 /** Milliseconds by which the clock of the cluster is ahead. A simulated cluster has its own clock. */
 let clockAhead = 0;
 
-/** Starts the list. It is empty until the first `update`. */
-export function startList() {
+/**
+ * Starts the list. It is empty until the first `update`. Calls `onRender` each time that it is shown
+ * anew, with whether the filter hides autoscalers.
+ */
+export function startList(onRender) {
   const entries = new Map();
   const blocks = createBlocks(byId("autoscalers"), lineOf);
   const settings = { query: "", namespace: "", states: new Set(), sort: "state", reverse: false };
@@ -81,7 +84,7 @@ export function startList() {
     settings.query = parameters.get("filter") ?? "";
     settings.namespace = parameters.get("namespace") ?? "";
     const states = (parameters.get("states") ?? "").split(",");
-    settings.states = new Set(states.filter((state) => state in STATES));
+    settings.states = new Set(states.filter((state) => Object.hasOwn(STATES, state)));
     const sort = parameters.get("sort") ?? "state";
     settings.sort = COLUMNS.some(({ key }) => key === sort) ? sort : "state";
     settings.reverse = parameters.get("order") === "reverse";
@@ -109,8 +112,7 @@ export function startList() {
 
   function showSettings() {
     byId("query").value = settings.query;
-    addNamespace(settings.namespace);
-    byId("namespace").value = settings.namespace;
+    updateNamespaces();
     byId("sort").value = settings.sort;
     for (const header of byId("columns").children) {
       const isSorted = header.dataset.key === settings.sort;
@@ -141,23 +143,18 @@ export function startList() {
     render();
   }
 
+  /** Offers the namespaces of the entries, and the selected one. */
   function updateNamespaces() {
-    const known = new Set([...byId("namespace").options].map((option) => option.value));
-    for (const { row } of entries.values()) {
-      if (!known.has(row.namespace)) {
-        known.add(row.namespace);
-        addNamespace(row.namespace);
-      }
+    const select = byId("namespace");
+    const known = new Set([...select.options].map((option) => option.value));
+    const found = [...entries.values()].map(({ row }) => row.namespace);
+    const isNew = [settings.namespace, ...found].some((namespace) => !known.has(namespace));
+    if (isNew) {
+      const all = [...new Set([...known, settings.namespace, ...found])].filter((namespace) => namespace !== "");
+      const options = all.sort(collator.compare).map((value) => element("option", { value, textContent: value }));
+      select.replaceChildren(select.options[0], ...options);
     }
-  }
-
-  function addNamespace(namespace) {
-    const options = [...byId("namespace").options];
-    if (namespace === "" || options.some((option) => option.value === namespace)) {
-      return;
-    }
-    const after = options.slice(1).find((option) => collator.compare(option.value, namespace) > 0);
-    byId("namespace").add(element("option", { value: namespace, textContent: namespace }), after);
+    select.value = settings.namespace;
   }
 
   /** Filters, sorts and shows the entries, and counts them by state. */
@@ -184,6 +181,7 @@ export function startList() {
     const text = isUnread && entries.size === 0 ? "No autoscaler could be read"
       : `${count(shown.length, "autoscaler")}${total}`;
     setText(byId("count"), isSynced || entries.size > 0 ? text : "Reading the autoscalers");
+    onRender(hidden > 0);
   }
 
   function sortOrder() {

@@ -3,6 +3,7 @@
 
 /**
  * Opens a stream. Calls `onMessage` with each message, and `onState` with "live", "lost" or "paused".
+ * A stream is live from its first message on: before that, the page has no values, or old ones.
  * Returns a function that closes the stream.
  */
 export function openStream(address, onMessage, onState) {
@@ -13,8 +14,10 @@ export function openStream(address, onMessage, onState) {
       return;
     }
     source = new EventSource(address);
-    source.onopen = () => onState("live");
-    source.onmessage = (event) => onMessage(JSON.parse(event.data));
+    source.onmessage = (event) => {
+      onMessage(JSON.parse(event.data));
+      onState("live");
+    };
     source.onerror = () => {
       onState("lost");
       // If the server refuses the request, the browser doesn't retry it.

@@ -91,8 +91,8 @@ pub struct ControllerActivity {
     /// A clause for each autoscaler on which no controller acts, as far as the leases show it. Empty
     /// without [`Self::inactivity`].
     pub idle: BTreeMap<HpaKey, String>,
-    /// Sentences about statuses that can't be stored, and about several controllers that store
-    /// them.
+    /// Sentences about several controllers that store statuses, and about statuses that can't be
+    /// stored if [`Self::unstored`] can't be read.
     pub status_problems: Vec<String>,
     /// The autoscalers that are due and had no decision for longer than the limit. Empty without
     /// [`Self::inactivity`], or if that can't be read.

@@ -3,6 +3,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
 use hpa_controller::{
     AutoscalerApi, Clock,
     k8s::{Clients, ConnectError, DEADLINE_EXCEEDED},
@@ -138,7 +139,7 @@ impl Failure {
     }
 
     fn no_response(timeout: Duration) -> Self {
-        Self::Unanswered(format!("no response within {timeout:?}"))
+        Self::Unanswered(format!("{NO_RESPONSE_WITHIN}{timeout:?}"))
     }
 
     fn kind(&self) -> &'static str {

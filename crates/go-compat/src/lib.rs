@@ -7,6 +7,7 @@
 //!             ──► regex (regexp, RE2 syntax)    ──► names of metrics     hpa-prometheus
 //!  queries    ──► regex                         ──► checked matchers     hpa-prometheus
 //!  JSONPath   ──► regex                         ──► filters              hpa-collectors
+//!  scenarios  ──► yaml                          ──► positions            hpa-simulate
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
@@ -14,10 +15,21 @@
 //!
 //! Go's durations and quoted texts are in `hpa_calc`.
 
+#[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod regex;
 pub mod template;
 pub mod yaml;
+
+/// Truncates a number. `None` if it is NaN or out of range, which Go on amd64 converts to the
+/// smallest integer.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
+pub fn truncate_to_i64(number: f64) -> Option<i64> {
+    /// 2⁶³, the first float that is out of range.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    (-END..END).contains(&number).then_some(number as i64)
+}
 
 /// Whether a component reproduces the reference (prometheus-adapter or kube-metrics-adapter) even
 /// where its behavior can do harm.

@@ -38,10 +38,15 @@ pub struct Positions(
 impl Positions {
     /// The position of a field or, if it is not in the document, of its closest ancestor.
     pub fn get(&self, path: &str) -> Option<Position> {
+        self.closest(path).map(|(_, position)| position)
+    }
+
+    /// Like [`Self::get`], but also returns the length of the path of the found field.
+    pub fn closest(&self, path: &str) -> Option<(usize, Position)> {
         let mut path = path;
         loop {
             if let Some(position) = self.0.get(path) {
-                return Some(*position);
+                return Some((path.len(), *position));
             }
             let start = if path.ends_with(']') { path.rfind('[') } else { path.rfind('.') };
             path = path.get(..start?)?;

@@ -137,7 +137,7 @@ pub(crate) fn prometheus_servers(
 /// A task that records an event on each autoscaler whose annotations or metrics have problems, and
 /// again when the message or the leader changes.
 pub(crate) fn problem_reporter(collection: Arc<CollectedMetrics>) -> LeaderTask {
-    LeaderTask::new(move |context| {
+    LeaderTask::new("reporter of collectors' problems", move |context| {
         let collection = collection.clone();
         let report = async move {
             let mut reported = HashMap::new();

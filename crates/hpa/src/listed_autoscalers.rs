@@ -1,10 +1,7 @@
 //! Lists the autoscalers of a cluster, with the controllers that stored their statuses and the
 //! scales of their targets.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, anyhow};
 use futures::{StreamExt, stream};
@@ -12,10 +9,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
     api::{Condition, ConditionStatus, ConditionType},
     explain::one_line,
-    report::{
-        Bounds, ShortReport, State, Surroundings, TargetKey, describe_bounds_conflict,
-        enforced_bounds,
-    },
+    report::{ShortReport, State, Surroundings, TargetIndex, TargetKey, enforced_bounds},
     settings::SettingPolicy,
 };
 use hpa_controller::{
@@ -168,19 +162,14 @@ async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
 /// kube-controller-manager ignores schedules.
 pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp) {
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
-    let mut by_target = HashMap::<TargetKey, Vec<(String, Option<Bounds>)>>::new();
+    let mut by_target = TargetIndex::default();
     for one in &*all {
         let settings = settings_of_controller(settings.clone(), &one.hpa, &policy, one.acting);
         let bounds = enforced_bounds(&one.hpa, &settings, now);
-        by_target.entry(TargetKey::new(&one.hpa)).or_default().push((one.name.clone(), bounds));
+        by_target.insert(TargetKey::new(&one.hpa), one.name.clone(), bounds);
     }
     for one in all {
-        let of_target = by_target.get(&TargetKey::new(&one.hpa)).into_iter().flatten();
-        let (own, others): (Vec<_>, Vec<_>) = of_target.partition(|(name, _)| *name == one.name);
-        one.other_autoscalers = others.iter().map(|(name, _)| name.clone()).collect();
-        let own = own.first().and_then(|(_, bounds)| *bounds);
-        let others = others.into_iter().map(|(name, bounds)| (name, *bounds));
-        one.bounds_conflict = describe_bounds_conflict(&one.hpa, own, others);
+        (one.other_autoscalers, one.bounds_conflict) = by_target.others(&one.hpa, &one.name);
     }
 }
 
@@ -444,7 +433,8 @@ mod tests {
         let (failed, _) = set(&[("mail/web", "too large")]);
         assert_eq!(failed, None, "the error is of another namespace");
         let (failed, sentences) = set(&[]);
-        let expected = "the controller can't store the status of 2 autoscalers: cannot patch";
+        let expected = "the controller can't store the status of 2 autoscalers; the error of one: \
+                        cannot patch";
         assert_eq!(failed.as_deref(), Some(expected), "the errors are unknown");
         assert_eq!(sentences, ["old failure", "old failure"]);
     }

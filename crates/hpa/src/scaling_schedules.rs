@@ -77,7 +77,7 @@ pub(crate) fn attach(
 
 /// A task that writes `status.active` of all schedules.
 pub(crate) fn status_writer(schedules: Arc<Schedules>) -> LeaderTask {
-    LeaderTask::new(move |context| {
+    LeaderTask::new("writer of schedules' statuses", move |context| {
         let schedules = schedules.clone();
         async move { schedules.write_statuses(context.client).await }.boxed()
     })

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! [`Candidate`] joins an election. [`lead`] joins it again after each lost lease, for work that
-//! can be restarted. [`LeaderTask`] is work that only the leader does. [`events`] writes Kubernetes
-//! events. [`LeaseHooks`] adds annotations to the lease, and gets its resource versions and the
-//! time since which requests for it fail.
+//! can be restarted. [`LeaderTask`] is work that only the leader does; [`TaskPanics`] reports its
+//! panics. [`events`] writes Kubernetes events. [`LeaseHooks`] adds annotations to the lease, and
+//! gets its resource versions and the time since which requests for it fail.
 //!
 //! Protocol, flags, defaults and fields are those of client-go, and instances that use client-go
 //! can compete for the same lease. The differences:
@@ -45,4 +45,4 @@ pub use election::{Election, ElectionConfig, LeaseHooks};
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
 pub use lease::{ElectionLease, ElectionLeaseSpec, LeaseTime};
-pub use task::{LeaderContext, LeaderTask, lead};
+pub use task::{LeaderContext, LeaderTask, TaskPanicked, TaskPanics, lead};

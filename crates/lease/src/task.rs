@@ -1,11 +1,12 @@
 //! Work that only the leader does.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::pending, panic::AssertUnwindSafe, sync::Arc};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::{
     candidate::Candidate, clock::Clock, election::Election, events::EventRecorder,
@@ -30,7 +31,7 @@ pub async fn lead<F: Future<Output = ()>>(
             }
             tokio::select! {
                 () = leadership.lost() => info!("lost the leader lease"),
-                () = async { work(leadership.clone()).await; std::future::pending().await } => {}
+                () = async { work(leadership.clone()).await; pending().await } => {}
             }
         };
         tokio::select! {
@@ -55,23 +56,61 @@ type Start = dyn Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync;
 /// Work that only the leader may do. It is aborted when the leadership ends or the controller shuts
 /// down.
 #[derive(Clone)]
-pub struct LeaderTask(Arc<Start>);
+pub struct LeaderTask {
+    name: &'static str,
+    start: Arc<Start>,
+}
 
 impl LeaderTask {
-    /// `start` is called when this instance becomes the leader, and returns the work.
+    /// `start` is called when this instance becomes the leader, and returns the work. The name is
+    /// for the error if the work panics.
     pub fn new(
+        name: &'static str,
         start: impl Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(start))
+        Self { name, start: Arc::new(start) }
     }
 
-    pub fn run(&self, context: LeaderContext) -> BoxFuture<'static, ()> {
-        (self.0)(context)
+    /// Does the work. A panic is reported to `panics`.
+    pub async fn run(self, context: LeaderContext, panics: TaskPanics) {
+        panics.catch(self.name, (self.start)(context)).await;
     }
 }
 
 impl fmt::Debug for LeaderTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderTask").finish_non_exhaustive()
+        f.debug_struct("LeaderTask").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A task of the leader panicked. The process must end, so that another instance does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {0} panicked")]
+pub struct TaskPanicked(&'static str);
+
+/// Detects panics of the leader's tasks. The work of such a task would stop unnoticed, so a panic
+/// ends the process, as in Kubernetes' own controllers.
+#[derive(Clone, Debug, Default)]
+pub struct TaskPanics(watch::Sender<Option<TaskPanicked>>);
+
+impl TaskPanics {
+    /// Runs a task to its end, or until it panics.
+    pub async fn catch(self, name: &'static str, task: impl Future<Output = ()>) {
+        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+            let panicked = TaskPanicked(name);
+            error!("{panicked}");
+            self.0.send_replace(Some(panicked));
+        }
+    }
+
+    /// Waits for a panic.
+    pub async fn panicked(&self) -> TaskPanicked {
+        let mut receiver = self.0.subscribe();
+        let panicked = receiver.wait_for(Option::is_some).await.map(|panicked| *panicked);
+        match panicked {
+            Ok(Some(panicked)) => panicked,
+            // The sender of `self` is not dropped.
+            Ok(None) | Err(_) => pending().await,
+        }
     }
 }

@@ -37,7 +37,7 @@ pub enum MetricError {
         message: Box<str>,
     },
     /// The response was not complete in time.
-    #[error("context deadline exceeded: no response within {limit:?} ({request})")]
+    #[error("context deadline exceeded: {}{limit:?} ({request})", error_texts::NO_RESPONSE_WITHIN)]
     Timeout {
         /// The time limit.
         limit: Duration,
@@ -257,7 +257,7 @@ impl MetricError {
 /// The error of [`ResourceNames::resource_for`](crate::ResourceNames::resource_for), if the lookup
 /// takes too long.
 #[derive(Debug, thiserror::Error)]
-#[error("context deadline exceeded: no response within {limit:?}")]
+#[error("context deadline exceeded: {}{limit:?}", error_texts::NO_RESPONSE_WITHIN)]
 pub(crate) struct LookupTimeout {
     pub(crate) limit: Duration,
 }

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    other_pods::{OtherPods, RunningPods},
+    file::Variant,
+    other_pods::RunningPods,
     pod_template::PodTemplate,
     workload::{
         model::{
@@ -18,7 +19,7 @@ use crate::{
         number,
         profile::PodProfile,
         rollout::{RevisionState, next_replicas},
-        scenario::{Incident, IncidentKind, MAX_PODS, Scenario, WorkloadSpec},
+        scenario::{Incident, IncidentKind, MAX_PODS, WorkloadSpec},
         stateful_set::StatefulSetSpec,
     },
 };
@@ -43,8 +44,6 @@ pub(crate) struct Cluster {
     kind: WorkloadKind,
     /// `spec.minReadySeconds`.
     min_ready: f64,
-    /// The load per pod that the workload is sized for.
-    target_load: f64,
     /// The pod templates, oldest first. The last one is current.
     revisions: Vec<Revision>,
     /// The number of rollouts that have started.
@@ -98,9 +97,13 @@ struct Revision {
 }
 
 impl Cluster {
-    /// The cluster at the start, with its pods. The scenario must have one workload, `spec`.
-    pub(crate) fn new(scenario: &Scenario, spec: &WorkloadSpec, start: Timestamp) -> Self {
-        let profile = scenario.profile(spec);
+    /// The cluster at the start, with its pods.
+    pub(crate) fn new(variant: &Variant, start: Timestamp) -> Self {
+        let Variant { cluster: scenario, workload: spec, .. } = variant;
+        let profile = variant.profile();
+        let template = PodTemplate::new(&spec.name, profile);
+        let other_pods = variant.other_pods.iter().enumerate();
+        let other_pods = other_pods.map(|(index, one)| one.create_pods(index, &template, start));
         let fields = spec.spec.as_ref();
         let field = |name: &str| fields.and_then(|fields| fields.get(name));
         let mut incidents = scenario.incidents.clone();
@@ -113,13 +116,12 @@ impl Cluster {
             status_replicas: 0,
             kind: workload_kind(spec),
             min_ready: field("minReadySeconds").and_then(Value::as_f64).unwrap_or_default(),
-            target_load: profile.effective_target_load(),
             revisions: vec![Revision { uid: format!("{}-0", spec.name), replicas: 0 }],
             rollouts: 0,
             incidents,
             needs_reconcile: false,
-            template: PodTemplate::new(&spec.name, profile),
-            other_pods: Vec::new(),
+            other_pods: other_pods.collect(),
+            template,
             containers: containers(profile),
             api_pods: BTreeMap::new(),
         };
@@ -163,23 +165,10 @@ impl Cluster {
         }
     }
 
-    /// Whether `spec.replicas` is above [`MAX_PODS`], the maximum number of pods.
-    pub(crate) fn exceeds_pod_limit(&self) -> bool {
-        self.replicas > MAX_PODS
-    }
-
     /// Scales the workload. Its pods change in the next second.
     pub(crate) fn scale(&mut self, replicas: u32) {
         self.replicas = replicas;
         self.needs_reconcile = true;
-    }
-
-    #[must_use]
-    pub(crate) fn with_other_pods(mut self, other_pods: &[OtherPods]) -> Self {
-        let pods = other_pods.iter().enumerate();
-        let pods = pods.map(|(index, one)| one.create_pods(index, &self.template, self.start));
-        self.other_pods = pods.collect();
-        self
     }
 
     /// The pods of the workload as the API returns them.
@@ -203,7 +192,6 @@ impl Cluster {
             pods += u32::from(pod.lifecycle.is_active());
             ready += u32::from(pod.lifecycle.is_ready());
         }
-        let load = workload.offered + workload.arriving;
         ClusterState {
             offered: workload.offered,
             served: workload.served,
@@ -212,7 +200,7 @@ impl Cluster {
             replicas: self.replicas,
             pods,
             ready,
-            needed: number::pods_for(load, self.target_load),
+            needed: workload.needed(),
             queues,
         }
     }

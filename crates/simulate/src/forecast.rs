@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-use hpa_calc::{HorizontalPodAutoscaler, MetricForecast, Plan, Readings, Settings, replicas::Load};
+use hpa_calc::{MetricForecast, Plan, Readings, Settings, replicas::Load};
 use hpa_forecast::{
     ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Reason, Settings as GateSettings,
     Trace, Workload, decide,
 };
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 
 use crate::{
     file::Variant,
@@ -25,10 +25,10 @@ const SECONDS_PER_MINUTE: f64 = 60.0;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// The forecasts of all metrics.
-pub(crate) struct Forecasts {
+pub(crate) struct Forecasts<'a> {
+    variant: &'a Variant,
     /// The load of the workload in the past four weeks, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
-    timing: Timing,
     /// `None` before the first reading of the metric under a load.
     metrics: Vec<Option<MetricState>>,
 }
@@ -45,7 +45,6 @@ struct MetricState {
 
 /// The inputs that forecasts need in a reconcile.
 pub(crate) struct ReconcileInputs<'a> {
-    pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
     pub(crate) plan: &'a Plan<'a>,
     /// The true load of the workload.
@@ -55,15 +54,12 @@ pub(crate) struct ReconcileInputs<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl Forecasts {
+impl<'a> Forecasts<'a> {
     /// Returns `None` if forecasts are off.
-    pub(crate) fn new(variant: &Variant, settings: &Settings, start: Timestamp) -> Option<Self> {
-        if !settings.forecasts.is_on() {
-            return None;
-        }
-        Some(Self {
+    pub(crate) fn new(variant: &'a Variant, settings: &Settings, start: Timestamp) -> Option<Self> {
+        settings.forecasts.is_on().then(|| Self {
+            variant,
             loads: past_loads(variant, start).collect(),
-            timing: Timing::for_variant(variant),
             metrics: Vec::new(),
         })
     }
@@ -108,8 +104,8 @@ impl Forecasts {
         metric_load: Load,
         inputs: &ReconcileInputs<'_>,
     ) -> Option<MetricForecast> {
-        let ReconcileInputs { hpa, settings, load, second, now, .. } = *inputs;
-        let settings = self.timing.gate_settings(hpa, settings, metric_load.per_replica);
+        let ReconcileInputs { settings, load, second, now, .. } = *inputs;
+        let settings = gate_settings(self.variant, settings, metric_load.per_replica);
         let slot = self.metrics.get_mut(index)?;
         let is_due = |metric: &MetricState| second - metric.decided_at >= SECONDS_PER_DAY;
         if slot.as_ref().is_none_or(is_due) {
@@ -125,42 +121,20 @@ impl Forecasts {
     }
 }
 
-/// Two parts of the default horizon. The third is the delay of the metric.
-#[derive(Clone, Copy)]
-struct Timing {
-    /// The time from a pod's creation until it is ready.
-    startup: SignedDuration,
-    /// The controller's sync period, even if the autoscaler sets its own: the controller computes
-    /// the horizon in the same way.
-    period: SignedDuration,
-}
-
-impl Timing {
-    fn for_variant(variant: &Variant) -> Self {
-        let profile = variant.profile();
-        let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
-        Self {
-            startup: Seconds::new(startup).to_duration(),
-            period: variant.controller.sync_period.to_duration(),
-        }
-    }
-
-    /// The settings of the gate for a metric with `target` as the target value per pod.
-    fn gate_settings(
-        self,
-        hpa: &HorizontalPodAutoscaler,
-        settings: &Settings,
-        target: f64,
-    ) -> GateSettings {
-        let Self { startup, period } = self;
-        let workload = Workload { startup, ..Workload::for_hpa(hpa, settings, target) };
-        let horizon = startup.saturating_add(workload.delay).saturating_add(period);
-        let forecasts = &settings.forecasts;
-        GateSettings {
-            horizon: forecasts.horizon.unwrap_or(horizon),
-            quantile: forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
-            ..GateSettings::new(workload, TimeZone::UTC)
-        }
+/// The settings of the gate for a metric with `target` as the target value per pod.
+fn gate_settings(variant: &Variant, settings: &Settings, target: f64) -> GateSettings {
+    let profile = variant.profile();
+    let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
+    let startup = Seconds::new(startup).to_duration();
+    let workload = Workload { startup, ..Workload::for_hpa(&variant.autoscaler, settings, target) };
+    // Like the controller's horizon, with its sync period even if the autoscaler sets its own.
+    let period = variant.controller.sync_period.to_duration();
+    let horizon = startup.saturating_add(workload.delay).saturating_add(period);
+    let forecasts = &settings.forecasts;
+    GateSettings {
+        horizon: forecasts.horizon.unwrap_or(horizon),
+        quantile: forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
+        ..GateSettings::new(workload, TimeZone::UTC)
     }
 }
 
@@ -205,11 +179,7 @@ impl MetricState {
 /// Whether forecasts of the workload's load would have helped in the weeks before the start.
 pub(crate) fn would_help(variant: &Variant) -> bool {
     let target = variant.profile().effective_target_load();
-    let settings = Timing::for_variant(variant).gate_settings(
-        &variant.autoscaler,
-        &variant.settings(),
-        target,
-    );
+    let settings = gate_settings(variant, &variant.settings(), target);
     let trace = Trace::new(past_loads(variant, Timestamp::UNIX_EPOCH));
     target > 0.0 && decide(&trace, &settings).reason.is_active()
 }

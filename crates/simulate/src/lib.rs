@@ -50,8 +50,8 @@ pub mod workload;
 
 pub use self::{
     file::{
-        BASE, ControllerSettings, Cost, Objective, Position, ScenarioFile, ScenarioFileError,
-        Variant, json_schema,
+        BASE, ControllerSettings, Cost, Objective, ScenarioFile, ScenarioFileError, Variant,
+        json_schema,
     },
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
     other_pods::OtherPods,

@@ -54,15 +54,10 @@ impl<'a> MetricsApis<'a> {
                 matches!(resource, ResourceName::Cpu | ResourceName::Memory)
             }
             MetricQuery::Pods { metric, metric_selector } => {
-                let selector = as_requested(metric_selector);
-                let mut metrics =
-                    self.cluster.workload().into_iter().flat_map(|workload| &workload.pod_metrics);
-                metrics.any(|one| one.name == *metric && selector.matches(&one.labels))
+                self.pods_metric(metric, metric_selector).is_some()
             }
             MetricQuery::Object { object, metric, metric_selector } => {
-                let selector = as_requested(metric_selector);
-                let mut metrics = self.model().metrics.objects.iter();
-                metrics.any(|one| self.is_queried(one, object, metric, &selector))
+                !self.object_metrics(object, metric, metric_selector).is_empty()
             }
             MetricQuery::External { metric, metric_selector } => {
                 let selector = as_requested(metric_selector);
@@ -82,17 +77,11 @@ impl<'a> MetricsApis<'a> {
                 self.read_resource(query, resource, container.as_deref())
             }
             MetricQuery::Pods { metric, metric_selector } => {
-                let metric_selector = as_requested(metric_selector);
-                let is_queried = |one: &&PodMetricSpec| {
-                    one.name == *metric && metric_selector.matches(&one.labels)
-                };
-                self.read_pods_metric(query, is_queried)
+                self.read_pods_metric(query, self.pods_metric(metric, metric_selector))
             }
             MetricQuery::Object { object, metric, metric_selector } => {
-                let metric_selector = as_requested(metric_selector);
-                self.read_object_metric(query, |one| {
-                    self.is_queried(one, object, metric, &metric_selector)
-                })
+                let queried = self.object_metrics(object, metric, metric_selector);
+                self.read_object_metric(query, &queried)
             }
             MetricQuery::External { metric, metric_selector } => {
                 self.read_external_metric(query, metric, &as_requested(metric_selector))
@@ -111,6 +100,27 @@ impl<'a> MetricsApis<'a> {
 
     fn pods(&self) -> impl Iterator<Item = &'a model::Pod> {
         self.cluster.workload().into_iter().flat_map(|workload| workload.pods.values())
+    }
+
+    fn pods_metric(&self, name: &str, selector: &Selector) -> Option<&'a PodMetricSpec> {
+        let selector = as_requested(selector);
+        let mut metrics = self.cluster.workload()?.pod_metrics.iter();
+        metrics.find(|one| one.name == name && selector.matches(&one.labels))
+    }
+
+    fn object_metrics(
+        &self,
+        object: &CrossVersionObjectReference,
+        name: &str,
+        selector: &Selector,
+    ) -> Vec<&'a ObjectMetric> {
+        let selector = as_requested(selector);
+        let is_queried = |one: &&ObjectMetric| {
+            one.metric.name == name
+                && self.is_described(&one.object, object)
+                && selector.matches(&one.metric.labels)
+        };
+        self.model().metrics.objects.iter().filter(is_queried).collect()
     }
 
     fn pod_sample<T>(&self, sample: &Sample<T>, value: MilliValue) -> PodSample {
@@ -151,10 +161,8 @@ impl<'a> MetricsApis<'a> {
     fn read_pods_metric(
         &self,
         query: &MetricQuery,
-        is_queried: impl Fn(&&PodMetricSpec) -> bool,
+        metric: Option<&PodMetricSpec>,
     ) -> Result<Reading, ReadError> {
-        let workload = self.cluster.workload();
-        let metric = workload.and_then(|workload| workload.pod_metrics.iter().find(is_queried));
         let metric = metric.ok_or_else(|| not_found(query))?;
         let settings = &self.model().metrics.settings.pods;
         let samples: PodSamples = self
@@ -171,10 +179,10 @@ impl<'a> MetricsApis<'a> {
     fn read_object_metric(
         &self,
         query: &MetricQuery,
-        is_queried: impl Fn(&ObjectMetric) -> bool,
+        queried: &[&ObjectMetric],
     ) -> Result<Reading, ReadError> {
         let settings = &self.model().metrics.settings.object;
-        let queried = self.model().metrics.objects.iter().filter(|one| is_queried(one));
+        let queried = queried.iter();
         let mut samples = queried.filter_map(|one| one.metric.series.latest(self.now, settings));
         match (samples.next(), samples.next()) {
             (Some(sample), None) => Ok(Reading::Object(self.sample(sample))),
@@ -204,18 +212,6 @@ impl<'a> MetricsApis<'a> {
         let timestamp = samples.iter().filter_map(|sample| sample.timestamp).min();
         let value = samples.into_iter().map(|sample| sample.value).collect();
         Ok(Reading::External(ApiSample { value, timestamp }))
-    }
-
-    fn is_queried(
-        &self,
-        one: &ObjectMetric,
-        object: &CrossVersionObjectReference,
-        metric: &str,
-        selector: &Selector,
-    ) -> bool {
-        one.metric.name == metric
-            && self.is_described(&one.object, object)
-            && selector.matches(&one.metric.labels)
     }
 
     /// Whether the object of a metric is the queried one.

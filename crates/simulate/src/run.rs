@@ -23,7 +23,7 @@ use crate::{
     forecast::{Forecasts, ReconcileInputs},
     measure::{Measurements, Outcome},
     readings::MetricsApis,
-    workload::seconds::timestamp_at,
+    workload::{scenario::MAX_PODS, seconds::timestamp_at},
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -41,8 +41,8 @@ pub struct Run {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent_metrics: Vec<String>,
     pub reconciles: Reconciles,
-    /// Whether the autoscaler scaled to more than [`MAX_PODS`](crate::MAX_PODS) replicas. The run
-    /// keeps to this limit.
+    /// Whether the autoscaler scaled to more than [`MAX_PODS`] replicas. The run keeps to this
+    /// limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exceeds_pod_limit: bool,
     /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.
@@ -151,7 +151,7 @@ struct Simulator<'a> {
     cluster: Cluster,
     hpa: HorizontalPodAutoscaler,
     history: History,
-    forecasts: Option<Forecasts>,
+    forecasts: Option<Forecasts<'a>>,
     measurements: Measurements,
     /// The metrics that the scenario doesn't have. `None` before metrics are read.
     absent_metrics: Option<Vec<String>>,
@@ -196,8 +196,7 @@ impl Variant {
 
 impl<'a> Simulator<'a> {
     fn new(variant: &'a Variant, options: RunOptions<'a>) -> Self {
-        let cluster = Cluster::new(&variant.cluster, &variant.workload, START)
-            .with_other_pods(&variant.other_pods);
+        let cluster = Cluster::new(variant, START);
         let measurements =
             Measurements::new(variant.objective.clone(), variant.cost.clone(), &cluster.state());
         let hpa = variant.autoscaler.clone();
@@ -282,9 +281,8 @@ impl<'a> Simulator<'a> {
         }
         if let Some(forecasts) = &mut self.forecasts {
             let state = cluster.state();
-            let (hpa, settings, plan) = (&self.hpa, &self.settings, &plan);
-            let load = state.offered + state.arriving;
-            let inputs = ReconcileInputs { hpa, settings, plan, load, second, now };
+            let (plan, load) = (&plan, state.offered + state.arriving);
+            let inputs = ReconcileInputs { settings, plan, load, second, now };
             forecasts.add_to(&mut readings, &inputs);
         }
         let history = std::mem::take(&mut self.history);
@@ -309,7 +307,7 @@ impl<'a> Simulator<'a> {
         self.run.steps.push(Scaling { second, from, to, reason, sentence });
         self.measurements.add_rescale(second, from, to);
         self.cluster.scale(to);
-        self.run.exceeds_pod_limit |= self.cluster.exceeds_pod_limit();
+        self.run.exceeds_pod_limit |= to > MAX_PODS;
     }
 
     fn add_problem(&mut self, second: f64, explanation: &Explanation) {

@@ -12,47 +12,30 @@ const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
 
-/// Pairs of the path of a value in v2 and of its field in v1.
-type Fields = &'static [(&'static [&'static str], &'static str)];
+const SOURCES: [&str; 5] = ["resource", "containerResource", "pods", "object", "external"];
 
-/// The fields of each metric source in a spec. [`Section::field`] derives those in a status.
-const SOURCES: &[(&str, Fields)] = &[
-    ("resource", RESOURCE_TARGET),
-    ("containerResource", RESOURCE_TARGET),
-    (
-        "pods",
-        &[
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "selector"),
-            (&["target", "averageValue"], "targetAverageValue"),
-        ],
-    ),
-    (
-        "object",
-        &[
-            (&["describedObject"], "target"),
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "selector"),
-            (&["target", "value"], "targetValue"),
-            (&["target", "averageValue"], "averageValue"),
-        ],
-    ),
-    (
-        "external",
-        &[
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "metricSelector"),
-            (&["target", "value"], "targetValue"),
-            (&["target", "averageValue"], "targetAverageValue"),
-        ],
-    ),
-];
-
-const RESOURCE_TARGET: Fields = &[
-    (&["name"], "name"),
-    (&["container"], "container"),
-    (&["target", "averageUtilization"], "targetAverageUtilization"),
-    (&["target", "averageValue"], "targetAverageValue"),
+/// The fields of the metric sources in a spec: the source, the pointer in v2 and the name in v1.
+/// [`Section::fields`] derives those in a status.
+const FIELDS: &[[&str; 3]] = &[
+    ["resource", "/name", "name"],
+    ["resource", "/target/averageUtilization", "targetAverageUtilization"],
+    ["resource", "/target/averageValue", "targetAverageValue"],
+    ["containerResource", "/name", "name"],
+    ["containerResource", "/container", "container"],
+    ["containerResource", "/target/averageUtilization", "targetAverageUtilization"],
+    ["containerResource", "/target/averageValue", "targetAverageValue"],
+    ["pods", "/metric/name", "metricName"],
+    ["pods", "/metric/selector", "selector"],
+    ["pods", "/target/averageValue", "targetAverageValue"],
+    ["object", "/describedObject", "target"],
+    ["object", "/metric/name", "metricName"],
+    ["object", "/metric/selector", "selector"],
+    ["object", "/target/value", "targetValue"],
+    ["object", "/target/averageValue", "averageValue"],
+    ["external", "/metric/name", "metricName"],
+    ["external", "/metric/selector", "metricSelector"],
+    ["external", "/target/value", "targetValue"],
+    ["external", "/target/averageValue", "targetAverageValue"],
 ];
 
 /// The section of an autoscaler that a metric is in.
@@ -65,23 +48,17 @@ enum Section {
 }
 
 impl Section {
-    /// The field of a metric source that has its values.
-    const fn values_field(self) -> &'static str {
-        match self {
+    /// The pointers in v2 and the names in v1 of the fields of a metric source.
+    fn fields(self, source: &str) -> impl Iterator<Item = (String, String)> {
+        let values = match self {
             Self::Spec => "target",
             Self::Status => "current",
-        }
-    }
-
-    /// Converts a path in v2 and a field in v1 from those in a spec to those in this section.
-    fn field(self, path: &[&'static str], name: &'static str) -> (Vec<&'static str>, String) {
-        match path {
-            ["target", field] => {
-                let values = self.values_field();
-                (vec![values, field], name.replacen("target", values, 1))
-            }
-            path => (path.to_vec(), name.to_owned()),
-        }
+        };
+        let fields = FIELDS.iter().filter(move |[one, ..]| *one == source);
+        fields.map(move |[_, pointer, name]| match pointer.strip_prefix("/target/") {
+            Some(field) => (format!("/{values}/{field}"), name.replacen("target", values, 1)),
+            None => ((*pointer).to_owned(), (*name).to_owned()),
+        })
     }
 
     /// The field of v1 that is present even without a value, if there is one.
@@ -145,7 +122,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
         }
     }
     if let Some(behavior) = object.pointer("/spec/behavior").filter(|value| !value.is_null()) {
-        annotate(&mut v1, BEHAVIOR, &rename_fields(behavior, &capitalize));
+        annotate(&mut v1, BEHAVIOR, &with_first_letters(behavior, str::to_ascii_uppercase));
     }
     v1
 }
@@ -164,11 +141,8 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
         json_fields::set(&mut object, &["spec", "metrics"], metrics);
     }
     if let Some(behavior) = take_annotation(&mut object, BEHAVIOR) {
-        json_fields::set(
-            &mut object,
-            &["spec", "behavior"],
-            rename_fields(&behavior, &uncapitalize),
-        );
+        let behavior = with_first_letters(&behavior, str::to_ascii_lowercase);
+        json_fields::set(&mut object, &["spec", "behavior"], behavior);
     }
     json_fields::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
     if let Some(current) = take_metrics(&mut object, CURRENT_METRICS, Section::Status) {
@@ -182,13 +156,11 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
 
 fn metric_to_v1(metric: &Value, section: Section) -> Value {
     let mut v1 = json!({ "type": metric.get("type") });
-    for (source, fields) in SOURCES {
+    for source in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
-        for (path, name) in *fields {
-            let (path, name) = section.field(path, name);
-            let value = path.iter().try_fold(from, |place, field| place.get(field));
-            if let Some(value) = value.filter(|value| !value.is_null()) {
+        for (pointer, name) in section.fields(source) {
+            if let Some(value) = from.pointer(&pointer).filter(|value| !value.is_null()) {
                 json_fields::set(&mut to, &[&name], value.clone());
             }
         }
@@ -202,13 +174,12 @@ fn metric_to_v1(metric: &Value, section: Section) -> Value {
 
 fn metric_from_v1(metric: &Value, section: Section) -> Value {
     let mut v2 = json!({ "type": metric.get("type") });
-    for (source, fields) in SOURCES {
+    for source in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
-        for (path, name) in *fields {
-            let (path, name) = section.field(path, name);
+        for (pointer, name) in section.fields(source) {
             if let Some(value) = from.get(&name) {
-                json_fields::set(&mut to, &path, value.clone());
+                json_fields::set_pointer(&mut to, &pointer, value.clone());
             }
         }
         set_target_type(&mut to);
@@ -254,33 +225,23 @@ fn take_metrics(object: &mut Value, name: &str, section: Section) -> Option<Vec<
     Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, section)).collect())
 }
 
-/// Renames all fields, and omits null fields.
-fn rename_fields(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+/// Changes the case of the first letter of all field names, and omits null fields. The annotation of
+/// the behavior has the names of the fields in the Go struct.
+fn with_first_letters(value: &Value, change: fn(&str) -> String) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
-            fields.map(|(name, value)| (change(name), rename_fields(value, change))).collect()
+            let renamed = fields.map(|(name, value)| {
+                let (first, rest) = name.split_at_checked(1).unwrap_or(("", name));
+                (change(first) + rest, with_first_letters(value, change))
+            });
+            renamed.collect()
         }
         Value::Array(elements) => {
-            elements.iter().map(|value| rename_fields(value, change)).collect()
+            elements.iter().map(|value| with_first_letters(value, change)).collect()
         }
         other => other.clone(),
     }
-}
-
-/// The name of a field in the Go struct. The annotation of the behavior has these names.
-fn capitalize(name: &str) -> String {
-    change_first_letter(name, char::to_ascii_uppercase)
-}
-
-fn uncapitalize(name: &str) -> String {
-    change_first_letter(name, char::to_ascii_lowercase)
-}
-
-fn change_first_letter(name: &str, change: fn(&char) -> char) -> String {
-    let mut letters = name.chars();
-    let Some(first) = letters.next() else { return String::new() };
-    format!("{}{}", change(&first), letters.as_str())
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use crate::{
-    clock::Clock, faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener,
+    clock::Clock,
+    faults::Interceptor,
+    metrics_provider::{MetricsProvider, SERVED_APIS},
+    store::ChangeListener,
 };
 
 const WATCH_CACHE_SIZE: usize = 10_000;
@@ -32,14 +35,12 @@ pub struct Config {
     pub listener: Option<Arc<dyn ChangeListener>>,
     /// The server's wall clock.
     pub clock: Clock,
-    /// `gitVersion` in the response of `/version`.
-    pub git_version: String,
 }
 
 impl Config {
     /// Groups and versions of the metrics APIs that are served.
-    pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
-        self.metrics.as_ref().map(|provider| provider.served_apis()).unwrap_or_default()
+    pub(crate) fn metrics_apis(&self) -> &'static [(&'static str, &'static str)] {
+        if self.metrics.is_some() { SERVED_APIS } else { &[] }
     }
 }
 
@@ -54,7 +55,6 @@ impl Default for Config {
             interceptor: None,
             listener: None,
             clock: Arc::new(Timestamp::now),
-            git_version: "v1.37.0".to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     json_fields,
     metrics_provider::{
         CUSTOM, CustomMetricQuery, ExternalMetricQuery, MetricsProvider, PodMetrics,
-        PodMetricsQuery, RESOURCE,
+        PodMetricsQuery, RESOURCE, SERVED_APIS,
     },
     registry::api_version,
     request::ApiRequest,
@@ -22,9 +22,8 @@ use crate::{
 
 pub(crate) fn handle(server: &Server, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
     let info = &request.info;
-    let api = (info.group.clone(), info.version.clone());
-    let provider = server.config.metrics.as_ref();
-    let provider = provider.filter(|provider| provider.served_apis().contains(&api));
+    let is_served = SERVED_APIS.contains(&(info.group.as_str(), info.version.as_str()));
+    let provider = server.config.metrics.as_ref().filter(|_| is_served);
     let Some(provider) = provider else { return Ok(not_found_page()) };
     if request.method != Method::GET {
         return Err(ApiError::method_not_allowed());

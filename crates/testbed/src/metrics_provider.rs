@@ -12,16 +12,13 @@ pub(crate) const RESOURCE: &str = "metrics.k8s.io";
 pub(crate) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(crate) const EXTERNAL: &str = "external.metrics.k8s.io";
 
+/// The served groups and versions: the newest version of each API that the controller supports, and
+/// `metrics.k8s.io/v1beta1`.
+pub(crate) const SERVED_APIS: &[(&str, &str)] =
+    &[(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
+
 /// Provides the data of the metrics APIs, in place of metrics-server and metrics adapters.
 pub trait MetricsProvider: Send + Sync {
-    /// Groups and versions to serve. By default, the newest version of each API that the controller
-    /// supports, and `metrics.k8s.io/v1beta1`.
-    fn served_apis(&self) -> Vec<(String, String)> {
-        let all =
-            [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
-        all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
-    }
-
     /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters
     /// list all metrics, KEDA lists none.
     fn listed_metrics(&self, group: &str) -> Vec<String> {

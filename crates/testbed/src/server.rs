@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     registry::Registry,
     request::ApiRequest,
     request_target::RequestTarget,
-    state::{ClientState, State},
+    state::State,
     store::{Objects, Store},
 };
 
@@ -40,7 +40,7 @@ impl Server {
     }
 
     fn create_namespaces(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         let Some(resource) = state.registry.find("", "v1", "namespaces").cloned() else { return };
         let (version, namespace) = ("v1".to_owned(), String::new());
         let target = RequestTarget { resource, version, namespace, name: String::new() };
@@ -51,9 +51,18 @@ impl Server {
         }
     }
 
-    /// Locks the state. Changes are attributed to the client of the request.
-    pub(crate) fn state_for(&self, request: &ApiRequest) -> ClientState<'_> {
-        ClientState::new(self.state.lock(), &request.info.client)
+    /// Locks the state for changes, which are attributed to the client of the request.
+    pub(crate) fn state_for(&self, request: &ApiRequest) -> MutexGuard<'_, State> {
+        let mut state = self.own_state();
+        state.store.set_client(Some(&request.info.client));
+        state
+    }
+
+    /// Locks the state for changes without a client.
+    pub(crate) fn own_state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.store.set_client(None);
+        state
     }
 
     /// The current time in the format of the API.
@@ -108,7 +117,7 @@ impl Server {
     /// Replaces all resources and objects. `revision` is the resource version to continue from, by
     /// default the next one.
     fn restore(&self, registry: Registry, objects: Objects, revision: Option<u64>) {
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         state.registry = registry;
         let revision = revision.unwrap_or(state.store.revision() + 1);
         state.store.replace(objects, revision);

@@ -99,7 +99,7 @@ users:
     /// Creates or replaces an object, including its status and regardless of its resource version.
     /// The default namespace is `default`.
     pub fn apply(&self, mut object: Value) -> Result<Value, ApiError> {
-        let mut state = self.server.state.lock();
+        let mut state = self.server.own_state();
         let target = target_for(&state, &object)?;
         let config = &self.server.config;
         json_fields::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
@@ -154,7 +154,7 @@ users:
         let now = self.server.now();
         let metadata = json!({ "namespace": namespace, "name": name });
         let reference = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
-        let mut state = self.server.state.lock();
+        let mut state = self.server.own_state();
         let target = target_for(&state, &reference)?;
         delete(&mut state, &target, &now).map(drop)
     }
@@ -168,7 +168,7 @@ users:
     /// Changes a stored object without validation, for the simulated controllers and kubelets.
     /// Writes nothing if the object doesn't exist or doesn't change.
     pub(crate) fn modify(&self, key: &ResourceKey, id: &ObjectId, change: impl FnOnce(&mut Value)) {
-        let mut state = self.server.state.lock();
+        let mut state = self.server.own_state();
         let Some(old) = state.store.get(key, id).cloned() else { return };
         let mut new = (*old).clone();
         change(&mut new);

@@ -95,3 +95,15 @@ async fn unreadable_scale_does_not_resolve_the_ambiguity() {
     assert_eq!(reason(&cluster), "AmbiguousSelector");
     cluster.shut_down().await;
 }
+
+/// As docs/settings.md says: a dry run counts, although it writes nothing.
+#[tokio::test(start_paused = true)]
+async fn dry_run_of_the_other_autoscaler_does_not_resolve_the_ambiguity() {
+    let (cluster, _faults) = ambiguous_cluster().await;
+    cluster.edit(cluster.testbed.hpa("web"), |hpa| {
+        hpa["metadata"]["annotations"]["autoscaling.hpa-rs.dev/dry-run"] = json!("true");
+    });
+    sleep_periods(&cluster, 3).await;
+    assert_eq!(reason(&cluster), "AmbiguousSelector");
+    cluster.shut_down().await;
+}

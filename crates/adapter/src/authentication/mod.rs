@@ -20,10 +20,8 @@ use parking_lot::RwLock;
 
 pub(crate) use peer::KnownClient;
 pub use peer::{ClientKeyVerifier, Peer};
-pub use trust::{Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError};
-pub use trust_source::{
-    ConfigMapLookup, FrontProxyFlags, TrustSettings, TrustSource, TrustSourceError,
-};
+pub use trust::{Authority, FrontProxy, FrontProxyNames, Trust};
+pub use trust_source::{ConfigMapLookup, FrontProxyFlags, TrustSettings, TrustSource};
 
 /// Determines the user of a request.
 pub struct Authenticator {

@@ -7,11 +7,11 @@ use percent_encoding::percent_decode_str;
 use tokio_rustls::rustls::{
     self, RootCertStore,
     crypto::ring::default_provider,
-    pki_types::{CertificateDer, UnixTime, pem, pem::PemObject},
-    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-use crate::reviews::User;
+use crate::{error::SetupError, reviews::User};
 
 /// The trusted certificates and names.
 #[derive(Clone, Debug, Default)]
@@ -22,30 +22,21 @@ pub struct Trust {
     pub client_authority: Option<Authority>,
 }
 
-/// An invalid ConfigMap with the cluster's CAs.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrustError {
-    #[error("{key} is invalid")]
-    Authority { key: &'static str, source: AuthorityError },
-    #[error("{key} is not a JSON list of strings")]
-    List { key: &'static str, source: serde_json::Error },
-}
-
 const CLIENT_CA: &str = "client-ca-file";
 const FRONT_PROXY_CA: &str = "requestheader-client-ca-file";
 
 impl Trust {
     /// Reads the data of the ConfigMap `kube-system/extension-apiserver-authentication`.
-    pub fn from_cluster(data: &BTreeMap<String, String>) -> Result<Self, TrustError> {
-        let bundle = |key: &'static str| {
+    pub fn from_cluster(data: &BTreeMap<String, String>) -> Result<Self, SetupError> {
+        let bundle = |key: &str| {
             let text = data.get(key).filter(|text| !text.trim().is_empty());
             let authority = text.map(|text| Authority::from_pem(text.as_bytes())).transpose();
-            authority.map_err(|source| TrustError::Authority { key, source })
+            authority.map_err(|error| SetupError::caused_by(format!("{key} is invalid"), error))
         };
-        let list = |key: &'static str| match data.get(key).filter(|text| !text.is_empty()) {
-            Some(text) => serde_json::from_str::<Vec<String>>(text)
-                .map_err(|source| TrustError::List { key, source }),
+        let list = |key: &str| match data.get(key).filter(|text| !text.is_empty()) {
+            Some(text) => serde_json::from_str::<Vec<String>>(text).map_err(|error| {
+                SetupError::caused_by(format!("{key} is not a JSON list of strings"), error)
+            }),
             None => Ok(Vec::new()),
         };
         let front_proxy = match bundle(FRONT_PROXY_CA)? {
@@ -72,34 +63,25 @@ pub struct Authority {
     count: usize,
 }
 
-/// An unusable bundle of certificate authorities.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AuthorityError {
-    #[error("the bundle is not PEM")]
-    Pem(#[source] pem::Error),
-    #[error("the bundle has no certificate")]
-    Empty,
-    #[error("the bundle has a malformed certificate")]
-    Malformed(#[source] rustls::Error),
-    #[error("the bundle can't be used")]
-    Unusable(#[source] VerifierBuilderError),
-}
-
 impl Authority {
-    pub fn from_pem(bundle: &[u8]) -> Result<Self, AuthorityError> {
+    pub fn from_pem(bundle: &[u8]) -> Result<Self, SetupError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(bundle) {
-            let certificate = certificate.map_err(AuthorityError::Pem)?;
-            roots.add(certificate).map_err(AuthorityError::Malformed)?;
+            let certificate = certificate
+                .map_err(|error| SetupError::caused_by("the bundle is not PEM", error))?;
+            roots.add(certificate).map_err(|error| {
+                SetupError::caused_by("the bundle has a malformed certificate", error)
+            })?;
         }
         if roots.is_empty() {
-            return Err(AuthorityError::Empty);
+            return Err(SetupError::new("the bundle has no certificate"));
         }
         let count = roots.len();
         let provider = Arc::new(default_provider());
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        let verifier = builder.build().map_err(AuthorityError::Unusable)?;
+        let verifier = builder
+            .build()
+            .map_err(|error| SetupError::caused_by("the bundle can't be used", error))?;
         Ok(Self { verifier, count })
     }
 

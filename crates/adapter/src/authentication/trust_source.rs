@@ -1,6 +1,11 @@
 //! Loads the trusted CAs from files and from a ConfigMap that kube-apiserver writes.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, TryStreamExt};
 use hpa_metrics::{describe, watch_events};
@@ -13,9 +18,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Authenticator, Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError,
-};
+use super::{Authenticator, Authority, FrontProxy, FrontProxyNames, Trust};
+use crate::error::SetupError;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -54,28 +58,6 @@ pub enum ConfigMapLookup {
     Skipped,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrustSourceError {
-    #[error("unable to read {}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("unable to use {}", path.display())]
-    Authority { path: PathBuf, source: AuthorityError },
-    #[error(
-        "unable to read the ConfigMap {NAMESPACE}/{NAME} ({}to start without the ConfigMap, set \
-         --authentication-tolerate-lookup-failure)",
-        permission_hint(.0)
-    )]
-    Lookup(#[source] kube::Error),
-    #[error(
-        "the API server sent no ConfigMap {NAMESPACE}/{NAME} within {} s",
-        REQUEST_TIMEOUT.as_secs()
-    )]
-    Timeout,
-    #[error("unable to use the ConfigMap {NAMESPACE}/{NAME}")]
-    Trust(#[from] TrustError),
-}
-
 /// A hint at the role that permits the lookup, if the error is 403.
 fn permission_hint(error: &kube::Error) -> &'static str {
     match error {
@@ -99,7 +81,7 @@ impl TrustSource {
     pub async fn load(
         settings: TrustSettings,
         client: Client,
-    ) -> Result<(Self, Trust), TrustSourceError> {
+    ) -> Result<(Self, Trust), SetupError> {
         let mut source = Self { settings, client, cluster: Trust::default() };
         if source.reads_config_map() {
             match source.look_up().await {
@@ -124,15 +106,28 @@ impl TrustSource {
         self.settings.lookup != ConfigMapLookup::Skipped && !is_complete
     }
 
-    async fn look_up(&self) -> Result<Trust, TrustSourceError> {
+    async fn look_up(&self) -> Result<Trust, SetupError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let map = timeout(REQUEST_TIMEOUT, maps.get(NAME)).await;
-        let map = map.map_err(|_| TrustSourceError::Timeout)?.map_err(TrustSourceError::Lookup)?;
-        Ok(Trust::from_cluster(&map.data.unwrap_or_default())?)
+        let map = map.map_err(|_| {
+            let seconds = REQUEST_TIMEOUT.as_secs();
+            SetupError::new(format!(
+                "the API server sent no ConfigMap {NAMESPACE}/{NAME} within {seconds} s"
+            ))
+        })?;
+        let map = map.map_err(|error| {
+            let hint = permission_hint(&error);
+            let message = format!(
+                "unable to read the ConfigMap {NAMESPACE}/{NAME} ({hint}to start without the \
+                 ConfigMap, set --authentication-tolerate-lookup-failure)"
+            );
+            SetupError::caused_by(message, error)
+        })?;
+        trust_from_cluster(&map.data.unwrap_or_default())
     }
 
     /// Combines the CAs of the files with those of the cluster. Files take precedence.
-    fn combine(&self) -> Result<Trust, TrustSourceError> {
+    fn combine(&self) -> Result<Trust, SetupError> {
         let mut trust = self.cluster.clone();
         if let Some(path) = &self.settings.client_ca_file {
             trust.client_authority = Some(read_authority(path)?);
@@ -171,12 +166,12 @@ impl TrustSource {
 
     fn update(&mut self, authenticator: &Authenticator, data: Option<BTreeMap<String, String>>) {
         let map_changed = data.is_some();
-        let outcome = match data.map(|data| Trust::from_cluster(&data)) {
+        let outcome = match data.map(|data| trust_from_cluster(&data)) {
             Some(Ok(trust)) => {
                 self.cluster = trust;
                 self.combine()
             }
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => Err(error),
             None => self.combine(),
         };
         match outcome {
@@ -198,9 +193,15 @@ fn log_watch_error(error: &watcher::Error) {
     warn!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
 }
 
-fn read_authority(path: &PathBuf) -> Result<Authority, TrustSourceError> {
-    let bundle = std::fs::read(path)
-        .map_err(|source| TrustSourceError::File { path: path.clone(), source })?;
-    Authority::from_pem(&bundle)
-        .map_err(|source| TrustSourceError::Authority { path: path.clone(), source })
+fn trust_from_cluster(data: &BTreeMap<String, String>) -> Result<Trust, SetupError> {
+    Trust::from_cluster(data).map_err(|error| {
+        SetupError::caused_by(format!("unable to use the ConfigMap {NAMESPACE}/{NAME}"), error)
+    })
+}
+
+fn read_authority(path: &Path) -> Result<Authority, SetupError> {
+    let failed = |action: &str| format!("unable to {action} {}", path.display());
+    let bundle =
+        std::fs::read(path).map_err(|error| SetupError::caused_by(failed("read"), error))?;
+    Authority::from_pem(&bundle).map_err(|error| SetupError::caused_by(failed("use"), error))
 }

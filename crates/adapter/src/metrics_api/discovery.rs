@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 
-use crate::metrics_api::group::{Group, GroupVersion};
+use crate::metrics_api::group::{GroupVersion, installed_apis, served_versions};
 
 /// A resource in discovery.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,14 +76,14 @@ pub enum Versions {
     Preferred,
 }
 
-fn version_names(group: Group, versions: Versions) -> &'static [&'static str] {
+fn version_names(group: MetricsApi, versions: Versions) -> &'static [&'static str] {
     match versions {
-        Versions::All => group.versions(),
-        Versions::Preferred => group.versions().get(..1).unwrap_or_default(),
+        Versions::All => served_versions(group),
+        Versions::Preferred => served_versions(group).get(..1).unwrap_or_default(),
     }
 }
 
-fn group_versions(group: Group, versions: Versions) -> Vec<Value> {
+fn group_versions(group: MetricsApi, versions: Versions) -> Vec<Value> {
     let names = version_names(group, versions).iter();
     let document = |version: &&'static str| {
         let group_version = GroupVersion { group, version };
@@ -92,12 +93,12 @@ fn group_versions(group: Group, versions: Versions) -> Vec<Value> {
 }
 
 /// The document of a group: `/apis/GROUP`.
-pub fn group(group: Group, versions: Versions) -> Value {
+pub fn group(group: MetricsApi, versions: Versions) -> Value {
     let versions = group_versions(group, versions);
     json!({
         "kind": "APIGroup",
         "apiVersion": "v1",
-        "name": group.name(),
+        "name": group.group(),
         "preferredVersion": versions.first(),
         "versions": versions,
     })
@@ -105,10 +106,10 @@ pub fn group(group: Group, versions: Versions) -> Value {
 
 /// The document of all groups: `/apis`.
 pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
-    let groups = Group::installed(installed).map(|group| {
+    let groups = installed_apis(installed).map(|group| {
         let versions = group_versions(group, versions);
         json!({
-            "name": group.name(),
+            "name": group.group(),
             "preferredVersion": versions.first(),
             "versions": versions,
             "serverAddressByClientCIDRs": [
@@ -126,12 +127,12 @@ pub const AGGREGATED_TYPE: &str =
 /// The aggregated document of `groups` with their resources, which `/apis` serves to clients that
 /// accept [`AGGREGATED_TYPE`]. `resources` returns the resources of a group.
 pub fn aggregated(
-    groups: impl IntoIterator<Item = Group>,
-    resources: impl Fn(Group) -> Vec<Resource>,
+    groups: impl IntoIterator<Item = MetricsApi>,
+    resources: impl Fn(MetricsApi) -> Vec<Resource>,
 ) -> Value {
     let items = groups.into_iter().map(|group| {
         let resources = resources(group);
-        let versions = group.versions().iter().map(|version| {
+        let versions = served_versions(group).iter().map(|version| {
             json!({
                 "version": version,
                 "freshness": "Current",
@@ -139,7 +140,7 @@ pub fn aggregated(
             })
         });
         json!({
-            "metadata": { "name": group.name() },
+            "metadata": { "name": group.group() },
             "versions": versions.collect::<Vec<_>>(),
         })
     });
@@ -155,7 +156,7 @@ pub fn aggregated(
 fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value> {
     let kind = |kind: &str| {
         let GroupVersion { group, version } = version;
-        json!({ "group": group.name(), "version": version, "kind": kind })
+        json!({ "group": group.group(), "version": version, "kind": kind })
     };
     let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();
     let mut sorted: Vec<&Resource> = resources.iter().collect();
@@ -204,9 +205,9 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
 pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
     paths.push("/apis".to_owned());
-    for group in Group::installed(installed) {
-        paths.push(format!("/apis/{}", group.name()));
-        for version in group.versions() {
+    for group in installed_apis(installed) {
+        paths.push(format!("/apis/{}", group.group()));
+        for version in served_versions(group) {
             paths.push(format!("/apis/{}", GroupVersion { group, version }));
         }
     }
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn groups_list_the_preferred_version_first() {
-        let document = group(Group::Custom, Versions::All);
+        let document = group(MetricsApi::Custom, Versions::All);
         assert_eq!(document["preferredVersion"]["version"], "v1beta1");
         assert_eq!(document["versions"][1]["groupVersion"], "custom.metrics.k8s.io/v1beta2");
         let document = groups(ALL, Versions::Preferred, 6443);
@@ -249,15 +250,15 @@ mod tests {
     #[test]
     fn metrics_are_subresources_of_objects() {
         let resources = |group| match group {
-            Group::Custom => vec![
+            MetricsApi::Custom => vec![
                 Resource::custom("pods", "b", true),
                 Resource::custom("nodes", "a", false),
                 Resource::custom("pods", "a", true),
             ],
-            Group::External => vec![Resource::external("queue", true)],
-            Group::Resource => Resource::resource_metrics(),
+            MetricsApi::External => vec![Resource::external("queue", true)],
+            MetricsApi::Resource => Resource::resource_metrics(),
         };
-        let document = aggregated(Group::installed(ALL), resources);
+        let document = aggregated(installed_apis(ALL), resources);
         let version = &document["items"][0]["versions"][1];
         assert_eq!(version["version"], "v1beta2");
         let pods = &version["resources"][1];

@@ -34,7 +34,6 @@ pub mod usage;
 pub mod values;
 
 pub use accept::{Conversion, EncodeError, MediaType};
-pub use group::Group;
 pub use query::UrlQuery;
 pub use request_info::{RequestInfo, ResourceAttributes};
 pub use route::{NoRoute, Route};

@@ -1,10 +1,11 @@
 //! Finds the route of a path.
 
+use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
 
 use crate::metrics_api::{
     accept::Representations,
-    group::{Group, GroupVersion},
+    group::{GroupVersion, installed_apis, served_versions},
     status::StatusError,
 };
 
@@ -14,10 +15,10 @@ pub enum Route {
     /// `/apis`: the groups.
     Groups,
     /// `/apis/GROUP`: the versions of a group.
-    Group(Group),
+    Group(MetricsApi),
     /// `/apis/GROUP/VERSION`: the resources.
     Resources(GroupVersion),
-    /// A custom metric of objects, in one of [`Group::versions`].
+    /// A custom metric of objects, in one of [`served_versions`].
     Custom(&'static str),
     /// An external metric.
     External,
@@ -69,22 +70,24 @@ impl Route {
         let ["apis", group, rest @ ..] = segments.as_slice() else {
             return Err(NoRoute::UnknownPath);
         };
-        let group = Group::from_name(group).filter(|group| group.is_in(groups));
+        let group = installed_apis(groups).find(|api| api.group() == *group);
         let group = group.filter(|_| path.starts_with('/')).ok_or(NoRoute::UnknownPath)?;
         let [version, rest @ ..] = rest else { return Ok(Self::Group(group)) };
         let unknown = || NoRoute::Refused(StatusError::unknown_resource());
-        let version = group.versions().iter().copied().find(|known| known == version);
+        let version = served_versions(group).iter().copied().find(|known| known == version);
         let version = version.ok_or_else(unknown)?;
         if rest.is_empty() {
             return Ok(Self::Resources(GroupVersion { group, version }));
         }
         match group {
-            Group::Custom => is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown),
-            Group::External => {
+            MetricsApi::Custom => {
+                is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown)
+            }
+            MetricsApi::External => {
                 let is_external = matches!(rest, ["namespaces", _, _]);
                 is_external.then_some(Self::External).ok_or_else(unknown)
             }
-            Group::Resource => match rest {
+            MetricsApi::Resource => match rest {
                 ["pods"] | ["namespaces", _, "pods"] => Ok(Self::Pods),
                 ["namespaces", _, "pods", _] => Ok(Self::Pod),
                 ["nodes"] => Ok(Self::Nodes),
@@ -158,7 +161,7 @@ mod tests {
 
     #[rstest]
     #[case("/apis", Ok(Route::Groups))]
-    #[case("/apis/metrics.k8s.io", Ok(Route::Group(Group::Resource)))]
+    #[case("/apis/metrics.k8s.io", Ok(Route::Group(MetricsApi::Resource)))]
     #[case("/apis/metrics.k8s.io/v1", Err(404))]
     #[case("/apis/apps/v1", Err(0))]
     #[case("/api", Err(0))]

@@ -1,8 +1,10 @@
 //! The lists of custom and external metrics.
 
-use std::collections::BTreeMap;
-
-use hpa_calc::{Quantity, Selector, go_text::Quoted, selector::Operator};
+use hpa_calc::{
+    Quantity, Selector,
+    go_text::Quoted,
+    selector::{LabelSelector, LabelSelectorRequirement, Operator},
+};
 use hpa_metrics::{
     CustomQuery, CustomValues, ExternalValues,
     wire::{ItemLabels, MetricValue},
@@ -45,7 +47,7 @@ pub struct CustomItem<'a> {
     value: Quantity,
     #[expect(clippy::option_option, reason = "v1beta1 has null, v1beta2 has no such field")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    selector: Option<Option<&'a LabelSelector<'a>>>,
+    selector: Option<Option<&'a LabelSelector>>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -61,7 +63,7 @@ struct DescribedObject<'a> {
 #[derive(Clone, Debug, Serialize)]
 struct MetricIdentifier<'a> {
     name: &'a str,
-    selector: Option<&'a LabelSelector<'a>>,
+    selector: Option<&'a LabelSelector>,
 }
 
 /// The values of a custom metric, with the fields that all items repeat.
@@ -71,7 +73,7 @@ pub struct CustomList<'a> {
     query: &'a CustomQuery,
     values: &'a CustomValues,
     object_version: String,
-    selector: Option<LabelSelector<'a>>,
+    selector: Option<LabelSelector>,
 }
 
 impl<'a> CustomList<'a> {
@@ -83,7 +85,7 @@ impl<'a> CustomList<'a> {
         let selector = match values.items.as_slice() {
             // Without items, the selector doesn't appear.
             [] => None,
-            _ => LabelSelector::new(&query.metric_selector)?,
+            _ => label_selector(&query.metric_selector)?,
         };
         let kind = &values.object_kind;
         // As in the reference, the core group has a slash: `/v1`.
@@ -122,52 +124,38 @@ impl<'a> CustomList<'a> {
     }
 }
 
-/// A selector as a `LabelSelector` object, repeated in the items of a custom metric.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LabelSelector<'a> {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    match_labels: BTreeMap<&'a str, &'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    match_expressions: Vec<Expression<'a>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Expression<'a> {
-    key: &'a str,
-    operator: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    values: Vec<&'a str>,
-}
-
-impl<'a> LabelSelector<'a> {
-    /// Converts a selector. `None` if it is empty. Fails for operators that `LabelSelector` doesn't
-    /// have. If several `=` requirements have the same key, the last one is used.
-    pub fn new(selector: &'a Selector) -> Result<Option<Self>, StatusError> {
-        if selector.is_empty() {
-            return Ok(None);
-        }
-        let mut object = Self::default();
-        for requirement in selector.requirements() {
-            let key = requirement.key();
-            let operator = match requirement.operator() {
-                Operator::Equals | Operator::DoubleEquals => {
-                    object.match_labels.insert(key, requirement.values().next().unwrap_or(""));
-                    continue;
-                }
-                Operator::In => "In",
-                Operator::NotIn => "NotIn",
-                Operator::Exists => "Exists",
-                Operator::DoesNotExist => "DoesNotExist",
-                Operator::NotEquals => return Err(unsupported("!=")),
-                Operator::GreaterThan => return Err(unsupported("gt")),
-                Operator::LessThan => return Err(unsupported("lt")),
-            };
-            let values = requirement.values().collect();
-            object.match_expressions.push(Expression { key, operator, values });
-        }
-        Ok(Some(object))
+/// Converts a selector to the object that the items of a custom metric repeat. `None` if it is
+/// empty. Fails for operators that `LabelSelector` doesn't have. If several `=` requirements have
+/// the same key, the last one is used.
+fn label_selector(selector: &Selector) -> Result<Option<LabelSelector>, StatusError> {
+    if selector.is_empty() {
+        return Ok(None);
     }
+    let mut object = LabelSelector::default();
+    for requirement in selector.requirements() {
+        let key = requirement.key().to_owned();
+        let mut values = requirement.values().map(str::to_owned);
+        let operator = match requirement.operator() {
+            Operator::Equals | Operator::DoubleEquals => {
+                object.match_labels.insert(key, values.next().unwrap_or_default());
+                continue;
+            }
+            Operator::In => "In",
+            Operator::NotIn => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            Operator::NotEquals => return Err(unsupported("!=")),
+            Operator::GreaterThan => return Err(unsupported("gt")),
+            Operator::LessThan => return Err(unsupported("lt")),
+        };
+        object.match_expressions.push(LabelSelectorRequirement {
+            key,
+            operator: operator.to_owned(),
+            values: values.collect(),
+            ..LabelSelectorRequirement::default()
+        });
+    }
+    Ok(Some(object))
 }
 
 fn unsupported(operator: &str) -> StatusError {
@@ -277,7 +265,7 @@ mod tests {
         });
         assert_eq!(list["items"][0]["metric"]["selector"], expected);
         let selector = Selector::parse("a!=1").unwrap();
-        let error = LabelSelector::new(&selector).unwrap_err();
+        let error = label_selector(&selector).unwrap_err();
         assert_eq!(error.message, "\"!=\" is not a valid label selector operator");
     }
 

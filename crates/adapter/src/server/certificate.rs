@@ -1,7 +1,7 @@
 //! Serving certificates: read from files and reloaded when they change, or set by the caller.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -19,27 +19,7 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
-/// A serving certificate that can't be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CertificateError {
-    #[error("unable to read {}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    /// The PEM is malformed, or has no certificate or key.
-    #[error("unable to use {origin}")]
-    Pem {
-        /// The file, or a description.
-        origin: String,
-        source: pem::Error,
-    },
-    #[error("{key} does not match {certificates}")]
-    Mismatch { certificates: String, key: String, source: rustls::Error },
-    /// The key or the first certificate is malformed or unsupported.
-    #[error("unable to use {key} with {certificates}")]
-    Unusable { certificates: String, key: String, source: rustls::Error },
-    #[error("the TLS settings are invalid")]
-    Settings(#[source] rustls::Error),
-}
+use crate::error::SetupError;
 
 /// The requirements of a TLS handshake.
 #[derive(Clone, Default)]
@@ -74,7 +54,7 @@ impl ServingCertificate {
         chain: PathBuf,
         key: PathBuf,
         handshake: HandshakeSettings,
-    ) -> Result<Self, CertificateError> {
+    ) -> Result<Self, SetupError> {
         let modified = (modification_time(&chain), modification_time(&key));
         let acceptor = load_files(&chain, &key, &handshake)?;
         let loaded = Mutex::new(LoadedCertificate { acceptor, modified });
@@ -86,15 +66,15 @@ impl ServingCertificate {
         chain: &[u8],
         key: &[u8],
         handshake: HandshakeSettings,
-    ) -> Result<Self, CertificateError> {
-        let acceptor = new_acceptor(&PemSource::in_memory(chain, key), &handshake)?;
+    ) -> Result<Self, SetupError> {
+        let acceptor = new_acceptor((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &handshake)?;
         let loaded = Mutex::new(LoadedCertificate { acceptor, modified: (None, None) });
         Ok(Self { handshake, files: None, loaded })
     }
 
     /// Replaces the certificate for new connections.
-    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
-        let acceptor = new_acceptor(&PemSource::in_memory(chain, key), &self.handshake)?;
+    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), SetupError> {
+        let acceptor = new_acceptor((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &self.handshake)?;
         self.loaded.lock().acceptor = acceptor;
         Ok(())
     }
@@ -126,72 +106,59 @@ fn modification_time(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// A certificate chain and its key in PEM, with their origin.
-struct PemSource<'a> {
-    chain: &'a [u8],
-    key: &'a [u8],
-    chain_origin: String,
-    key_origin: String,
-}
+const GIVEN_CHAIN: &str = "the given chain";
+const GIVEN_KEY: &str = "the given key";
 
-impl<'a> PemSource<'a> {
-    fn in_memory(chain: &'a [u8], key: &'a [u8]) -> Self {
-        let (chain_origin, key_origin) = ("the given chain".to_owned(), "the given key".to_owned());
-        Self { chain, key, chain_origin, key_origin }
-    }
-}
+/// PEM, and its file or a description.
+type Pem<'a> = (&'a [u8], &'a str);
 
 fn load_files(
     chain: &Path,
     key: &Path,
     handshake: &HandshakeSettings,
-) -> Result<TlsAcceptor, CertificateError> {
+) -> Result<TlsAcceptor, SetupError> {
     let read = |path: &Path| {
-        fs::read(path).map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+        let unreadable = || format!("unable to read {}", path.display());
+        fs::read(path).map_err(|error| SetupError::caused_by(unreadable(), error))
     };
-    let source = PemSource {
-        chain: &read(chain)?,
-        key: &read(key)?,
-        chain_origin: chain.display().to_string(),
-        key_origin: key.display().to_string(),
-    };
-    new_acceptor(&source, handshake)
+    let (chain_origin, key_origin) = (chain.display().to_string(), key.display().to_string());
+    new_acceptor((&read(chain)?, &chain_origin), (&read(key)?, &key_origin), handshake)
 }
 
 fn new_acceptor(
-    source: &PemSource<'_>,
+    (chain, chain_origin): Pem<'_>,
+    (key, key_origin): Pem<'_>,
     handshake: &HandshakeSettings,
-) -> Result<TlsAcceptor, CertificateError> {
-    let unusable = |origin: &String| {
-        let origin = origin.clone();
-        |source| CertificateError::Pem { origin, source }
+) -> Result<TlsAcceptor, SetupError> {
+    let unusable = |origin: &str, error: pem::Error| {
+        SetupError::caused_by(format!("unable to use {origin}"), error)
     };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(source.chain)
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
-        .map_err(unusable(&source.chain_origin))?;
+        .map_err(|error| unusable(chain_origin, error))?;
     if chain.is_empty() {
-        return Err(unusable(&source.chain_origin)(pem::Error::NoItemsFound));
+        return Err(unusable(chain_origin, pem::Error::NoItemsFound));
     }
-    let key = PrivateKeyDer::from_pem_slice(source.key).map_err(unusable(&source.key_origin))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(key_origin, error))?;
     let versions = match handshake.versions.as_slice() {
         [] => rustls::DEFAULT_VERSIONS,
         versions => versions,
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(versions)
-        .map_err(CertificateError::Settings)?;
+        .map_err(|error| SetupError::caused_by("the TLS settings are invalid", error))?;
     let builder = match &handshake.client_verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| {
-        let (certificates, key) = (source.chain_origin.clone(), source.key_origin.clone());
-        match error {
+        let message = match error {
             rustls::Error::InconsistentKeys(_) => {
-                CertificateError::Mismatch { certificates, key, source: error }
+                format!("{key_origin} does not match {chain_origin}")
             }
-            _ => CertificateError::Unusable { certificates, key, source: error },
-        }
+            _ => format!("unable to use {key_origin} with {chain_origin}"),
+        };
+        SetupError::caused_by(message, error)
     })?;
     config.alpn_protocols.clone_from(&handshake.protocols);
     Ok(TlsAcceptor::from(Arc::new(config)))

@@ -18,7 +18,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, join, split},
     net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
@@ -26,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-pub use certificate::{CertificateError, HandshakeSettings, ServingCertificate};
+pub use certificate::{HandshakeSettings, ServingCertificate};
 pub use connections::{ClientClass, Connection, ConnectionLimits, Connections, RunningRequest};
 
 use self::{
@@ -271,8 +271,9 @@ impl ServerState {
             }
         });
         let builder = connection_builder(is_http2, limits);
-        let stream = ReadRate::new(stream, move || client.read_budget());
-        let stream = TokioIo::new(WriteTimeout::new(stream, WRITE_TIMEOUT));
+        let (reader, writer) = split(stream);
+        let reader = ReadRate::new(reader, move || client.read_budget());
+        let stream = TokioIo::new(join(reader, WriteTimeout::new(writer, WRITE_TIMEOUT)));
         let mut served = std::pin::pin!(builder.serve_connection(stream, service));
         let outcome = tokio::select! {
             outcome = served.as_mut() => outcome,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::AsyncWrite,
     time::{Sleep, sleep},
 };
 
@@ -41,16 +41,6 @@ impl<S> WriteTimeout<S> {
         ready!(timer.as_mut().poll(context));
         let message = format!("the client read nothing for {} s", limit.as_secs());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 

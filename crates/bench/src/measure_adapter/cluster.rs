@@ -79,7 +79,8 @@ impl Cluster {
     }
 
     async fn create_all(&self, objects: impl Iterator<Item = Value> + Send) -> Result<()> {
-        let target = TargetCluster::Dedicated(self.apiserver.client());
+        let (client, process_ids) = (self.apiserver.client(), self.apiserver.process_ids()?);
+        let target = TargetCluster::Dedicated { client, process_ids };
         let creations = stream::iter(objects.map(|object| target.create(object)));
         creations.buffer_unordered(CONCURRENCY).try_collect().await
     }

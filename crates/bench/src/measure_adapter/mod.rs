@@ -24,12 +24,11 @@ use crate::{
     args::{AdapterArguments, ApiServer},
     measure::{Rounds, log_dir},
     prometheus::{FakePrometheus, RULES},
-    server::Interruption,
+    server::{Interruption, ProgressTimer},
     stats::Usage,
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Length of the measurement without requests.
 const IDLE_DURATION: Duration = Duration::from_secs(10);
 /// An adapter that needs less CPU time than this in half a second has no discovery in progress. In
@@ -136,7 +135,7 @@ impl RunningAdapter<'_> {
     async fn wait_until_served(&mut self, caller: &Client) -> Result<()> {
         let paths = request_paths(&self.arguments.workloads.population());
         let path = paths.first().context("there is no autoscaler")?;
-        let (start, mut last_report) = (Instant::now(), Instant::now());
+        let (start, mut timer) = (Instant::now(), ProgressTimer::new());
         loop {
             self.process.ensure_running()?;
             let Err(error) = request_metric(caller, path, self.arguments.workloads.pods).await
@@ -147,14 +146,14 @@ impl RunningAdapter<'_> {
                 let log = self.process.tail(20, "");
                 return Err(error.context(format!("the metric is not served\n{log}")));
             }
-            self.report_progress(&mut last_report, start, "the metric is served");
+            self.report_progress(&mut timer, start, "the metric is served");
             sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until the adapter has read and processed the lists of `--discoveries`.
     async fn wait_until_discovered(&mut self) -> Result<()> {
-        let (start, mut last_report) = (Instant::now(), Instant::now());
+        let (start, mut timer) = (Instant::now(), ProgressTimer::new());
         let required = u64::from(self.arguments.discoveries);
         let limit = self.arguments.within
             + self.arguments.relist_interval * (self.arguments.discoveries - 1);
@@ -175,16 +174,15 @@ impl RunningAdapter<'_> {
                      lists of series, or is still processing them"
                 );
             }
-            self.report_progress(&mut last_report, start, "the series are read");
+            self.report_progress(&mut timer, start, "the series are read");
         }
     }
 
     /// Prints how long the wait has taken, if the last report was some time ago.
-    fn report_progress(&self, last_report: &mut Instant, start: Instant, condition: &str) {
-        if last_report.elapsed() < PROGRESS_INTERVAL {
+    fn report_progress(&self, timer: &mut ProgressTimer, start: Instant, condition: &str) {
+        if !timer.restart_if_due() {
             return;
         }
-        *last_report = Instant::now();
         let Self { name, .. } = self;
         let lists = self.prometheus.stats().series_responses;
         let seconds = start.elapsed().as_secs();

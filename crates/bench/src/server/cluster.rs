@@ -20,7 +20,7 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::{
-    recorder::{ApiserverStatsSources, Recorder},
+    recorder::{Recorder, add_bytes},
     scaling::{ScaledTarget, follow_scale},
 };
 use crate::{
@@ -47,29 +47,12 @@ pub(super) struct Cluster {
     added_count: Arc<AtomicU32>,
     /// The targets whose scale was written.
     scaled: mpsc::UnboundedSender<ScaledTarget>,
-    processes: Processes,
     is_stopped: Arc<AtomicBool>,
-}
-
-/// The processes that make up the server.
-#[derive(Clone)]
-pub(super) enum Processes {
-    /// This process.
-    Own,
-    /// This process, and the API server and etcd that it started.
-    Started(ApiserverStatsSources),
-    /// The API server runs elsewhere.
-    Unknown,
 }
 
 impl Cluster {
     /// Creates an empty cluster, and a task that adds and deletes pods when targets are scaled.
-    pub(super) fn new(
-        arguments: &ServeArguments,
-        target: TargetCluster,
-        load: Arc<Load>,
-        processes: Processes,
-    ) -> Self {
+    pub(super) fn new(arguments: &ServeArguments, target: TargetCluster, load: Arc<Load>) -> Self {
         let (scaled, receiver) = mpsc::unbounded_channel();
         tokio::spawn(follow_scale(target.clone(), Arc::clone(&load), receiver));
         let catalog = Catalog::for_pods(&arguments.population);
@@ -83,7 +66,6 @@ impl Cluster {
             extra_count: arguments.extra,
             added_count: Arc::new(AtomicU32::new(0)),
             scaled,
-            processes,
             is_stopped: Arc::default(),
         }
     }
@@ -130,13 +112,14 @@ impl Cluster {
         let mut stats = self.recorder.stats();
         stats.prometheus = self.prometheus.stats();
         let own = Usage::for_process(std::process::id())?;
-        stats.server = match &self.processes {
-            Processes::Own => Some(own),
-            Processes::Started(apiserver) => {
-                apiserver.add_bytes(&mut stats.requests).await?;
-                Some(own.add(Usage::for_both(apiserver.process_ids)?))
+        stats.server = match &self.target {
+            TargetCluster::Testbed(_) => Some(own),
+            TargetCluster::Dedicated { client, process_ids } => {
+                add_bytes(client, &mut stats.requests).await?;
+                Some(own.add(Usage::for_both(*process_ids)?))
             }
-            Processes::Unknown => None,
+            // The API server runs elsewhere.
+            TargetCluster::Shared(_) => None,
         };
         Ok(stats)
     }

@@ -14,14 +14,11 @@ use hpa_testbed::Testbed;
 use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 
 use super::{
-    cluster::{Cluster, Processes},
+    cluster::Cluster,
     listener::{bind, print_progress, serve_http},
     metrics::{count_bytes, is_metrics_path, metrics_testbed, respond},
     populate::populate,
-    recorder::{
-        ApiserverStatsSources, CONTROLLER_USER, CompletedRequest, Recorder, audit_policy,
-        follow_audit_log,
-    },
+    recorder::{CONTROLLER_USER, CompletedRequest, Recorder, audit_policy, follow_audit_log},
 };
 use crate::{args::ServeArguments, load::Load, objects::TargetCluster, request_info::RequestInfo};
 
@@ -57,9 +54,8 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
     let (client, process_ids) = (apiserver.client(), apiserver.process_ids()?);
-    let sources = ApiserverStatsSources { client, process_ids };
-    let target = TargetCluster::Dedicated(apiserver.client());
-    let cluster = Cluster::new(arguments, target, load, Processes::Started(sources));
+    let target = TargetCluster::Dedicated { client, process_ids };
+    let cluster = Cluster::new(arguments, target, load);
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
     tokio::spawn(follow_audit_log(log, move |completed| {

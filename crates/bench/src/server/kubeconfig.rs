@@ -10,7 +10,7 @@ use kube::{
 };
 
 use super::{
-    cluster::{Cluster, Processes},
+    cluster::Cluster,
     listener::{bind, print_progress, serve_http},
     namespaces::Namespaces,
     populate::create_workloads,
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let upstream = Upstream::new(config, &names, &load).with_context(|| unusable(file))?;
     let mut namespaces = Namespaces::new(client.clone(), names);
     namespaces.ensure_absent().await?;
-    let cluster = Cluster::new(arguments, TargetCluster::Shared(client), load, Processes::Unknown);
+    let cluster = Cluster::new(arguments, TargetCluster::Shared(client), load);
     let served = populate_and_serve(arguments, &mut namespaces, &cluster, upstream, shutdown).await;
     let deleted = namespaces.delete().await;
     match (served, deleted) {

@@ -34,15 +34,15 @@ pub(super) fn print_progress(line: &str) -> Result<()> {
 }
 
 /// Limits messages about a long operation to one in five seconds.
-pub(super) struct ProgressTimer(Instant);
+pub(crate) struct ProgressTimer(Instant);
 
 impl ProgressTimer {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Instant::now())
     }
 
     /// Returns whether a message is due, and if so, starts the next five seconds.
-    pub(super) fn restart_if_due(&mut self) -> bool {
+    pub(crate) fn restart_if_due(&mut self) -> bool {
         let is_due = self.0.elapsed() >= PROGRESS_INTERVAL;
         if is_due {
             self.0 = Instant::now();

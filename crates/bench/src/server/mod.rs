@@ -29,7 +29,7 @@ use hpa_testbed::Testbed;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
-    cluster::{Cluster, Processes},
+    cluster::Cluster,
     listener::{bind, serve_http},
     metrics::metrics_testbed,
     populate::populate,
@@ -37,6 +37,7 @@ use self::{
 };
 pub(crate) use self::{
     kube_apiserver::DISABLED_ADMISSION,
+    listener::ProgressTimer,
     recorder::{CompletedRequest, audit_policy, follow_audit_log},
 };
 use crate::{
@@ -106,7 +107,7 @@ async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
     let testbed = metrics_testbed(&load);
     let target = TargetCluster::Testbed(testbed.clone());
-    let cluster = Cluster::new(arguments, target, load, Processes::Own);
+    let cluster = Cluster::new(arguments, target, load);
     populate(&cluster).await?;
     let listener = bind().await?;
     fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))

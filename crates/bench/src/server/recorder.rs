@@ -206,26 +206,16 @@ fn parse_audit_event(line: &str) -> Result<Option<CompletedRequest>> {
     }))
 }
 
-/// The sources of the statistics of a kube-apiserver and its etcd: a client for the API server's
-/// metrics, and the processes.
-#[derive(Clone)]
-pub(super) struct ApiserverStatsSources {
-    pub(super) client: Client,
-    pub(super) process_ids: [u32; 2],
-}
-
-impl ApiserverStatsSources {
-    /// Adds the bytes that the API server sent for each kind of request, by its own metrics. They
-    /// cover only reads and watches, and include requests of the same kinds by other clients.
-    pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {
-        let request = http::Request::get("/metrics").body(Vec::new())?;
-        let text = self.client.request_text(request).await;
-        let text = text.context("cannot read the API server's metrics")?;
-        for request in requests {
-            request.bytes += response_bytes(&text, request);
-        }
-        Ok(())
+/// Adds the bytes that an API server sent for each kind of request, by its own metrics. They cover
+/// only reads and watches, and include requests of the same kinds by other clients.
+pub(super) async fn add_bytes(client: &Client, requests: &mut [RequestCount]) -> Result<()> {
+    let request = http::Request::get("/metrics").body(Vec::new())?;
+    let text = client.request_text(request).await;
+    let text = text.context("cannot read the API server's metrics")?;
+    for request in requests {
+        request.bytes += response_bytes(&text, request);
     }
+    Ok(())
 }
 
 /// Returns the bytes of all responses to a kind of request, by the metrics of the API server.

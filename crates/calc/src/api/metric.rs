@@ -99,6 +99,16 @@ impl MetricSpec {
         resource.or(container).or(pods).or(object).or(external)
     }
 
+    /// Like [`Self::target`], to change the target.
+    pub fn target_mut(&mut self) -> Option<&mut MetricTarget> {
+        let resource = self.resource.as_mut().map(|source| &mut source.target);
+        let container = self.container_resource.as_mut().map(|source| &mut source.target);
+        let pods = self.pods.as_mut().map(|source| &mut source.target);
+        let object = self.object.as_mut().map(|source| &mut source.target);
+        let external = self.external.as_mut().map(|source| &mut source.target);
+        resource.or(container).or(pods).or(object).or(external)
+    }
+
     /// The name of the metric or resource. Empty if the member that `type` names is not set.
     pub fn metric_name(&self) -> &str {
         let name = match self.source_type {

@@ -25,12 +25,16 @@ pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding
 /// can't be read. The cause follows.
 pub const RESOURCES_NOT_READ: &str = "unable to read the resources of the API server";
 
+/// Part of the errors of requests without a complete response in time. The time limit follows.
+pub const NO_RESPONSE_WITHIN: &str = "no response within ";
+
 /// Part of the errors if Prometheus doesn't respond. The server follows: its address, or the flag
 /// that has its URL.
 pub const PROMETHEUS: &str = "Prometheus at ";
 
 /// Part of the error if Prometheus, or a proxy before it, answers with a status code that the API
-/// of Prometheus doesn't have. The code follows.
+/// of Prometheus doesn't have. The code follows, and after a 5xx the error in the response, if it
+/// has one.
 pub const UNKNOWN_STATUS: &str = "unknown response code ";
 
 /// Part of the error if a response isn't one of Prometheus.
@@ -158,6 +162,12 @@ pub fn is_unknown_path(error: &str) -> bool {
 pub fn is_refused_access(error: &str) -> bool {
     let starts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
     starts.iter().any(|start| has_status(error, start, &["401", "403"]))
+}
+
+/// Whether Prometheus answered with a 5xx and the error that it has.
+pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
+    let status = error.split_once(UNKNOWN_STATUS).map_or("", |(_, status)| status);
+    status.starts_with('5') && status.get(3..).is_some_and(|rest| rest.starts_with(": "))
 }
 
 /// Whether one of these status codes follows `start` in an error.

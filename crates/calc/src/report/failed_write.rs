@@ -1,6 +1,9 @@
 //! The failure of the controller's last write of the scale, by the condition that it stored.
 
-use super::{error_texts::FORBIDDEN, phrases::namespace};
+use super::{
+    error_texts::{FORBIDDEN, NO_RESPONSE_WITHIN},
+    phrases::namespace,
+};
 use crate::{
     api::{
         ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
@@ -59,7 +62,7 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
         );
     }
     // The texts of hpa-rs and of the API server.
-    if ["no response within ", "did not complete within "].iter().any(|text| cause.contains(text)) {
+    if [NO_RESPONSE_WITHIN, "did not complete within "].iter().any(|text| cause.contains(text)) {
         return format!(
             "An admission webhook may hang. This command names the webhooks: {WEBHOOKS}"
         );

@@ -69,14 +69,15 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     )
 }
 
-/// Describes the target's pods if a metric by pod has no value because no pod runs, or because none
-/// has the container.
+/// Describes the target's pods if a metric by pod has no value because no pod runs or is ready, or
+/// because none has the container.
 pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
     metrics.enumerate().find_map(|(index, (spec, metric))| match metric.failure? {
         MetricFailure::Empty if !spec.source_type.exists_without_pods() => no_pod_runs(inputs),
         MetricFailure::NoSamples => absent_container(inputs, index)
-            .map(|container| format!("no pod has a container {container}")),
+            .map(|container| format!("no pod has a container {container}"))
+            .or_else(|| no_pod_runs(inputs)),
         _ => None,
     })
 }

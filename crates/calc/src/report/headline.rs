@@ -1,5 +1,7 @@
 //! The first line of a report: the decision in one sentence.
 
+use std::fmt::Display;
+
 use jiff::Timestamp;
 
 use super::{
@@ -122,9 +124,9 @@ fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
     pause.into_iter().chain(settings.dry_run.then(dry_run)).collect()
 }
 
-/// The values that the controller reported last, for metrics that can't be read here, with a limit
-/// that it reported. `None` unless there are such values and nothing is scaled without them: the
-/// controller decides on them.
+/// The values that the controller reported last, for metrics that can't be read here, with the
+/// limits and the failure of the scale that it reported. `None` unless there are such values and
+/// nothing is scaled without them: the controller decides on them.
 fn status_instead_of_decision(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -140,10 +142,14 @@ fn status_instead_of_decision(
         let unknown = reported.unknown_names(hpa);
         let unknown =
             (!unknown.is_empty()).then(|| format!("no value of {}", unknown.join(" and ")));
-        let mut limits = [Direction::Up, Direction::Down].into_iter();
-        let limit = limits.find_map(|direction| reported_limit(inputs, direction));
-        let limit = limit.map(last_reported);
-        let texts = [Some(values), Some(causes), unknown, limit].into_iter().flatten();
+        let failed = unwritten_scale(status)
+            .or_else(|| failed_read(inputs).map(|failed| last_reported(&failed.reason)));
+        let bounds = [ConditionReason::TooManyReplicas, ConditionReason::TooFewReplicas];
+        let limits = [history_limits(Direction::Up), history_limits(Direction::Down), bounds];
+        let limits = limits.iter().filter_map(|limits| reported_limit(inputs, limits));
+        let limits: Vec<&str> = limits.map(ConditionReason::as_str).collect();
+        let limits = (!limits.is_empty()).then(|| last_reported(&limits.join(" and ")));
+        let texts = [Some(values), Some(causes), unknown, failed, limits].into_iter().flatten();
         let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
         format!(
             "has {}, {} desired: {}",
@@ -229,13 +235,17 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     let Some(to) = decision.scale_to() else {
         return failure.map(|failure| last_reported(failure.reason()));
     };
+    if inputs.history.is_none() && inputs.hpa.status.conditions.is_empty() {
+        return Some("no controller has stored a status".to_owned());
+    }
     let explanation = decision.explanation();
     let direction = Direction::of_change(explanation.current_replicas, to);
     let mut obstacle = unwritten_scale(&inputs.hpa.status);
     // With a known history, the decision has applied the limit. While reads fail, the controller
     // doesn't update it.
     if inputs.history.is_none() && failure.is_none() {
-        obstacle = obstacle.or_else(|| reported_limit(inputs, direction).map(last_reported));
+        let limit = reported_limit(inputs, &history_limits(direction));
+        obstacle = obstacle.or_else(|| limit.map(last_reported));
     }
     if obstacle.is_some() {
         return obstacle;
@@ -249,8 +259,8 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     }
 }
 
-fn last_reported(reason: &ConditionReason) -> String {
-    format!("the controller last reported {reason}")
+fn last_reported(reasons: &impl Display) -> String {
+    format!("the controller last reported {reasons}")
 }
 
 /// The cause of `AbleToScale=False`, unless it is that the scale could not be read.
@@ -261,6 +271,15 @@ fn unwritten_scale(status: &HorizontalPodAutoscalerStatus) -> Option<String> {
         .then(|| failed_write::sentence(status).unwrap_or_else(|| last_reported(&able.reason)))
 }
 
+/// The limit that the next controller may apply to a scaling while none acts. `None` if it applies
+/// none.
+pub(super) fn limit_after_idleness(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    // Bounds apply whatever the history is.
+    let to = decision.scale_to().filter(|_| bounds_conflict(inputs).is_none())?;
+    let explanation = decision.explanation();
+    unknown_limit(inputs, explanation, Direction::of_change(explanation.current_replicas, to))
+}
+
 /// The limit that the controller may apply to a scaling, because of a history that is not known
 /// here. `None` if the history is known, or if it prevents nothing.
 fn unknown_limit(
@@ -268,12 +287,8 @@ fn unknown_limit(
     explanation: &Explanation,
     direction: Direction,
 ) -> Option<String> {
-    let status = &inputs.hpa.status;
     if inputs.history.is_some() {
         return None;
-    }
-    if status.conditions.is_empty() {
-        return Some("no controller has stored a status".to_owned());
     }
     // Without a proposal, the replicas were out of bounds: no history delays that scaling.
     explanation.proposed_replicas?;
@@ -283,17 +298,24 @@ fn unknown_limit(
     if window > 0 {
         return Some(format!("a stabilization window of {window}s may hold it"));
     }
-    let since = inputs.now.duration_since(status.last_scale_time?);
+    let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
     let is_counted = behavior.is_set() && since < rules.longest_policy_period();
     is_counted.then(|| format!("it last scaled {}s ago, so policies may hold it", since.as_secs()))
 }
 
-/// The limit in a direction that the controller reported last.
-fn reported_limit(inputs: &Inputs, direction: Direction) -> Option<&ConditionReason> {
-    let limits = match direction {
+/// The limits in a direction that depend on the history.
+fn history_limits(direction: Direction) -> [ConditionReason; 2] {
+    match direction {
         Direction::Up => [ConditionReason::ScaleUpStabilized, ConditionReason::ScaleUpLimit],
         Direction::Down => [ConditionReason::ScaleDownStabilized, ConditionReason::ScaleDownLimit],
-    };
+    }
+}
+
+/// The first of these limits that the controller reported last.
+fn reported_limit<'a>(
+    inputs: &'a Inputs,
+    limits: &[ConditionReason],
+) -> Option<&'a ConditionReason> {
     let conditions = inputs.hpa.status.conditions.iter();
     let mut active = conditions.filter(|condition| condition.status == ConditionStatus::True);
     active.find(|condition| limits.contains(&condition.reason)).map(|condition| &condition.reason)

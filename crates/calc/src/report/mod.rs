@@ -38,7 +38,9 @@ pub use self::{
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
     reported::root_cause,
-    shared_target::{bounds_conflict_effect, describe_bounds_conflict, enforced_bounds},
+    shared_target::{
+        TargetIndex, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
+    },
     short::{ShortReport, State, Surroundings, TargetKey},
     source_failure::rules_explain_command,
     text::ReportLines,
@@ -106,10 +108,11 @@ pub struct Report {
     /// The decision and its reason, in one sentence.
     pub sentence: String,
     /// The reasons why the controller may do something else. The first of these that applies: the
-    /// caller's reason, such as that no controller runs; settings that only one of the possible
-    /// controllers obeys; Succeeded pods, which kube-controller-manager counts before 1.38; metrics
-    /// that can't be read here; a condition that the controller reported last; an absent status; an
-    /// unknown history. Then a dry run, if it prevents a write.
+    /// caller's reason, such as that no controller runs, after a limit that the next controller may
+    /// apply; settings that only one of the possible controllers obeys; Succeeded pods, which
+    /// kube-controller-manager counts before 1.38; metrics that can't be read here; a condition
+    /// that the controller reported last; an absent status; an unknown history. Then a dry run, if
+    /// it prevents a write.
     pub doubt: Option<String>,
     /// Whether the caller gave the doubt. It is then about any decision, because no controller
     /// runs.
@@ -174,12 +177,13 @@ impl Report {
         let dry_run_doubt =
             (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
         let is_idle = doubt.is_some();
+        let held = is_idle.then(|| headline::limit_after_idleness(inputs, &decision)).flatten();
         let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
         let doubt = doubt
             .or_else(uncertain)
             .or_else(|| warning::succeeded_pods_of_reference(inputs))
             .or_else(|| headline::doubt(inputs, &decision));
-        let doubts: Vec<String> = doubt.into_iter().chain(dry_run_doubt).collect();
+        let doubts: Vec<String> = held.into_iter().chain(doubt).chain(dry_run_doubt).collect();
         let doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);

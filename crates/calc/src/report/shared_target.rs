@@ -1,10 +1,10 @@
-//! Autoscalers of one target whose bounds exclude each other.
+//! Autoscalers of one target, and those whose bounds exclude each other.
 
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 use jiff::Timestamp;
 
-use super::{inputs::Inputs, phrases::names};
+use super::{inputs::Inputs, phrases::names, short::TargetKey};
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
     settings::{Bounds, Settings},
@@ -59,6 +59,52 @@ pub fn describe_bounds_conflict<N: Display>(
             bounds_conflict_effect(&target, excluded.len())
         )
     })
+}
+
+/// The autoscalers of each target, by name, with their [`enforced_bounds`]. What reports say about
+/// the other autoscalers of a target depends on nothing else.
+#[derive(Clone, Debug)]
+pub struct TargetIndex<N> {
+    by_target: BTreeMap<TargetKey, BTreeMap<N, Option<Bounds>>>,
+}
+
+impl<N> Default for TargetIndex<N> {
+    fn default() -> Self {
+        Self { by_target: BTreeMap::new() }
+    }
+}
+
+impl<N: Ord + Display> TargetIndex<N> {
+    /// Adds an autoscaler, or replaces its bounds. Returns whether this is a change.
+    pub fn insert(&mut self, target: TargetKey, name: N, bounds: Option<Bounds>) -> bool {
+        self.by_target.entry(target).or_default().insert(name, bounds) != Some(bounds)
+    }
+
+    /// Removes an autoscaler from its target.
+    pub fn remove(&mut self, target: &TargetKey, name: &N) {
+        if let Some(of_target) = self.by_target.get_mut(target) {
+            of_target.remove(name);
+            if of_target.is_empty() {
+                self.by_target.remove(target);
+            }
+        }
+    }
+
+    /// The names of the autoscalers of a target.
+    pub fn names(&self, target: &TargetKey) -> impl Iterator<Item = &N> {
+        self.by_target.get(target).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// The names of the other autoscalers of an autoscaler's target, and the conflict with them
+    /// ([`describe_bounds_conflict`]).
+    pub fn others(&self, hpa: &HorizontalPodAutoscaler, name: &N) -> (Vec<String>, Option<String>) {
+        let of_target = self.by_target.get(&TargetKey::new(hpa));
+        let own = of_target.and_then(|all| all.get(name)).copied().flatten();
+        let others = || of_target.into_iter().flatten().filter(move |(other, _)| *other != name);
+        let names = others().map(|(other, _)| other.to_string()).collect();
+        let bounds = others().map(|(other, bounds)| (other, *bounds));
+        (names, describe_bounds_conflict(hpa, own, bounds))
+    }
 }
 
 /// The conflict with other autoscalers of the target whose bounds exclude those of this one. It

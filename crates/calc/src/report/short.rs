@@ -2,7 +2,7 @@
 
 mod sentence;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use self::sentence::{pause_text, sentence};
@@ -30,6 +30,10 @@ use crate::{
 const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text of a warning, in characters.
 const MAX_WARNING_LEN: usize = 300;
+
+/// The time after a scaling within which the pods are created, even if they are many: unlike their
+/// start-up, this takes seconds.
+const CREATION_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The state of an autoscaler. The order is that of urgency, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -88,8 +92,9 @@ pub struct ShortReport {
     pub has_missing_metric: bool,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// The time until which pods may be starting, because the autoscaler scaled recently. Until
-    /// then, it is no problem that they don't count.
+    /// The time until which pods may be starting, or created if some don't exist, because the
+    /// autoscaler scaled recently. Until then, it is no problem that they don't count. The status
+    /// doesn't have the direction of the scaling.
     starting_until: Option<Timestamp>,
 }
 
@@ -106,7 +111,7 @@ pub struct Surroundings<'a> {
 }
 
 /// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetKey {
     namespace: String,
     group: String,
@@ -196,9 +201,11 @@ impl ShortReport {
             sentence.push_str("; ");
             sentence.push_str(&go_text::truncate(text, MAX_WARNING_LEN));
         }
+        let lacks_pods = scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas);
+        let start_up = settings.cpu_initialization_period;
+        let start_up = if lacks_pods { start_up.min(CREATION_PERIOD) } else { start_up };
         let starting_until = hpa.status.last_scale_time.filter(|_| state == State::WaitingForPods);
-        let starting_until =
-            starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
+        let starting_until = starting_until.map(|scaled| after(scaled, start_up));
         let sentence = one_line(&sentence).into_owned();
         Self { state, sentence, cause, pause, load, has_missing_metric, warnings, starting_until }
     }

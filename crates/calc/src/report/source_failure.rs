@@ -4,7 +4,8 @@ use super::{
     error_texts::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, NOT_OF_PROMETHEUS,
         PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_STATUS, is_api_missing,
-        is_in_process, is_not_ready, is_refused_access, is_refused_query, lacked_series,
+        is_in_process, is_not_ready, is_refused_access, is_refused_query,
+        is_server_error_of_prometheus, lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -69,6 +70,12 @@ pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
             "The server answers, but refuses the credentials of the request. Check \
              --prometheus-token-file, --prometheus-username with --prometheus-password-file, and \
              --prometheus-header, or the credentials of the server in the rules file."
+                .to_owned(),
+        );
+    }
+    if is_server_error_of_prometheus(error) {
+        return Some(
+            "Prometheus answers with an error of its own, as the message says. Read its log."
                 .to_owned(),
         );
     }

@@ -97,12 +97,16 @@ fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inpu
     let mut inputs = inputs(spec);
     inputs.readings = [(0, Ok(equal_samples(milli)))].into_iter().collect();
     inputs.history = None;
+    inputs.hpa.status.conditions = conditions_of(conditions);
+    inputs
+}
+
+/// The conditions with these types, statuses and reasons.
+fn conditions_of(conditions: &[(&str, &str, &str)]) -> Vec<Condition> {
     let conditions = conditions
         .iter()
         .map(|(kind, status, reason)| json!({ "type": kind, "status": status, "reason": reason }));
-    let conditions = conditions.map(|condition| serde_json::from_value(condition).unwrap());
-    inputs.hpa.status.conditions = conditions.collect();
-    inputs
+    conditions.map(|condition| serde_json::from_value(condition).unwrap()).collect()
 }
 
 /// Four replicas; one pod was started `seconds_ago` and is pending.

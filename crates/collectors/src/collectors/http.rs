@@ -22,17 +22,14 @@ pub(crate) struct HttpDocument {
 #[async_trait]
 impl Collector for HttpDocument {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
-        let json = JsonSettings::new(metric);
-        match (json.key.is_empty(), json.eval.is_empty()) {
-            (true, true) => return Err(ConfigError::HttpNoJsonQuery),
-            (false, false) => return Err(ConfigError::HttpTwoJsonQueries),
-            _ => {}
-        }
+        let json = JsonSettings::new(metric, "not found", "cannot be used together")?;
         let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();
         check_url_syntax(&endpoint, environment.compat)
             .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
         if metric.labels().is_none_or(BTreeMap::is_empty) {
-            return Err(ConfigError::HttpNoSelector(metric.metric.name.clone()));
+            let name = &metric.metric.name;
+            let message = format!("no label selector specified for metric: {name}");
+            return Err(ConfigError::new(message));
         }
         Ok(Self { endpoint, extractor: json.extractor(environment.compat)? })
     }

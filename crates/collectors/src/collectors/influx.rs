@@ -40,7 +40,12 @@ impl Collector for FluxQuery {
             }
             // The reference documents this key, but doesn't accept it.
             (None, Some(query)) if environment.compat == Compat::Off => query,
-            (None, _) => return Err(ConfigError::FluxNoQueryName),
+            (None, _) => {
+                return Err(ConfigError::new(
+                    "selector for Flux query is not specified, please add \
+                     metricSelector.matchLabels.query-name: <...> to .yml description",
+                ));
+            }
         };
         let value = |name: &str| metric.value(name).map(str::to_owned);
         Ok(Self {

@@ -98,11 +98,16 @@ impl NakadiSubscription {
 #[async_trait]
 impl Collector for NakadiSubscription {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
-        metric.labels().ok_or(ConfigError::NakadiNoSelector)?;
-        let quantity = match metric.value("metric-type").ok_or(ConfigError::NakadiNoType)? {
+        metric.require_selector("selector for nakadi is not specified")?;
+        let quantity = match metric.require("metric-type", "metric-type not specified on metric")? {
             "consumer-lag-seconds" => Quantity::LagSeconds,
             "unconsumed-events" => Quantity::UnconsumedEvents,
-            other => return Err(ConfigError::NakadiType(other.to_owned())),
+            other => {
+                return Err(ConfigError::new(format!(
+                    "metric-type must be either 'consumer-lag-seconds' or 'unconsumed-events', was \
+                     '{other}'"
+                )));
+            }
         };
         let value = |name: &str| metric.value(name).unwrap_or_default().to_owned();
         let event_types = value("event-types");
@@ -118,7 +123,10 @@ impl Collector for NakadiSubscription {
             && !parsed.event_types.is_empty()
             && !parsed.consumer_group.is_empty();
         if parsed.subscription_id.is_empty() && !has_all_filters {
-            return Err(ConfigError::NakadiSubscription);
+            return Err(ConfigError::new(
+                "either subscription-id or all of [owning-application, event-types, \
+                 consumer-group] must be specified on the metric",
+            ));
         }
         Ok(parsed)
     }

@@ -71,12 +71,7 @@ impl Collector for PodDocuments {
         if metric.collector != "json-path" {
             return Err(ConfigError::PodFormat(metric.collector.clone()));
         }
-        let json = JsonSettings::new(metric);
-        match (json.key.is_empty(), json.eval.is_empty()) {
-            (true, true) => return Err(ConfigError::PodNoJsonQuery),
-            (false, false) => return Err(ConfigError::PodTwoJsonQueries),
-            _ => {}
-        }
+        let json = JsonSettings::new(metric, "must be set", "are mutually exclusive")?;
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
         let port = metric.value("port").map_or(Ok(0), parse_integer)?;
         let extractor = json.extractor(environment.compat);
@@ -156,7 +151,8 @@ pub(super) fn parse_integer(text: &str) -> Result<i64, ConfigError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let problem = if is_number { "value out of range" } else { "invalid syntax" };
-    text.parse().map_err(|_| ConfigError::Integer(text.to_owned(), problem))
+    let message = || format!("strconv.Atoi: parsing {text:?}: {problem}");
+    text.parse().map_err(|_| ConfigError::new(message()))
 }
 
 /// The parts of a request that all pods share.

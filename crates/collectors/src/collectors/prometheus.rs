@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::MilliValue;
+use hpa_go_compat::truncate_to_i64;
 use hpa_prometheus::{
     client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
     promql,
@@ -12,7 +13,7 @@ use hpa_prometheus::{
 
 use crate::{
     Compat,
-    collector::{Collector, Context, Environment, Server, Values, to_milli, truncate_to_i64},
+    collector::{Collector, Context, Environment, Server, Values, to_milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
     guarded_http::{Destination, check_url_syntax, http_error, url},
@@ -21,6 +22,9 @@ use crate::{
 
 /// The maximum length of a query in an error. A failed metric keeps its error in memory.
 const MAX_QUERY_CHARS_IN_ERROR: usize = 300;
+
+/// The error of an external metric without a selector.
+pub(super) const NO_SELECTOR: &str = "selector for prometheus query is not specified";
 
 /// A query and its server.
 #[derive(Clone, Debug)]
@@ -52,7 +56,7 @@ impl Collector for PrometheusQuery {
             let query = Self::for_default_server(query.to_owned());
             return Ok(Self { division, is_from_tenant: true, ..query });
         }
-        metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
+        metric.require_selector(NO_SELECTOR)?;
         let (_, query) = query_setting(metric)?;
         let (url, alias) =
             (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
@@ -63,7 +67,9 @@ impl Collector for PrometheusQuery {
                 Server::Url(url.to_owned())
             }
             (None, Some(alias)) if !environment.prometheus_aliases.contains(alias) => {
-                return Err(ConfigError::PrometheusAlias(alias.to_owned()));
+                return Err(ConfigError::new(format!(
+                    "no additional prometheus server found for alias {alias}"
+                )));
             }
             (None, Some(alias)) => Server::Operator(alias.to_owned()),
             (None, None) => Server::Operator(DEFAULT_PROMETHEUS.to_owned()),
@@ -177,9 +183,9 @@ pub(crate) fn query_setting(metric: &MetricConfig) -> Result<(&str, &str), Confi
         return Ok(("query", query));
     }
     if metric.object.is_some() {
-        return Err(ConfigError::NoObjectQuery);
+        return Err(ConfigError::new("no prometheus query defined"));
     }
-    let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
+    let name = metric.require("query-name", "query or query name not specified on metric")?;
     Ok((name, metric.value(name).ok_or(ConfigError::NoQuery)?))
 }
 

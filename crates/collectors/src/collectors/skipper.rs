@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::prometheus::{Division, PrometheusQuery};
+use super::prometheus::{Division, NO_SELECTOR, PrometheusQuery};
 use crate::{
     Compat,
     cluster::{Ingress, RouteGroup},
@@ -82,7 +82,7 @@ pub(crate) struct ExternalRps(PrometheusQuery);
 impl Collector for ExternalRps {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let query = external_query(metric, &environment.external_rps_metric, environment.compat)?;
-        metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
+        metric.require_selector(NO_SELECTOR)?;
         Ok(Self(PrometheusQuery::for_default_server(query)))
     }
 
@@ -101,17 +101,21 @@ fn external_query(
     series: &str,
     compat: Compat,
 ) -> Result<String, ConfigError> {
-    let hosts = config.value("hostnames").ok_or(ConfigError::NoHostname)?;
+    let missing = "hostname is not specified, unable to create collector";
+    let hosts = config.require("hostnames", missing)?;
     for host in hosts.split(',') {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
         if host.is_empty() || !host.bytes().all(is_valid) {
-            return Err(ConfigError::Hostname(host.to_owned()));
+            let message = format!("invalid hostname format, unable to create collector: {host}");
+            return Err(ConfigError::new(message));
         }
     }
     let weight = match config.value("weight") {
-        Some(text) => {
-            parse_weight(text, compat).ok_or_else(|| ConfigError::Weight(text.to_owned()))?
-        }
+        Some(text) => parse_weight(text, compat).ok_or_else(|| {
+            ConfigError::new(format!(
+                "could not parse weight annotation, unable to create collector: {text}"
+            ))
+        })?,
         None => 1.0,
     };
     let hosts = hosts.replace(',', "|").replace('.', "_");
@@ -139,10 +143,13 @@ fn ingress_query(
     backend: &str,
     compat: Compat,
 ) -> Result<String, QueryError> {
+    let object = format!("Ingress {namespace}/{name}");
     let mut all_weights = Vec::new();
     for annotation in weight_annotations {
         let Some(text) = ingress.annotations.get(annotation) else { continue };
-        let invalid = || QueryError::Weights { annotation: annotation.clone() };
+        let invalid = || {
+            QueryError::Object(format!("annotation {annotation} is not a JSON object of weights"))
+        };
         let weights: Option<BTreeMap<String, Option<f64>>> =
             serde_json::from_str(text).map_err(|_| invalid())?;
         let weights = weights.unwrap_or_default().into_iter();
@@ -163,12 +170,10 @@ fn ingress_query(
         _ => shares
             .flatten()
             .reduce(f64::max)
-            .ok_or_else(|| no_weight(backend, "Ingress", namespace, name))?
+            .ok_or_else(|| weight_error(backend, "no weight", &object))?
             .max(0.0),
     };
-    let hosts =
-        host_pattern(&ingress.hosts, compat).ok_or_else(|| no_hosts("Ingress", namespace, name))?;
-    Ok(rps_query(SERIES, &hosts, weight))
+    hosts_query(&ingress.hosts, weight, &object, compat)
 }
 
 fn route_group_query(
@@ -177,6 +182,7 @@ fn route_group_query(
     backend: &str,
     compat: Compat,
 ) -> Result<String, QueryError> {
+    let object = format!("RouteGroup {namespace}/{name}");
     let weight = match group.default_backends.as_slice() {
         [] | [_] => 1.0,
         _ if backend.is_empty() => return Err(QueryError::NoBackend),
@@ -185,18 +191,16 @@ fn route_group_query(
             let weights: Weights = weights.collect();
             let negative = weights.iter().find(|(_, weight)| *weight < 0.0);
             if let (Compat::Off, Some((backend, _))) = (compat, negative) {
-                return Err(negative_weight(backend, "RouteGroup", namespace, name));
+                return Err(weight_error(backend, "a negative weight", &object));
             }
             let share = match compat {
                 Compat::Off => share_of(&weights, backend, f64::INFINITY),
                 Compat::Reference => Some(percent_as_factor(&weights, backend)),
             };
-            share.ok_or_else(|| no_weight(backend, "RouteGroup", namespace, name))?
+            share.ok_or_else(|| weight_error(backend, "no weight", &object))?
         }
     };
-    let hosts = host_pattern(&group.hosts, compat)
-        .ok_or_else(|| no_hosts("RouteGroup", namespace, name))?;
-    Ok(rps_query(SERIES, &hosts, weight))
+    hosts_query(&group.hosts, weight, &object, compat)
 }
 
 /// The weights of backends, by their names.
@@ -226,29 +230,29 @@ fn share_of(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
     Some(1.0 / weights.len() as f64)
 }
 
-fn no_weight(backend: &str, kind: &'static str, namespace: &str, name: &str) -> QueryError {
-    let (backend, namespace, name) = names_in_error(backend, namespace, name);
-    QueryError::NoWeight { backend, kind, namespace, name }
+/// The error of a backend that has `weight` in the object.
+fn weight_error(backend: &str, weight: &str, object: &str) -> QueryError {
+    let backend: String = backend.chars().take(MAX_BACKEND_IN_ERROR).collect();
+    QueryError::Object(format!("the backend {backend:?} has {weight} in {object}"))
 }
 
-fn negative_weight(backend: &str, kind: &'static str, namespace: &str, name: &str) -> QueryError {
-    let (backend, namespace, name) = names_in_error(backend, namespace, name);
-    QueryError::NegativeWeight { backend, kind, namespace, name }
-}
-
-/// The names of a backend, shortened, and of the object that lists it.
-fn names_in_error(backend: &str, namespace: &str, name: &str) -> (String, String, String) {
-    let backend = backend.chars().take(MAX_BACKEND_IN_ERROR).collect();
-    (backend, namespace.to_owned(), name.to_owned())
-}
-
-fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {
-    QueryError::NoHosts { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+/// The query for the requests per second to all hosts of an object.
+fn hosts_query(
+    hosts: &[String],
+    weight: f64,
+    object: &str,
+    compat: Compat,
+) -> Result<String, QueryError> {
+    if hosts.is_empty() {
+        let message = format!("no hosts defined on {object}, unable to create collector");
+        return Err(QueryError::Object(message));
+    }
+    Ok(rps_query(SERIES, &host_pattern(hosts, compat), weight))
 }
 
 /// A regular expression for skipper's host names. By default, it is escaped for the string literal
 /// in the query. The reference doesn't do that, and Prometheus refuses its backslashes.
-fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
+fn host_pattern(hosts: &[String], compat: Compat) -> String {
     let pattern = |host: &String| {
         let mut pattern = String::new();
         for char in host.replace('.', "_").chars() {
@@ -260,13 +264,10 @@ fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
         pattern
     };
     let pattern = hosts.iter().map(pattern).collect::<Vec<_>>().join("|");
-    if hosts.is_empty() {
-        return None;
-    }
-    Some(match compat {
+    match compat {
         Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n"),
         Compat::Reference => pattern,
-    })
+    }
 }
 
 /// The query for the requests per second of `hosts` times `weight`.

@@ -79,8 +79,9 @@ pub(crate) struct ZmonCheck {
 #[async_trait]
 impl Collector for ZmonCheck {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
-        metric.labels().ok_or(ConfigError::ZmonNoSelector)?;
-        let check_id = parse_integer(metric.value("check-id").ok_or(ConfigError::ZmonNoCheck)?)?;
+        metric.require_selector("selector for zmon-check is not specified")?;
+        let check_id = metric.require("check-id", "ZMON check ID not specified on metric")?;
+        let check_id = parse_integer(check_id)?;
         let duration = metric.value("duration");
         let duration = duration.map_or(Ok(DEFAULT_DURATION_NANOS), go_duration::parse_nanos)?;
         let tag = |(key, value): (&str, &str)| {

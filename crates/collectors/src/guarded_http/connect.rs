@@ -8,15 +8,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use hpa_go_compat::proxy::Proxy;
 use hpa_metrics::{TlsSettingNames, connection_cause};
+use hpa_prometheus::client::{basic_authorization, user_and_password};
 use http::{HeaderValue, Uri};
 use hyper_util::{
     client::legacy::connect::proxy::{SocksV5, Tunnel},
     rt::TokioIo,
 };
-use percent_encoding::percent_decode_str;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -187,11 +186,10 @@ impl Connector {
         let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
         let io: Box<dyn Io> = Box::new(stream);
         let io = if url::is_https(&proxy.url) { self.start_tls(&proxy.url, io).await? } else { io };
-        let user = proxy.url.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
-        let user = user.map(|(user, _)| percent_decode_str(user).decode_utf8_lossy().into_owned());
+        let user = user_and_password(&proxy.url);
         let is_socks = proxy.url.scheme_str() == Some("socks5");
         if !is_socks && !url::is_https(uri) {
-            let route = Route::Proxy(user.and_then(basic_authorization));
+            let route = Route::Proxy(user.as_deref().and_then(basic_authorization));
             return Ok(Connection { io, route, _permit: permit });
         }
         let target = with_port(uri)?;
@@ -206,7 +204,7 @@ impl Connector {
             socks.call(target).await.map_err(|error| failure(error.into()))?
         } else {
             let mut tunnel = Tunnel::new(proxy.url, connector);
-            if let Some(authorization) = user.and_then(basic_authorization) {
+            if let Some(authorization) = user.as_deref().and_then(basic_authorization) {
                 tunnel = tunnel.with_auth(authorization);
             }
             tunnel.call(target).await.map_err(|error| failure(error.into()))?
@@ -268,14 +266,6 @@ impl Service<Uri> for OpenConnection {
     fn call(&mut self, _: Uri) -> Self::Future {
         ready(self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into()))
     }
-}
-
-/// The header for a user name and a password, separated by a colon.
-fn basic_authorization(user: String) -> Option<HeaderValue> {
-    let mut value =
-        HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// The origin of a URL with an explicit port, for a proxy.

@@ -66,21 +66,26 @@ fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, SettingsError> 
     // A system without CAs is valid. Without any CA, handshakes fail.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
-        let unusable = |message: String| SettingsError::Certificate { path: path.into(), message };
+        let file = path.display();
+        let unusable = |problem: &dyn std::error::Error| {
+            let message = format!("{file} has a certificate that can't be used: {problem}");
+            SettingsError::Invalid(message)
+        };
         let text = read_file(path)?;
         let mut count = 0;
         for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
-            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            let certificate = certificate.map_err(|error| unusable(&error))?;
+            roots.add(certificate).map_err(|error| unusable(&error))?;
             count += 1;
         }
         if count == 0 {
-            return Err(SettingsError::NoCertificate(path.into()));
+            return Err(SettingsError::Invalid(format!("{file} has no certificate")));
         }
     }
     let provider = Arc::new(ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| SettingsError::Tls(error.to_string()))?;
+    let builder = builder
+        .map_err(|error| SettingsError::Invalid(format!("unable to set up TLS: {error}")))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

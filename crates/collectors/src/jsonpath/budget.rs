@@ -98,7 +98,7 @@ impl Budget {
         let checks_time =
             spent_before / STEPS_BETWEEN_TIME_CHECKS != spent / STEPS_BETWEEN_TIME_CHECKS;
         if checks_time && self.start.elapsed() > self.limits.time {
-            return Err(EvalError::TooSlow);
+            return Err(EvalError::new("the evaluation takes too long"));
         }
         Ok(())
     }
@@ -129,43 +129,44 @@ impl Budget {
         let total = self.bytes.get().saturating_add(bytes);
         self.bytes.set(total);
         if total > self.limits.bytes {
-            return Err(EvalError::TooManyBytes);
+            return Err(EvalError::new("the evaluation needs too much memory"));
         }
         Ok(())
     }
 
     /// Whether a regular expression matches any part of a string.
     pub(crate) fn is_match(&self, pattern: &[u8], text: &[u8]) -> Result<bool, EvalError> {
+        let too_many = || EvalError::new("more than 8 regular expressions");
         let mut patterns = self.patterns.borrow_mut();
         let cached = patterns.iter().position(|cached| cached.text == pattern);
         let index = if let Some(index) = cached {
             index
         } else {
             if patterns.len() >= MAX_PATTERNS {
-                return Err(EvalError::TooManyPatterns);
+                return Err(too_many());
             }
             patterns.push(self.compile(pattern)?);
             patterns.len() - 1
         };
-        let Some(pattern) = patterns.get(index) else { return Err(EvalError::TooManyPatterns) };
+        let pattern = patterns.get(index).ok_or_else(too_many)?;
         self.spend(1 + text.len().saturating_mul(pattern.steps_per_byte))?;
         Ok(pattern.regex.is_match(&String::from_utf8_lossy(text)))
     }
 
     fn compile(&self, pattern: &[u8]) -> Result<Pattern, EvalError> {
+        let mut message = "a regular expression has more than 1 KiB".to_owned();
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(EvalError::PatternTooLong);
+            return Err(EvalError::new(message));
         }
         let text = String::from_utf8_lossy(pattern);
-        let mut last_error = EvalError::PatternTooLong;
         for (size, steps_per_byte) in PROGRAM_SIZES {
             self.spend(100 + pattern.len().saturating_mul(STEPS_TO_COMPILE_BYTE))?;
             match GoRegex::with_size_limit(&text, size) {
                 Ok(regex) => return Ok(Pattern { text: pattern.to_vec(), regex, steps_per_byte }),
                 // Without the pattern: it may come from the document, which errors must not quote.
-                Err(error) => last_error = EvalError::Regex(error.problem.to_string()),
+                Err(error) => message = format!("invalid regular expression: {}", error.problem),
             }
         }
-        Err(last_error)
+        Err(EvalError::new(message))
     }
 }

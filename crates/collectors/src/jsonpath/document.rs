@@ -1,6 +1,10 @@
 //! Parses JSON documents.
 
-use crate::jsonpath::{ExtractError, Limits, quote::unquote, scan::Scanner};
+use crate::jsonpath::{
+    ExtractError, Limits,
+    quote::unquote,
+    scan::{Scanner, number_value},
+};
 
 /// Identifies a value of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +46,6 @@ impl Document {
         parser.parse_root()?;
         parser.sort_members();
         Ok(Self { nodes: parser.nodes })
-    }
-
-    /// Parses a literal of an expression.
-    pub(crate) fn parse_literal(bytes: &[u8]) -> Option<Kind> {
-        let document = Self::parse(bytes, &Limits::default()).ok()?;
-        document.nodes.into_iter().next().map(|node| node.kind)
     }
 
     pub(crate) fn node(&self, id: NodeId) -> &Node {
@@ -119,7 +117,7 @@ impl Parser<'_> {
             Some(b'-' | b'0'..=b'9') => {
                 let number = self.scanner.take_number();
                 let number = number.ok_or_else(|| self.error("invalid number"))?;
-                Kind::Number(number.parse().ok().filter(|number: &f64| number.is_finite()))
+                Kind::Number(number_value(number))
             }
             Some(b't') => self.parse_word("true", Kind::Bool(true))?,
             Some(b'f') => self.parse_word("false", Kind::Bool(false))?,

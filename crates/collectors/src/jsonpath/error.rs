@@ -1,6 +1,6 @@
 //! Errors of an extraction.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use hpa_calc::report::error_texts;
 
@@ -58,14 +58,8 @@ impl fmt::Display for JsonType {
 pub(crate) enum EvalError {
     #[error("invalid syntax at byte {0} of {1:?}")]
     Syntax(usize, String),
-    #[error("{0:?} is not a function")]
-    UnknownFunction(String),
-    #[error("{0:?} is not a constant")]
-    UnknownConstant(String),
     #[error("{0:?} is incomplete")]
     Incomplete(String),
-    #[error("unbalanced parentheses in {0:?}")]
-    Parentheses(String),
     #[error("{0:?} is not an index")]
     Index(String),
     #[error("invalid slice {0:?}")]
@@ -74,32 +68,18 @@ pub(crate) enum EvalError {
     Operand(&'static str, &'static str),
     #[error("division by zero")]
     DivisionByZero,
-    #[error("the result of {0} is too large")]
-    Overflow(&'static str),
-    #[error("{0} is not supported, because a metric must not be random")]
-    Random(&'static str),
-    #[error("invalid regular expression: {0}")]
-    Regex(String),
-    #[error("invalid base64")]
-    Base64,
-    #[error("a number is too large")]
-    TooLarge,
     #[error("a step of the path needs a value that is missing")]
     Missing,
     #[error("more than {0} steps")]
     TooManySteps(u64),
-    #[error("the evaluation takes too long")]
-    TooSlow,
-    #[error("the evaluation needs too much memory")]
-    TooManyBytes,
-    #[error("more than 8 regular expressions")]
-    TooManyPatterns,
-    #[error("a regular expression has more than 1 KiB")]
-    PatternTooLong,
-    #[error("the expression has more than 16 KiB")]
-    TooLong,
-    #[error("expressions are nested too deeply")]
-    TooDeep,
+    #[error("{0}")]
+    Other(Cow<'static, str>),
+}
+
+impl EvalError {
+    pub(crate) fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Other(message.into())
+    }
 }
 
 impl From<EvalError> for ExtractError {

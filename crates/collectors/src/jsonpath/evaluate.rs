@@ -1,12 +1,11 @@
 //! Evaluates paths and expressions.
 
 use crate::jsonpath::{
-    budget::Budget,
     error::{EvalError, abbreviated},
     math::{format_shortest, to_integer},
     operands::Evaluation,
     quote::unquote,
-    syntax::{Constant, Expression, Instruction, Key, Path, Step},
+    syntax::{Expression, Instruction, Key, Path, Step},
     value::{Type, Value},
 };
 
@@ -87,7 +86,12 @@ impl Evaluation<'_> {
             self.budget.spend(1)?;
             let value = match instruction {
                 Instruction::Fail(error) => return Err(error.clone()),
-                Instruction::Push(constant) => constant.value(self.budget)?,
+                Instruction::Push(constant) => {
+                    if let Value::Text(text) = constant {
+                        self.budget.spend_text(text.len())?;
+                    }
+                    constant.clone()
+                }
                 Instruction::Select(path) => self.select_value(path, current)?,
                 Instruction::Call(function) => {
                     let value = stack.pop().ok_or_else(incomplete)?;
@@ -351,20 +355,6 @@ fn unquote_key(key: Key) -> Key {
             Key::new(unquote(&key.text, *quote).unwrap_or_default(), 0)
         }
         _ => key,
-    }
-}
-
-impl Constant {
-    fn value(&self, budget: &Budget) -> Result<Value, EvalError> {
-        Ok(match self {
-            Self::Null => Value::Null,
-            Self::Bool(value) => Value::Bool(*value),
-            Self::Number(number) => Value::Number(*number),
-            Self::Text(text) => {
-                budget.spend_text(text.len())?;
-                Value::text(text)
-            }
-        })
     }
 }
 

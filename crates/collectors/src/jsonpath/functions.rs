@@ -125,7 +125,10 @@ impl Evaluation<'_> {
             "b64decode" | "b64encode" | "b64encoden" => {
                 return self.convert_base64(name, value);
             }
-            "rand" | "randint" => return Err(EvalError::Random(name)),
+            "rand" | "randint" => {
+                let problem = "is not supported, because a metric must not be random";
+                return Err(EvalError::new(format!("{name} {problem}")));
+            }
             _ => Value::Null,
         })
     }
@@ -184,7 +187,7 @@ impl Evaluation<'_> {
                 let text: Vec<u8> =
                     text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
                 let decoded = DECODER.decode(&text).or_else(|_| DECODER_NO_PAD.decode(&text));
-                decoded.map_err(|_| EvalError::Base64)?
+                decoded.map_err(|_| EvalError::new("invalid base64"))?
             }
         };
         Ok(Value::text(&result))
@@ -195,7 +198,7 @@ fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
     // The reference crashes with a stack overflow for large numbers, and overflows above 20.
     let largest = if compat == Compat::Off { 20 } else { 1_000_000 };
     if number > largest {
-        return Err(EvalError::Overflow("factorial"));
+        return Err(EvalError::new("the result of factorial is too large"));
     }
     Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
 }

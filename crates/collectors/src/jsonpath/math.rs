@@ -2,6 +2,8 @@
 
 use std::f64::consts;
 
+use hpa_go_compat::truncate_to_i64;
+
 type Calculation = fn(f64) -> f64;
 
 const FUNCTIONS: [(&str, Calculation); 37] = [
@@ -164,9 +166,7 @@ pub(crate) fn power_of_ten(exponent: i64) -> f64 {
 
 /// Truncates a number. As in Go on amd64, a number out of range becomes the smallest integer.
 pub(crate) fn to_integer(number: f64) -> i64 {
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    #[expect(clippy::cast_possible_truncation, reason = "in range")]
-    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
+    truncate_to_i64(number).unwrap_or(i64::MIN)
 }
 
 /// The factorial modulo 2^64.

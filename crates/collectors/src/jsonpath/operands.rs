@@ -20,7 +20,7 @@ impl Evaluation<'_> {
     pub(crate) fn number(self, name: &'static str, value: &Value) -> Result<f64, EvalError> {
         value.number(self.document).map_err(|error| match error {
             NoNumber::OtherType => EvalError::Operand(name, "a number"),
-            NoNumber::TooLarge => EvalError::TooLarge,
+            NoNumber::TooLarge => EvalError::new("a number is too large"),
         })
     }
 

@@ -170,6 +170,11 @@ impl<'t> Scanner<'t> {
     }
 }
 
+/// The value of a number in JSON's syntax. `None` if it is out of the range of floats.
+pub(crate) fn number_value(number: &str) -> Option<f64> {
+    number.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
 fn is_control_except_space(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
 }

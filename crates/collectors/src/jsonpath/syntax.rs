@@ -3,14 +3,14 @@
 
 use crate::jsonpath::{
     ExtractError,
-    document::{Document, Kind},
     error::{EvalError, abbreviated},
     functions::Function,
     math,
     operators::Operator,
     quote::unquote,
-    scan::{Scanner, starts_operator},
+    scan::{Scanner, number_value, starts_operator},
     tokens::{split_steps, to_lower_case, tokenize},
+    value::Value,
 };
 
 /// Maximum length of a path or expression.
@@ -73,7 +73,7 @@ impl Path {
         let steps = split_steps(text)?;
         let step = |step: &[u8]| {
             if nesting > MAX_NESTING {
-                return Step::Invalid(EvalError::TooDeep);
+                return Step::Invalid(EvalError::new("expressions are nested too deeply"));
             }
             Step::parse(step, nesting).unwrap_or_else(Step::Invalid)
         };
@@ -133,16 +133,9 @@ pub(crate) enum Instruction {
     Apply(Operator),
     /// Pushes the selected values.
     Select(Path),
-    Push(Constant),
+    /// Pushes a constant.
+    Push(Value),
     Fail(EvalError),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Constant {
-    Null,
-    Bool(bool),
-    Number(Option<f64>),
-    Text(Vec<u8>),
 }
 
 /// An operator or function whose operands are not complete yet, or an open parenthesis.
@@ -156,7 +149,8 @@ enum Pending {
 impl Expression {
     pub(crate) fn parse(text: &[u8], nesting: usize) -> Self {
         if text.len() > MAX_BYTES {
-            return Self { program: Err(EvalError::TooLong), is_length: false };
+            let error = EvalError::new("the expression has more than 16 KiB");
+            return Self { program: Err(error), is_length: false };
         }
         let mut parser = Parser { text, nesting, pending: Vec::new(), program: Vec::new() };
         let program = parser.parse().map(|()| parser.program);
@@ -199,13 +193,13 @@ impl Parser<'_> {
             match byte {
                 b'-' | b'+' | b'.' | b'0'..=b'9' => {
                     let number = scanner.take_number().ok_or_else(|| self.syntax_error(start))?;
-                    self.program.push(number_literal(number.as_bytes()));
+                    self.program.push(Instruction::Push(Value::Number(number_value(number))));
                 }
                 _ if starts_operator(byte) => return Err(self.syntax_error(start)),
                 b'"' | b'\'' => {
                     let text = scanner.take_quoted(byte).and_then(|quoted| unquote(quoted, byte));
                     let text = text.ok_or_else(|| self.syntax_error(start))?;
-                    self.program.push(Instruction::Push(Constant::Text(text)));
+                    self.program.push(Instruction::Push(Value::text(&text)));
                 }
                 b'$' | b'@' => {
                     let variable =
@@ -238,20 +232,21 @@ impl Parser<'_> {
     fn parse_name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
         let (name, is_function) = scanner.take_name();
         let name = String::from_utf8_lossy(&to_lower_case(name)).into_owned();
-        let displayed = || abbreviated(name.as_bytes());
+        let unknown = |kind: &str| {
+            EvalError::new(format!("{:?} is not a {kind}", abbreviated(name.as_bytes())))
+        };
         if is_function {
-            let function =
-                Function::new(&name).ok_or_else(|| EvalError::UnknownFunction(displayed()))?;
+            let function = Function::new(&name).ok_or_else(|| unknown("function"))?;
             self.pending.push(Pending::Function(function));
             return Ok(false);
         }
         let constant = match name.as_str() {
-            "true" => Constant::Bool(true),
-            "false" => Constant::Bool(false),
-            "null" => Constant::Null,
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            "null" => Value::Null,
             _ => match math::find_constant(&name) {
-                Some(number) => Constant::Number(Some(number)),
-                None => return Err(EvalError::UnknownConstant(displayed())),
+                Some(number) => Value::Number(Some(number)),
+                None => return Err(unknown("constant")),
             },
         };
         self.program.push(Instruction::Push(constant));
@@ -299,7 +294,7 @@ impl Parser<'_> {
     }
 
     fn parentheses_error(&self) -> EvalError {
-        EvalError::Parentheses(self.abbreviated())
+        EvalError::new(format!("unbalanced parentheses in {:?}", self.abbreviated()))
     }
 
     fn abbreviated(&self) -> String {
@@ -314,12 +309,5 @@ impl Pending {
             Self::Operator(operator) => Some(Instruction::Apply(operator)),
             Self::Function(function) => Some(Instruction::Call(function)),
         }
-    }
-}
-
-fn number_literal(text: &[u8]) -> Instruction {
-    match Document::parse_literal(text) {
-        Some(Kind::Number(number)) => Instruction::Push(Constant::Number(number)),
-        _ => Instruction::Fail(EvalError::Syntax(0, abbreviated(text))),
     }
 }

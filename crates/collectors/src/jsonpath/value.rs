@@ -1,6 +1,6 @@
 //! The values of an evaluation.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::jsonpath::document::{Document, Kind, NodeId};
 
@@ -13,15 +13,15 @@ pub(crate) enum Value {
     Bool(bool),
     /// `None` if out of the range of 64-bit floats.
     Number(Option<f64>),
-    Text(Rc<[u8]>),
+    Text(Arc<[u8]>),
     /// A value of the document.
     Node(NodeId),
     /// Several values that a path selects.
-    Several(Rc<[Value]>),
+    Several(Arc<[Value]>),
     /// A node that was reached through a [`Self::Several`]: `node` is `element`, which is in
     /// `array`, or is below it. Expressions see `array` as the root.
     Copy {
-        array: Rc<[Value]>,
+        array: Arc<[Value]>,
         element: NodeId,
         node: NodeId,
     },
@@ -56,7 +56,7 @@ enum Nodes<'v> {
     None,
     Items(&'v [NodeId]),
     Members(&'v [(Vec<u8>, NodeId)]),
-    Values(&'v Rc<[Value]>),
+    Values(&'v Arc<[Value]>),
 }
 
 impl Value {

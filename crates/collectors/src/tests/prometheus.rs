@@ -122,21 +122,24 @@ async fn invalid_response_of_a_tenants_server_is_an_error(
 }
 
 #[rstest]
-#[case::syntax("bad_data", "bad_data: unexpected end of sum(")]
-#[case::execution("execution", "Prometheus reported execution: message omitted")]
+#[case::syntax(400, "bad_data", "bad_data: unexpected end of sum(")]
+#[case::execution(400, "execution", "Prometheus reported execution: message omitted")]
+#[case::server_error(500, "internal", "unknown response code 500")]
 #[tokio::test]
 async fn message_of_the_operators_server_is_kept_for_syntax_only(
+    #[case] status: u16,
     #[case] error_type: &str,
     #[case] expected: &str,
 ) {
     let body = format!(
         r#"{{"status":"error","errorType":"{error_type}","error":"unexpected end of sum("}}"#
     );
-    let server = Server::start(move |_| with_status(400, &body)).await;
+    let server = Server::start(move |_| with_status(status, &body)).await;
     let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
     let plan = external("prometheus", &[("query", "sum(")]);
     let error = error(fetch(settings, Objects::default(), &plan).await);
     assert!(error.contains(expected), "{error}");
+    assert_eq!(error.contains("unexpected end"), error_type == "bad_data", "{error}");
 }
 
 #[tokio::test]

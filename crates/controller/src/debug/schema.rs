@@ -107,7 +107,9 @@ pub struct FailedStatusWrites {
 impl fmt::Display for FailedStatusWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let autoscalers = counted(self.autoscalers, "autoscaler");
-        write!(f, "the controller can't store the status of {autoscalers}: {}", self.error)
+        // The errors may differ.
+        let subject = if self.autoscalers > 1 { "; the error of one" } else { "" };
+        write!(f, "the controller can't store the status of {autoscalers}{subject}: {}", self.error)
     }
 }
 

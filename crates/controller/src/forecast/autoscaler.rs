@@ -253,14 +253,7 @@ fn over_limit_forecast() -> MetricForecast {
 fn are_equal_except_target(one: &MetricSpec, other: &MetricSpec) -> bool {
     let without_target = |spec: &MetricSpec| {
         let mut spec = spec.clone();
-        let targets = [
-            spec.resource.as_mut().map(|source| &mut source.target),
-            spec.container_resource.as_mut().map(|source| &mut source.target),
-            spec.pods.as_mut().map(|source| &mut source.target),
-            spec.object.as_mut().map(|source| &mut source.target),
-            spec.external.as_mut().map(|source| &mut source.target),
-        ];
-        for target in targets.into_iter().flatten() {
+        if let Some(target) = spec.target_mut() {
             *target = MetricTarget::default();
         }
         spec

@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
@@ -53,7 +54,7 @@ pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
 /// The error text of a request without a complete response within `limit`.
 pub(super) fn no_response_within(limit: Duration) -> String {
-    format!("{DEADLINE_EXCEEDED}: no response within {limit:?}")
+    format!("{DEADLINE_EXCEEDED}: {NO_RESPONSE_WITHIN}{limit:?}")
 }
 
 /// The error of a request that exceeded its timeout, with a text that starts with

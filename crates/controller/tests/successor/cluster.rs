@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{Clock, Dependencies, Options, Telemetry};
+use hpa_controller::{Clock, Dependencies, LeaderTask, Options, Telemetry};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
@@ -41,6 +41,8 @@ pub(crate) struct WritesAndFaults {
     pub(crate) hang_status_and_history_writes: AtomicBool,
     /// Writes of ConfigMaps are refused.
     pub(crate) refuse_config_maps: AtomicBool,
+    /// Writes of this resource make the task that sends them panic.
+    pub(crate) panicking_writes: Mutex<Option<&'static str>>,
     /// Reads of the external metric hang.
     pub(crate) hang_metrics: AtomicBool,
     /// Whether a read of the external metric hangs or has hung.
@@ -53,6 +55,7 @@ pub(crate) struct Cluster {
     pub(crate) metrics: Arc<SettableMetrics>,
     pub(crate) writes: Arc<WritesAndFaults>,
     pub(crate) keep_history: bool,
+    pub(crate) leader_tasks: Vec<LeaderTask>,
 }
 
 impl Cluster {
@@ -70,7 +73,8 @@ impl Cluster {
         let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
         hpa["spec"]["behavior"] = behavior;
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), hpa]);
-        Self { clock, testbed, metrics, writes: Arc::default(), keep_history }
+        let (writes, leader_tasks) = (Arc::default(), Vec::new());
+        Self { clock, testbed, metrics, writes, keep_history, leader_tasks }
     }
 
     /// Starts a controller. It is a standby if there is a leader.
@@ -90,6 +94,7 @@ impl Cluster {
             clock: Arc::new(self.clock.clone()),
             election: Some(election),
             keep_history: self.keep_history,
+            leader_tasks: self.leader_tasks.clone(),
             ..Dependencies::new(clients(client), &options)
         };
         let telemetry = dependencies.telemetry.clone();
@@ -122,6 +127,10 @@ impl Cluster {
                     && writes.hang_status_and_history_writes.load(Ordering::SeqCst)
                 {
                     std::future::pending::<()>().await;
+                }
+                let panicking = *writes.panicking_writes.lock();
+                if let Some(resource) = panicking.filter(|_| !is_read) {
+                    assert!(!path.ends_with(resource), "a bug in the sender");
                 }
                 let is_metric = path.contains("/external.metrics.k8s.io/");
                 if is_metric && writes.hang_metrics.load(Ordering::SeqCst) {

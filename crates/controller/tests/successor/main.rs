@@ -3,6 +3,7 @@
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a wrong assumption fails the test"
 )]
 #![allow(clippy::manual_range_contains, reason = "one bound is too early, the other too late")]
@@ -12,8 +13,10 @@ mod untrusted_history;
 
 use std::sync::atomic::Ordering;
 
-use hpa_controller::Telemetry;
+use futures::FutureExt;
+use hpa_controller::{LeaderTask, Telemetry};
 use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported_value};
@@ -321,4 +324,28 @@ async fn standby_has_an_empty_work_queue() {
     leader.stop().await;
     cluster.at(120).await;
     assert!(queue(&telemetry, "adds_total") >= 2, "both are reconciled");
+}
+
+/// Otherwise nothing would do the task's work, and no other instance could become the leader.
+#[rstest]
+#[case::history_store(Some("/configmaps"), "the history store panicked")]
+#[case::event_writer(Some("/events"), "the event writer panicked")]
+#[case::leader_task(None, "the test task panicked")]
+#[tokio::test(start_paused = true)]
+async fn panic_of_a_task_ends_the_leader(
+    #[case] panicking_writes: Option<&'static str>,
+    #[case] expected: &str,
+) {
+    let mut cluster = Cluster::new(Value::Null, true);
+    *cluster.writes.panicking_writes.lock() = panicking_writes;
+    if panicking_writes.is_none() {
+        let start = |_| async { panic!("a bug") }.boxed();
+        cluster.leader_tasks.push(LeaderTask::new("test task", start));
+    }
+    let error = cluster.start_controller("a").wait_for_exit().await.expect_err("a panic");
+    assert_eq!(error.to_string(), expected);
+    let lease =
+        cluster.testbed.get("coordination.k8s.io/v1", "Lease", "kube-system", "hpa-controller");
+    let holder = lease.expect("a lease")["spec"]["holderIdentity"].clone();
+    assert!(holder.as_str().is_none_or(str::is_empty), "not released: {holder}");
 }

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{
     Inputs, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
+    explain::list_first,
     settings::PodSelection,
 };
 use hpa_controller::{
@@ -39,6 +40,8 @@ const DEBOUNCE: Duration = Duration::from_millis(250);
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest period at which the view is read again without a change. Metrics can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// The maximum number of autoscalers that a sentence names. Further ones are only counted.
+const MAX_NAMES: usize = 5;
 
 const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
     Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
@@ -145,7 +148,7 @@ impl Detail {
                 ..View::empty(self.id.clone(), now)
             };
         };
-        if let Some(sentence) = shared_target(&entry) {
+        if let Some(sentence) = shared_target(&entry, &self.board.others_of_target(&self.id)) {
             problems.push(sentence);
         }
         let (mut past, mut missing) = self.read_past(&entry).await;
@@ -384,14 +387,14 @@ fn missing_right(error: &dyn std::fmt::Display) -> String {
 }
 
 /// A sentence about other autoscalers of the same target, if there are any.
-fn shared_target(entry: &Entry) -> Option<String> {
+fn shared_target(entry: &Entry, others: &[String]) -> Option<String> {
     if let Some(conflict) = &entry.row.bounds_conflict {
         return Some(format!("This autoscaler {conflict}. Delete one."));
     }
-    let others = &entry.row.others_of_target;
     let verb = if others.len() == 1 { "scales" } else { "scale" };
     let target = &entry.row.target;
-    (!others.is_empty()).then(|| format!("{} {verb} {target} too.", others.join(" and ")))
+    let names = list_first(others, MAX_NAMES, " and ");
+    (!others.is_empty()).then(|| format!("{names} {verb} {target} too."))
 }
 
 /// The objects of an informer. Waits for its first list, at most [`FIRST_LIST_TIMEOUT`].

@@ -1,7 +1,7 @@
 //! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -12,54 +12,16 @@ use hpa_controller::{
 };
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
-use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{
-    Controller, Entry, Identity, Outage, OutageSummary, Row, Sample, SourceState,
-    outage::Connection, rows::Rows, sources::Sources,
+    Controller, Entry, Identity, Outage, OutageSummary, Sample, SourceState,
+    outage::Connection,
+    rows::Rows,
+    sources::Sources,
+    state::{BoardState, Changes, Update},
 };
 use crate::past::{AutoscalerStatusWriter, OverdueAutoscaler, UnstoredStatus};
-
-/// An autoscaler as a list or a watch returned it.
-#[derive(Clone, Debug)]
-pub(crate) struct ObservedAutoscaler {
-    pub(crate) id: Identity,
-    /// The error of decoding the object, if it could not be decoded.
-    pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
-    pub(crate) controller: Controller,
-}
-
-/// A change of the autoscalers of one API.
-#[derive(Clone, Debug)]
-pub(crate) enum Update {
-    /// A new list. Autoscalers that it lacks were deleted.
-    Replace(AutoscalerApi, Vec<ObservedAutoscaler>),
-    Apply(Box<ObservedAutoscaler>),
-    Delete(Identity),
-}
-
-/// The changes of the list since a reader's last version.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Changes {
-    /// Whether `rows` has all rows. The reader then discards its previous rows.
-    pub(crate) reset: bool,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) deleted: Vec<Identity>,
-    /// As [`Board::is_synced`].
-    pub(crate) synced: bool,
-    /// As [`Board::problems`].
-    pub(crate) problems: Vec<String>,
-    /// Whether `problems` says that the controller makes no decisions.
-    pub(crate) inactive: bool,
-    /// `None` if everything can be read.
-    pub(crate) outage: Option<OutageSummary>,
-    /// The time of this message, by the clock that its other times refer to.
-    pub(crate) now: Timestamp,
-    #[serde(skip)]
-    pub(crate) version: u64,
-}
 
 /// All autoscalers, with a version that increases with each change of the list or of an outage.
 pub(crate) struct Board {
@@ -76,18 +38,6 @@ impl Drop for ListViewer {
     fn drop(&mut self) {
         self.0.send_modify(|viewers| *viewers -= 1);
     }
-}
-
-#[derive(Default)]
-struct BoardState {
-    rows: Rows,
-    sources: Sources,
-    /// A sentence about a controller that makes no decisions, if there is one.
-    inactivity: Option<String>,
-    /// See [`ControllerActivity::idle`](crate::ControllerActivity::idle).
-    idle: BTreeMap<HpaKey, String>,
-    /// See [`ControllerActivity::status_problems`](crate::ControllerActivity::status_problems).
-    status_problems: Vec<String>,
 }
 
 impl Board {
@@ -130,22 +80,7 @@ impl Board {
     }
 
     pub(crate) fn update(&self, update: Update, now: Timestamp) {
-        self.modify(|state| match update {
-            Update::Apply(observed) => state.rows.apply(*observed, now),
-            Update::Delete(id) => state.rows.delete(&id, now),
-            Update::Replace(api, all) => {
-                let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
-                let previous: Vec<_> =
-                    state.rows.entries.keys().filter(|id| id.api == api).cloned().collect();
-                for id in previous.iter().filter(|id| !listed.contains(*id)) {
-                    state.rows.delete(id, now);
-                }
-                for observed in all {
-                    state.rows.apply(observed, now);
-                }
-                state.sources.set(api, SourceState::Synced);
-            }
-        });
+        self.modify(|state| state.update(update, now));
     }
 
     pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
@@ -247,7 +182,7 @@ impl Board {
         }
     }
 
-    /// Sets the sentences about statuses that can't be stored, or that several controllers store.
+    /// Sets the sentences about statuses that several controllers store, or that can't be stored.
     pub(crate) fn set_status_problems(&self, problems: Vec<String>) {
         if self.state.read().status_problems != problems {
             self.modify(|state| state.status_problems = problems);
@@ -299,24 +234,12 @@ impl Board {
 
     /// A clause if no controller acts on an autoscaler, as far as that can be read.
     pub(crate) fn idle_clause(&self, id: &Identity) -> Option<String> {
-        let state = self.state.read();
-        if state.is_inactive() { state.idle.get(&HpaKey::from(id)).cloned() } else { None }
+        self.state.read().idle_clause(id)
     }
 
     /// The writers of the statuses, one for each autoscaler with a status.
     pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
-        let state = self.state.read();
-        let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
-            let Controller { name: manager, at } = &entry.controller;
-            Some(AutoscalerStatusWriter {
-                api: id.api,
-                namespace: id.namespace.clone(),
-                name: id.name.clone(),
-                manager: manager.clone()?,
-                at: *at,
-            })
-        });
-        writers.collect()
+        self.state.read().status_writers()
     }
 
     /// Waits until [`Self::is_synced`] is true.
@@ -364,19 +287,12 @@ impl Board {
         &self,
         id: &Identity,
     ) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
-        let state = self.state.read();
-        let own = state.rows.entries.get(id).and_then(|entry| entry.controller.name.as_ref());
-        let is_other = |other: &Identity, entry: &Entry| {
-            let has_controller = own.is_some() && entry.controller.name.as_ref() == own;
-            let is_handled = other.api == id.api || has_controller;
-            other.namespace == id.namespace && other != id && is_handled
-        };
-        let others = state.rows.entries.iter().filter(|(other, entry)| is_other(other, entry));
-        others
-            .filter_map(|(other, entry)| {
-                Some((HpaKey::from(other).to_string(), entry.hpa.clone()?))
-            })
-            .collect()
+        self.state.read().others_of_controller(id)
+    }
+
+    /// The names of the other autoscalers of an autoscaler's target.
+    pub(crate) fn others_of_target(&self, id: &Identity) -> Vec<String> {
+        self.state.read().rows.others_of_target(id)
     }
 
     /// Whether the first list of every API is complete or has failed, or the API server is down.
@@ -404,25 +320,7 @@ impl Board {
     /// The changes after a version. All rows if the version is 0, or so old that deletions after it
     /// were dropped.
     pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
-        let state = self.state.read();
-        let reset = version == 0 || version < state.rows.last_dropped_deletion;
-        let rows = state.rows.entries.values().filter(|entry| reset || entry.version > version);
-        let deleted = state
-            .rows
-            .deleted
-            .iter()
-            .filter(|(at, id)| !reset && *at > version && !state.rows.entries.contains_key(id));
-        Changes {
-            reset,
-            rows: rows.map(|entry| entry.row.clone()).collect(),
-            deleted: deleted.map(|(_, id)| id.clone()).collect(),
-            synced: state.sources.is_synced(),
-            problems: state.problems(),
-            inactive: state.is_inactive(),
-            outage: state.outage_summary(),
-            now,
-            version: state.rows.version,
-        }
+        self.state.read().changes_since(version, now)
     }
 
     /// Applies a change as a new version.
@@ -433,24 +331,5 @@ impl Board {
         let version = state.rows.version;
         drop(state);
         self.version.send_modify(|current| *current = version.max(*current));
-    }
-}
-
-impl BoardState {
-    fn outage_summary(&self) -> Option<OutageSummary> {
-        self.sources.outage_summary(!self.rows.entries.is_empty())
-    }
-
-    /// During an outage, the leases can't be read, so the controller doesn't count as inactive.
-    fn is_inactive(&self) -> bool {
-        self.inactivity.is_some() && !self.sources.is_down()
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let of_leases = self.inactivity.iter().chain(&self.status_problems);
-        let of_leases = of_leases.filter(|_| !self.sources.is_down()).cloned();
-        let outages = self.sources.outages().into_iter();
-        let outages = outages.map(|outage| format!("{}.", outage.text));
-        of_leases.chain(outages).chain(self.sources.visible_notes()).collect()
     }
 }

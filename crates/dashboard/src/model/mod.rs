@@ -6,14 +6,16 @@ mod row;
 mod rows;
 mod series;
 mod sources;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::{
-    board::{Board, ListViewer, ObservedAutoscaler, Update},
+    board::{Board, ListViewer},
     outage::{Outage, OutageSummary, format_time},
     row::{Controller, Identity, Row},
     rows::Entry,
     series::{Sample, Series},
     sources::SourceState,
+    state::{ObservedAutoscaler, Update},
 };

@@ -70,10 +70,7 @@ pub(crate) struct Row {
     /// Whether the sentence lacks numbers that are only in the target's scale.
     #[serde(skip)]
     pub(crate) needs_scale: bool,
-    /// The names of the other autoscalers with the same target.
-    #[serde(skip)]
-    pub(crate) others_of_target: Vec<String>,
-    /// The conflict with those of them whose bounds exclude the own ones.
+    /// The conflict with other autoscalers of the target, whose bounds exclude the own ones.
     #[serde(skip)]
     pub(crate) bounds_conflict: Option<String>,
 }
@@ -109,7 +106,6 @@ impl Row {
             has_old_status: false,
             undecided_since: None,
             needs_scale,
-            others_of_target: surroundings.other_autoscalers.to_vec(),
             bounds_conflict: surroundings.bounds_conflict.map(str::to_owned),
         }
     }

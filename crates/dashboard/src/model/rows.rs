@@ -8,13 +8,13 @@ use std::{
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
     defaults::prepare_spec,
-    report::{Bounds, Surroundings, TargetKey, describe_bounds_conflict, enforced_bounds},
+    report::{Surroundings, TargetIndex, TargetKey, enforced_bounds},
     settings::SettingPolicy,
     validation::drop_refused_parts,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, settings_of_controller},
+    debug::{ActingController, FailedStatusWrites, settings_of_controller},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -40,8 +40,7 @@ pub(crate) struct Entry {
     /// `None` if the object could not be decoded.
     pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
     pub(crate) controller: Controller,
-    /// The effective settings. They are kept, because the rows of the other autoscalers of the
-    /// target also need them.
+    /// The effective settings.
     settings: Settings,
     pub(crate) series: Series,
     /// The target's scale, if it was read because the row needs it.
@@ -56,7 +55,10 @@ pub(crate) struct Entry {
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) entries: HashMap<Identity, Entry>,
-    by_target: HashMap<TargetKey, BTreeSet<Identity>>,
+    by_target: TargetIndex<HpaKey>,
+    /// The targets with autoscalers that were added, removed, or have other bounds than before. All
+    /// rows of these targets depend on that.
+    changed_targets: BTreeSet<TargetKey>,
     /// The last deletions with their versions, oldest first.
     pub(super) deleted: VecDeque<(u64, Identity)>,
     /// The version of the newest deletion that was dropped from `deleted`.
@@ -80,46 +82,54 @@ impl Rows {
         Self { settings, policy, ..Self::default() }
     }
 
+    /// Adds or replaces an autoscaler. Rows of others remain to be refreshed
+    /// ([`Self::refresh_changed_targets`]).
     pub(super) fn apply(&mut self, observed: ObservedAutoscaler, now: Timestamp) {
         let ObservedAutoscaler { id, hpa, controller } = observed;
-        let (capacity, version) = (self.capacity(), self.version);
-        let mut hpa = match hpa {
-            Ok(hpa) => hpa,
+        match hpa {
+            Ok(hpa) => self.apply_decoded(id, hpa, controller, now),
             Err(error) => {
-                let row = Row::undecodable(id.clone(), &error);
-                let previous = self.entries.remove(&id);
-                let old = previous.as_ref().and_then(|entry| entry.hpa.as_deref());
-                let others = self.update_target(&id, old, None);
                 let entry = Entry {
-                    row,
+                    row: Row::undecodable(id.clone(), &error),
                     hpa: None,
                     controller,
                     settings: Settings::default(),
                     series: Series::default(),
                     scale: None,
                     scale_read_at: None,
-                    version,
+                    version: self.version,
                 };
-                self.entries.insert(id, entry);
-                self.refresh_all(&others, now);
-                return;
+                let previous = self.entries.insert(id.clone(), entry);
+                self.remove_from_target(&id, previous.as_ref());
             }
-        };
+        }
+    }
+
+    fn apply_decoded(
+        &mut self,
+        id: Identity,
+        mut hpa: HorizontalPodAutoscaler,
+        controller: Controller,
+        now: Timestamp,
+    ) {
         prepare_spec(&mut hpa.spec);
         drop_refused_parts(&mut hpa.spec);
-        let previous = self.entries.remove(&id);
-        let is_unchanged = |entry: &&Entry| {
+        let previous = self.entries.get(&id);
+        // A relist also returns unchanged objects.
+        if previous.is_some_and(|entry| {
             entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
-        };
-        if let Some(entry) = previous.as_ref().filter(is_unchanged) {
-            // A relist also returns unchanged objects.
-            self.entries.insert(id, entry.clone());
+        }) {
             return;
+        }
+        let (capacity, version) = (self.capacity(), self.version);
+        let previous = self.entries.remove(&id);
+        let target_of = |entry: &Entry| entry.hpa.as_deref().map(TargetKey::new);
+        if previous.as_ref().and_then(target_of) != Some(TargetKey::new(&hpa)) {
+            self.remove_from_target(&id, previous.as_ref());
         }
         let has_same_uid = |entry: &Entry| {
             entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
         };
-        let old = previous.as_ref().and_then(|entry| entry.hpa.clone());
         // A re-created object has no past.
         let (mut series, scale, scale_read_at) = previous.filter(has_same_uid).map_or_else(
             || (Series::default(), None, None),
@@ -129,13 +139,50 @@ impl Rows {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        let others = self.update_target(&id, old.as_deref(), Some(&hpa));
         let settings = self.settings_of(&id, &hpa, &controller);
+        self.set_bounds(&id, &hpa, &settings, now);
         let row = self.compute_row(&id, &hpa, &settings, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
         let entry = Entry { row, hpa, controller, settings, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
-        self.refresh_all(&others, now);
+    }
+
+    /// Updates the index by target for an autoscaler that appeared or changed.
+    fn set_bounds(
+        &mut self,
+        id: &Identity,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        let (target, bounds) = (TargetKey::new(hpa), enforced_bounds(hpa, settings, now));
+        if self.by_target.insert(target.clone(), HpaKey::from(id), bounds) {
+            self.changed_targets.insert(target);
+        }
+    }
+
+    /// Updates the index by target for an autoscaler that was deleted, can't be decoded anymore or
+    /// has another target. `previous` is its entry before that, if it had one.
+    fn remove_from_target(&mut self, id: &Identity, previous: Option<&Entry>) {
+        let Some(hpa) = previous.and_then(|entry| entry.hpa.as_deref()) else { return };
+        let target = TargetKey::new(hpa);
+        self.by_target.remove(&target, &HpaKey::from(id));
+        self.changed_targets.insert(target);
+    }
+
+    /// Refreshes the rows that depend on other autoscalers of their targets, after one or many of
+    /// these have changed.
+    pub(super) fn refresh_changed_targets(&mut self, now: Timestamp) {
+        for target in std::mem::take(&mut self.changed_targets) {
+            let ids: Vec<Identity> = self.by_target.names(&target).map(Identity::from).collect();
+            self.refresh_all(&ids, now);
+        }
+    }
+
+    /// The names of the other autoscalers of an autoscaler's target.
+    pub(super) fn others_of_target(&self, id: &Identity) -> Vec<String> {
+        let hpa = self.entries.get(id).and_then(|entry| entry.hpa.as_deref());
+        hpa.map_or_else(Vec::new, |hpa| self.by_target.others(hpa, &HpaKey::from(id)).0)
     }
 
     fn compute_row(
@@ -146,14 +193,12 @@ impl Rows {
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let of_target = self.by_target.get(&TargetKey::new(hpa)).into_iter().flatten();
-        let others: Vec<&Identity> = of_target.filter(|other| *other != id).collect();
-        let bounds = others.iter().map(|other| self.enforced_bounds(other, now));
-        let names: Vec<_> = others.iter().map(|other| HpaKey::from(*other).to_string()).collect();
-        let own = enforced_bounds(hpa, settings, now);
-        let conflict = describe_bounds_conflict(hpa, own, names.iter().zip(bounds));
-        let surroundings =
-            Surroundings { scale, other_autoscalers: &names, bounds_conflict: conflict.as_deref() };
+        let (others, conflict) = self.by_target.others(hpa, &HpaKey::from(id));
+        let surroundings = Surroundings {
+            scale,
+            other_autoscalers: &others,
+            bounds_conflict: conflict.as_deref(),
+        };
         let undecided_since = self.overdue.get(id).copied();
         let mut row =
             Row { undecided_since, ..Row::new(id.clone(), hpa, settings, surroundings, now) };
@@ -161,12 +206,6 @@ impl Rows {
             row.replace_status(unstored);
         }
         row
-    }
-
-    /// See [`enforced_bounds`]. `None` if the object could not be decoded.
-    fn enforced_bounds(&self, id: &Identity, now: Timestamp) -> Option<Bounds> {
-        let entry = self.entries.get(id)?;
-        enforced_bounds(entry.hpa.as_deref()?, &entry.settings, now)
     }
 
     fn settings_of(
@@ -180,10 +219,11 @@ impl Rows {
     }
 
     /// Resolves the settings of an autoscaler again, after its controller has changed.
-    fn resolve_settings(&mut self, id: &Identity) {
+    fn resolve_settings(&mut self, id: &Identity, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
-        let Some(hpa) = &entry.hpa else { return };
-        let settings = self.settings_of(id, hpa, &entry.controller);
+        let Some(hpa) = entry.hpa.clone() else { return };
+        let settings = self.settings_of(id, &hpa, &entry.controller);
+        self.set_bounds(id, &hpa, &settings, now);
         if let Some(entry) = self.entries.get_mut(id) {
             entry.settings = settings;
         }
@@ -205,33 +245,6 @@ impl Rows {
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
         }
-    }
-
-    /// Updates the index by target for an object that changed, appeared or disappeared. Returns the
-    /// other autoscalers of its old and its new target. Their rows depend on the object, so they
-    /// must be refreshed after its entry.
-    fn update_target(
-        &mut self,
-        id: &Identity,
-        old: Option<&HorizontalPodAutoscaler>,
-        new: Option<&HorizontalPodAutoscaler>,
-    ) -> BTreeSet<Identity> {
-        let mut others = BTreeSet::new();
-        if let Some(old) = old.map(TargetKey::new)
-            && let Some(of_target) = self.by_target.get_mut(&old)
-        {
-            of_target.remove(id);
-            others.extend(of_target.iter().cloned());
-            if of_target.is_empty() {
-                self.by_target.remove(&old);
-            }
-        }
-        if let Some(new) = new.map(TargetKey::new) {
-            let of_target = self.by_target.entry(new).or_default();
-            others.extend(of_target.iter().cloned());
-            of_target.insert(id.clone());
-        }
-        others
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
@@ -259,9 +272,10 @@ impl Rows {
         let changed: Vec<Identity> = changed.collect();
         self.acting = acting;
         for id in &changed {
-            self.resolve_settings(id);
+            self.resolve_settings(id, now);
         }
         self.refresh_all(&changed, now);
+        self.refresh_changed_targets(now);
     }
 
     /// Converts ages to the times since when autoscalers are without a decision. If the known time
@@ -291,6 +305,13 @@ impl Rows {
         }
     }
 
+    /// Counts the listed autoscalers whose last status could not be stored.
+    pub(super) fn failed_status_writes(&self) -> Option<FailedStatusWrites> {
+        let listed = self.unstored.iter().filter(|(id, _)| self.entries.contains_key(*id));
+        let (_, first) = listed.clone().min_by_key(|(id, _)| *id)?;
+        Some(FailedStatusWrites { autoscalers: listed.count(), error: first.error.clone() })
+    }
+
     pub(super) fn set_unstored(
         &mut self,
         unstored: HashMap<Identity, UnstoredStatus>,
@@ -302,10 +323,11 @@ impl Rows {
         self.refresh_all(&changed, now);
     }
 
-    pub(super) fn delete(&mut self, id: &Identity, now: Timestamp) {
+    /// Removes an autoscaler. Rows of others remain to be refreshed
+    /// ([`Self::refresh_changed_targets`]).
+    pub(super) fn delete(&mut self, id: &Identity) {
         let Some(entry) = self.entries.remove(id) else { return };
-        let others = self.update_target(id, entry.hpa.as_deref(), None);
-        self.refresh_all(&others, now);
+        self.remove_from_target(id, Some(&entry));
         self.deleted.push_back((self.version, id.clone()));
         while self.deleted.len() > MAX_DELETIONS {
             if let Some((version, _)) = self.deleted.pop_front() {

@@ -157,6 +157,12 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
         === getComputedStyle(document.querySelector('.quiet')).color";
     assert_eq!(tab.evaluate(steady).await, true, "the state is not green");
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
+    let filter = "(() => { const query = document.getElementById('query'); query.value = 'none';
+        query.dispatchEvent(new Event('input')); })()";
+    tab.evaluate(filter).await;
+    let problems = text(&mut tab, "problems").await;
+    let note = "The filter doesn't apply to these problems: they are of all autoscalers.";
+    assert!(problems.ends_with(note), "{problems}");
     assert_no_errors(&tab);
 }
 

@@ -15,6 +15,8 @@
 mod chromium;
 mod cluster;
 mod forecast;
+mod list;
+mod stream;
 
 use std::{fs, path::Path};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hpa_lease::{
-    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock,
+    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanicked,
+    TaskPanics,
     events::{EventRecorder, EventWriterConfig},
     identity,
 };
@@ -34,13 +35,15 @@ pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Electio
 }
 
 /// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the
-/// lease. Without an election, this instance is the leader from the start.
+/// lease. Without an election, this instance is the leader from the start. If a task panics,
+/// cancels `stop`.
 pub(super) async fn run(
     election: Option<Election>,
     client: Client,
     tasks: Vec<LeaderTask>,
     stop: CancellationToken,
-) {
+) -> Result<(), TaskPanicked> {
+    let panics = TaskPanics::default();
     let clock = Arc::new(SystemClock::default());
     let lead = |leadership: Leadership| {
         info!("writing events and the status of schedules");
@@ -48,11 +51,39 @@ pub(super) async fn run(
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         let context = LeaderContext { client, events };
         let mut running = JoinSet::new();
-        running.spawn(writer.run());
+        running.spawn(panics.clone().catch("event writer", writer.run()));
         for task in &tasks {
-            running.spawn(task.run(context.clone()));
+            running.spawn(task.clone().run(context.clone(), panics.clone()));
         }
         async move { while running.join_next().await.is_some() {} }
     };
-    hpa_lease::lead(election.as_ref(), clock, &stop, lead).await;
+    let panicked = async {
+        tokio::select! {
+            panicked = panics.panicked() => {
+                stop.cancel();
+                Err(panicked)
+            }
+            () = stop.cancelled() => Ok(()),
+        }
+    };
+    let leading = hpa_lease::lead(election.as_ref(), clock, &stop, lead);
+    let ((), outcome) = tokio::join!(leading, panicked);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use hpa_testbed::Testbed;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_of_a_task_stops_the_adapter() {
+        let task = LeaderTask::new("test task", |_| async { panic!("a bug") }.boxed());
+        let stop = CancellationToken::new();
+        let outcome = run(None, Testbed::default().client(), vec![task], stop.clone()).await;
+        assert_eq!(outcome.unwrap_err().to_string(), "the test task panicked");
+        assert!(stop.is_cancelled());
+    }
 }

@@ -14,8 +14,9 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Server, TokenAuthenticator,
-    authentication::TrustSource, metrics_api::Group,
+    authentication::TrustSource, metrics_api::group::installed_apis,
 };
+use hpa_calc::MetricsApi;
 use hpa_metrics::{MetricSource, Routed};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -94,7 +95,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     });
     tokio::spawn(trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
-    let names: Vec<&str> = Group::installed(groups).map(Group::name).collect();
+    let names: Vec<&str> = installed_apis(groups).map(MetricsApi::group).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
     let stopping_adapter = adapter.clone();
     let on_stop = stop.clone();
@@ -108,7 +109,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     }
     if let Some(leader_task) = leader_task {
         // The task releases the lease before it ends.
-        leader_task.await.context("the leader's task failed")?;
+        leader_task.await.context("the leader's task failed")??;
     }
     Ok(())
 }

@@ -122,8 +122,8 @@ pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) 
     }
     let oldest = format_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
     Some(format!(
-        "The controller answers, but has made no decision for {oldest} about at least one \
-         autoscaler. {PAGE_MAY_BE_OLD}"
+        "The controller answers, but has made no decision for {oldest} about at least one of the \
+         autoscalers that it reconciles, in any namespace. {PAGE_MAY_BE_OLD}"
     ))
 }
 

@@ -29,6 +29,8 @@ use crate::{
 
 /// The time for which the result of a search for the leader is used.
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
+/// The end of a sentence that counts all autoscalers of a controller.
+const UNKNOWN_AUTOSCALERS: &str = "Which ones is unknown; this page may not have them.";
 /// The age of the oldest decisions that the page has.
 const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
@@ -240,9 +242,12 @@ impl RecordSource for ControllerPast {
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
         let of_inactive = items.clone().filter(|_| inactivity.is_some());
         let overdue = of_inactive.filter_map(|item| inactivity::overdue(item, limit)).collect();
-        let unstored = items.filter_map(unstored_status).collect();
+        let unstored: Vec<_> = items.filter_map(unstored_status).collect();
         let acting = acting_controllers(&leases, writers, &at_url);
-        let failed_writes = failed_writes.map(|failed| format!("Statuses may be old: {failed}."));
+        // The dashboard counts those that it shows.
+        let failed_writes = failed_writes
+            .filter(|_| unstored.is_empty())
+            .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
         let conflict = describe_conflict(&leases, writers);
         let status_problems = failed_writes.into_iter().chain(conflict).collect();
         ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
@@ -316,155 +321,4 @@ fn acting_controllers(
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::{Router, routing::any};
-    use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
-    use hpa_tests::harness::{TestbedExt, objects, serve};
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::{debug_api::MARKER_HEADER, debug_client::KUBE_CONTROLLER_MANAGER};
-
-    fn location(namespace: Option<&str>) -> ControllerArguments {
-        ControllerArguments {
-            controller_namespace: namespace.map(str::to_owned),
-            controller_lease: namespace.map(|_| "hpa".to_owned()),
-            controller_url: None,
-        }
-    }
-
-    fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
-        AutoscalerStatusWriter {
-            api: AutoscalerApi::Core,
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            manager: manager.to_owned(),
-            at,
-        }
-    }
-
-    /// No instance holds `hpa`, so the usual leases of both namespaces are read.
-    #[rstest]
-    #[case::released(
-        "",
-        None,
-        ActingController::Unknown { is_built_in_writer: false },
-        &["hpa", "hpa-controller", "hpa-controller", KUBE_CONTROLLER_MANAGER]
-    )]
-    #[case::held("b_1", Some("shop"), ActingController::HpaRs, &["hpa", KUBE_CONTROLLER_MANAGER])]
-    #[tokio::test]
-    async fn activity_reads_each_lease_once(
-        #[case] holder: &str,
-        #[case] namespace: Option<&str>,
-        #[case] acting: ActingController,
-        #[case] expected: &[&str],
-    ) {
-        let reads = Arc::new(parking_lot::Mutex::new(Vec::new()));
-        let recorded = reads.clone();
-        let interceptor = move |request: &RequestInfo| {
-            if request.resource == "leases" {
-                recorded.lock().push(request.name.clone());
-            }
-            Action::Pass
-        };
-        let interceptor: Option<Arc<dyn Interceptor>> = Some(Arc::new(interceptor));
-        let testbed = Testbed::new(Config { interceptor, ..Config::default() });
-        let now = Timestamp::now();
-        let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
-        let own = objects::lease("shop", "hpa", holder, now);
-        testbed.apply_all([objects::namespace(), own, built_in]);
-        let source = ControllerPast::new(testbed.client(), &location(namespace));
-        let manager = "hpa-controller:shop/hpa";
-        let writers = [writer("web", manager, None)];
-        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-        assert_eq!(activity.acting, BTreeMap::from([(manager.to_owned(), acting)]));
-        assert_eq!(*reads.lock(), expected);
-    }
-
-    fn testbed_with_expired_leases() -> Testbed {
-        let testbed = Testbed::new(Config::default());
-        let old = "2026-01-01T00:00:00Z".parse().expect("a time");
-        let leases = [("shop", "hpa"), ("kube-system", KUBE_CONTROLLER_MANAGER)];
-        let leases = leases.map(|(namespace, name)| objects::lease(namespace, name, "a_1", old));
-        testbed.apply_all([objects::namespace()]);
-        testbed.apply_all(leases);
-        testbed
-    }
-
-    #[tokio::test]
-    async fn each_autoscaler_without_a_controller_has_a_clause() {
-        let testbed = testbed_with_expired_leases();
-        let source = ControllerPast::new(testbed.client(), &location(None));
-        let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
-        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-        let clause = "No controller with a lease acts on this autoscaler".to_owned();
-        assert_eq!(activity.idle, BTreeMap::from([(HpaKey::new("shop", "a"), clause)]));
-        assert!(activity.inactivity.is_some());
-    }
-
-    /// The instance reconciles the autoscaler `a`, and can't store its status.
-    #[tokio::test]
-    async fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
-        let status = json!({
-            "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
-            "now": "2026-01-01T00:00:00Z", "isLeader": true, "isWorking": true, "dryRun": false,
-            "syncPeriodSeconds": 15.0,
-            "settings": {
-                "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
-                "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
-                "scaleToZero": true,
-            },
-            "queue": { "due": 0, "queued": 1, "inProgress": 0, "longestRunningSeconds": 0.0 },
-            "cacheAgesSeconds": {}, "undecodableObjects": 0, "historyUnsavedSeconds": 0.0,
-            "autoscalers": 1, "failing": 1,
-            "failedStatusWrites": { "autoscalers": 1, "error": "cannot patch" },
-            "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
-        });
-        let item = json!({
-            "api": "core", "namespace": "shop", "name": "a", "uid": "u", "isFailing": true,
-            "statusWriteError": "cannot patch",
-        });
-        let list = json!({ "now": "2026-01-01T00:00:00Z", "items": [item] });
-        let reply = |body: Value| any(async move || ([(MARKER_HEADER, "v1")], body.to_string()));
-        let router = Router::new()
-            .route("/debug/v1/status", reply(status))
-            .route("/debug/v1/autoscalers", reply(list));
-        let url = format!("http://{}", serve(router).await);
-        let testbed = testbed_with_expired_leases();
-        let controller_url = Some(url.parse().expect("a URL"));
-        let location = ControllerArguments { controller_url, ..location(None) };
-        let source = ControllerPast::new(testbed.client(), &location);
-        let writers = ["a", "b"].map(|name| writer(name, "hpa-controller:shop/hpa", None));
-        let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-        let idle: Vec<_> = activity.idle.into_keys().collect();
-        assert_eq!(idle, [HpaKey::new("shop", "b")]);
-        let problem = "Statuses may be old: the controller can't store the status of 1 autoscaler: \
-                       cannot patch.";
-        assert_eq!(activity.status_problems, [problem]);
-        let unstored: Vec<_> = activity.unstored.into_iter().map(|one| one.key).collect();
-        assert_eq!(unstored, [HpaKey::new("shop", "a")]);
-    }
-
-    #[tokio::test]
-    async fn controllers_that_both_store_statuses_are_a_conflict() {
-        let testbed = Testbed::new(Config::default());
-        let now = Timestamp::now();
-        let own = objects::lease("shop", "hpa", "a_1", now);
-        let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
-        testbed.apply_all([objects::namespace(), own, built_in]);
-        let source = ControllerPast::new(testbed.client(), &location(None));
-        let conflict = async |age: i64| {
-            let at = |seconds| Some(now - SignedDuration::from_secs(seconds));
-            let of_hpa_rs = writer("a", "hpa-controller:shop/hpa", at(5));
-            let writers = [of_hpa_rs, writer("b", KUBE_CONTROLLER_MANAGER, at(age))];
-            let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-            assert_eq!(activity.inactivity, None);
-            activity.status_problems.into_iter().next()
-        };
-        let both = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/a), \
-                    kube-controller-manager (shop/b). hpa status says more.";
-        assert_eq!(conflict(10).await.as_deref(), Some(both));
-        assert_eq!(conflict(600).await, None, "a status that doesn't change keeps its writer");
-    }
-}
+mod tests;

@@ -2,15 +2,19 @@
 
 use std::fmt;
 
+use hpa_controller::KEEPS_HISTORY;
 use hpa_lease::{ElectionLease, LeaseTime};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams};
 
 use super::{lease_name::LeaseName, unavailable::Unavailable};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
+
+/// The maximum number of leases that are read of a namespace.
+const MAX_LISTED: u32 = 500;
 
 /// A held lease, as its holder last renewed it.
 #[derive(Clone, Debug)]
@@ -45,8 +49,28 @@ impl LeaseHolder {
         let object = leases.get_opt(&lease.name).await;
         let action = format!("get the lease {}/{}", lease.namespace, lease.name);
         let object = object.map_err(|error| Unavailable::request(&action, error))?;
-        let spec = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?.spec;
-        let spec = spec.unwrap_or_default();
+        let object = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?;
+        Self::of_object(lease, object)
+    }
+
+    /// The holders of the leases of hpa-rs in a namespace. None if the user may not list leases, and
+    /// none of instances that store no histories: nothing else tells their leases from others.
+    pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
+        let leases: Api<ElectionLease> = Api::namespaced(client.clone(), namespace);
+        let listed = leases.list(&ListParams::default().limit(MAX_LISTED)).await;
+        let listed = listed.map(|list| list.items).unwrap_or_default().into_iter();
+        let holders = listed.filter_map(|object| {
+            object.metadata.annotations.as_ref()?.get(KEEPS_HISTORY)?;
+            let name = object.metadata.name.clone()?;
+            let lease = LeaseName { namespace: namespace.to_owned(), name };
+            Self::of_object(&lease, object).ok()
+        });
+        holders.collect()
+    }
+
+    /// Fails if the lease has no holder.
+    fn of_object(lease: &LeaseName, object: ElectionLease) -> Result<Self, Unavailable> {
+        let spec = object.spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);

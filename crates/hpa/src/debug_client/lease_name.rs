@@ -60,6 +60,11 @@ impl LeaseName {
         Self::usual().contains(self)
     }
 
+    /// Whether it is in the namespace of one of [`Self::usual`]. Tenants can't create leases there.
+    pub(crate) fn is_in_usual_namespace(&self) -> bool {
+        Self::usual().iter().any(|usual| usual.namespace == self.namespace)
+    }
+
     /// The lease that a field manager names.
     pub(crate) fn of_manager(manager: &str) -> Option<Self> {
         let (namespace, name) = FieldManager::parse_lease(manager)?;

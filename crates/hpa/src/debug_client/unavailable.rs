@@ -13,9 +13,8 @@ const TLS_ALERT: &str = "invalid HTTP version";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(
-        "there is no lease {}/{}: no controller runs there with leader election. \
-         --controller-namespace and --controller-lease name another lease, --controller-url a \
-         debug API",
+        "there is no lease {}/{}: no controller runs with it. --controller-namespace and \
+         --controller-lease name another lease, --controller-url a debug API",
         .0.namespace,
         .0.name
     )]

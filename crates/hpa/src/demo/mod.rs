@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use hpa_calc::suggestions::most_similar;
-use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
+use hpa_testbed::workload::scenario::{Scenario, ScenarioError};
 
 use self::{playback::Ending, view::DemoOutput};
 use crate::{args::DemoArguments, kubectl::block_on_threads, terminal};
@@ -72,7 +72,7 @@ fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
 /// Suggests a similar field, if there is one, instead of listing all fields.
 fn with_hint(error: ScenarioError) -> anyhow::Error {
     let suggestion = match &error {
-        ScenarioError::Syntax { problem: SyntaxProblem::UnknownField { name, known }, place } => {
+        ScenarioError::UnknownField { place, name, known } => {
             let similar = most_similar(name, known.iter().copied());
             similar.map(|similar| anyhow!("{place}: unknown field, did you mean {similar}?"))
         }

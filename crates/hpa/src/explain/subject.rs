@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
-    Inputs, Report, Scale, Selector,
+    HorizontalPodAutoscaler, Inputs, Report, Scale, Selector, Settings,
+    api::{ConditionReason, ConditionStatus, ConditionType},
     report::{about_missing_right, ambiguous_autoscalers},
+    settings::SettingPolicy,
 };
-use hpa_controller::{AutoscalerApi, debug::AutoscalerDetail};
+use hpa_controller::{
+    AutoscalerApi,
+    debug::{ActingController, AutoscalerDetail, settings_of_controller},
+};
 use jiff::SignedDuration;
 
 use super::past;
@@ -194,6 +199,39 @@ fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> Str
 pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
     let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
     Selector::parse(text).ok()
+}
+
+/// The controller that decides on the autoscaler by its metrics, according to its last decision or
+/// else to the stored status: no other autoscaler prevents that.
+pub(super) fn decider_by_metrics(
+    hpa: &HorizontalPodAutoscaler,
+    record: Option<&AutoscalerDetail>,
+    settings: &Settings,
+    acting: ActingController,
+) -> Option<ActingController> {
+    let decides = match record.and_then(|record| record.autoscaler.last.as_ref()) {
+        Some(last) => last.decision.proposed_replicas.is_some(),
+        // In a dry run, another controller stores the status.
+        None if settings.dry_run => false,
+        None => hpa.status.condition(&ConditionType::ScalingActive).is_some_and(|active| {
+            active.status == ConditionStatus::True
+                && active.reason == ConditionReason::ValidMetricFound
+        }),
+    };
+    decides.then_some(acting)
+}
+
+/// Whether another autoscaler may count among those that select the pods. With a
+/// [`decider_by_metrics`], those that it doesn't scale don't count: their reconciles may end at the
+/// bounds, before the controller registers their selectors.
+pub(super) fn may_count(
+    other: &HorizontalPodAutoscaler,
+    policy: &SettingPolicy,
+    decider: Option<ActingController>,
+) -> bool {
+    decider.is_none_or(|controller| {
+        settings_of_controller(Settings::default(), other, policy, controller).may_scale()
+    })
 }
 
 /// Whether a message about an ambiguous selector names an autoscaler of an API, or leaves names

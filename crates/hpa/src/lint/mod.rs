@@ -9,6 +9,7 @@ mod index;
 mod object;
 mod old_fields;
 mod output;
+mod queries;
 mod rules;
 mod served;
 mod workspace;
@@ -195,9 +196,7 @@ pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
 /// about one line keep the order of the validation, which is that of the API server.
 fn find_violations(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for object in workspace.objects() {
-        rules::check_object(workspace, object, &mut findings);
-    }
+    rules::check_objects(workspace, &mut findings);
     // The validation reports some mistakes twice.
     let mut identities = HashSet::new();
     findings.retain(|finding| identities.insert(finding.identity()));

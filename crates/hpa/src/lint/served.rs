@@ -2,18 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use hpa_calc::MetricsApi;
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::{
-    promql::{self, Expr, Node},
-    source::{PrometheusSource, RelistError},
-};
+use hpa_prometheus::source::{PrometheusSource, RelistError};
 
-use super::workspace::ServedMetrics;
+use super::{
+    queries::{computes_average, example_query, plain_counter},
+    workspace::ServedMetrics,
+};
 use crate::{args::RulesFileArguments, rules_source};
 
-pub(super) const RESOURCE: &str = "metrics.k8s.io";
-pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
-pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
+pub(super) const RESOURCE: &str = MetricsApi::Resource.group();
+pub(super) const CUSTOM: &str = MetricsApi::Custom.group();
+pub(super) const EXTERNAL: &str = MetricsApi::External.group();
 pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
 /// The resources that `metrics.k8s.io` serves, whether from metrics-server or from `resourceRules`.
 pub(super) const MEASURED_RESOURCES: [&str; 2] = ["cpu", "memory"];
@@ -49,90 +50,30 @@ pub(super) async fn read_rules(
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
-        averages: averages(&source),
+        averages: metrics_with(&source, computes_average),
+        plain_counters: metrics_with(&source, |query| plain_counter(query).is_some()),
         resources: source.resources(),
         discovery_error,
         ..ServedMetrics::default()
     }))
 }
 
-/// The metrics whose rule computes an average, as [`ServedMetrics::averages`] names them.
-fn averages(source: &PrometheusSource) -> BTreeSet<String> {
-    let rules = source.inspect_custom().into_iter().chain(source.inspect_external());
-    let metrics = rules
-        .filter(|rule| computes_average(&rule.definition.metrics_query))
-        .flat_map(|rule| rule.metrics)
-        .filter(|metric| metric.shadowed_by.is_none());
-    metrics
-        .map(|metric| match metric.resource {
-            Some(resource) => format!("{resource}/{}", metric.metric),
-            None => metric.metric,
-        })
-        .collect()
-}
-
-/// Whether a query or a `metricsQuery` computes an average or a quantile. False if it isn't PromQL.
-pub(super) fn computes_average(template: &str) -> bool {
-    promql::parse(&example_query(template)).is_ok_and(|query| is_average(&query))
-}
-
-/// A query of the template: each action is replaced by a matcher or a name.
-fn example_query(template: &str) -> String {
-    let mut parts = template.split("<<");
-    let mut query = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (action, text) = part.split_once(">>").unwrap_or((part, ""));
-        query.push_str(if action.contains(".LabelMatchers") { "x=\"x\"" } else { "x" });
-        query.push_str(text);
-    }
-    query
-}
-
-/// Whether an expression is an average, a quantile or a sum divided by the number of series, or
-/// combines only these and numbers. Any other operand may turn the average into a sum, such as the
-/// number of pods.
-fn is_average(expr: &Expr<'_>) -> bool {
-    let is_any = |name: &str, names: &[&str]| {
-        names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
-    };
-    match &expr.node {
-        Node::Wrapped(_, inner) => is_average(inner),
-        Node::Aggregation(name, ..) => is_any(name, &["avg", "quantile"]),
-        Node::Call(name, _) => *name == "histogram_quantile",
-        Node::Binary(operator, _, operands) => {
-            let [left, right] = &**operands;
-            let is_average_or_number =
-                |operand: &Expr<'_>| is_number(operand) || is_average(operand);
-            if is_any(operator, &["and", "or", "unless"]) {
-                // The right operand is only a default or a condition.
-                return is_average(left);
+/// The metrics of rules whose query, with the name of the metric's series, has a property. They are
+/// named as in [`ServedMetrics::custom`] and [`ServedMetrics::external`].
+fn metrics_with(source: &PrometheusSource, has_property: fn(&str) -> bool) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for rule in source.inspect_custom().into_iter().chain(source.inspect_external()) {
+        let metrics = rule.metrics.into_iter().filter(|metric| metric.shadowed_by.is_none());
+        for metric in metrics {
+            if has_property(&example_query(&rule.definition.metrics_query, &metric.series)) {
+                names.insert(match metric.resource {
+                    Some(resource) => format!("{resource}/{}", metric.metric),
+                    None => metric.metric,
+                });
             }
-            if *operator == "/" && is_count(right) {
-                return !is_number(left);
-            }
-            is_average_or_number(left) && is_average_or_number(right) && !is_number(expr)
         }
-        Node::Number | Node::Text(_) | Node::Selector(_) => false,
     }
-}
-
-/// Whether an expression is a number of series, such as the number of pods.
-fn is_count(expr: &Expr<'_>) -> bool {
-    match &expr.node {
-        Node::Wrapped(_, inner) => is_count(inner),
-        Node::Aggregation(name, ..) => name.eq_ignore_ascii_case("count"),
-        Node::Call(name, arguments) => *name == "scalar" && arguments.iter().any(is_count),
-        _ => false,
-    }
-}
-
-fn is_number(expr: &Expr<'_>) -> bool {
-    match &expr.node {
-        Node::Number => true,
-        Node::Wrapped(_, inner) => is_number(inner),
-        Node::Binary(_, _, operands) => operands.iter().all(is_number),
-        _ => false,
-    }
+    names
 }
 
 impl ServedMetrics {
@@ -156,38 +97,8 @@ impl ServedMetrics {
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
         self.averages.extend(rules.averages);
+        self.plain_counters.extend(rules.plain_counters);
         self.discovery_error = rules.discovery_error;
         self.source = "the cluster or the rules file";
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::average("avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", true)]
-    #[case::quantile("((quantile(0.9, lag{<< .LabelMatchers >>})))", true)]
-    #[case::histogram("histogram_quantile(0.9, sum by (le) (rate(<<.Series>>[5m])))", true)]
-    #[case::scaled("1000 * (avg(lag) + 1)", true)]
-    #[case::ratio("avg(lag) / avg(limit)", true)]
-    #[case::default("avg(lag) or vector(0)", true)]
-    #[case::by_pod("sum(rate(<<.Series>>[2m])) / count(up{job=\"web\"})", true)]
-    #[case::by_scalar("100 * (sum(lag) / scalar((count(pods))))", true)]
-    #[case::ratio_of_sums("sum(errors) / sum(requests)", false)]
-    #[case::by_pod_for_all("sum(lag) / count(pods) * count(pods)", false)]
-    #[case::reciprocal("1 / count(pods)", false)]
-    #[case::subtracted("sum(lag) - count(pods)", false)]
-    #[case::total("avg(lag) * count(pods)", false)]
-    #[case::scalar_total("avg(lag) * scalar(count(pods))", false)]
-    #[case::sum("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", false)]
-    #[case::sum_of_averages("sum(avg(lag) by (queue))", false)]
-    #[case::name("avg_lag", false)]
-    #[case::numbers("1 + 1", false)]
-    #[case::no_query("avg(", false)]
-    fn query_of_an_average_is_detected(#[case] template: &str, #[case] expected: bool) {
-        assert_eq!(computes_average(template), expected);
     }
 }

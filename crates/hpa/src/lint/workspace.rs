@@ -67,6 +67,8 @@ pub(super) struct ServedMetrics {
     pub(super) external: Option<BTreeSet<String>>,
     /// The metrics of rules whose query computes an average, named as in `custom` and `external`.
     pub(super) averages: BTreeSet<String>,
+    /// The metrics of rules whose query reads a counter without a rate, named like `averages`.
+    pub(super) plain_counters: BTreeSet<String>,
     /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
     /// be those of an adapter, which may name resources differently.
     pub(super) resources: Arc<ApiResources>,

@@ -87,11 +87,15 @@ impl Idle {
         clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
     }
 
-    /// Like [`Self::sentence`], without the reason. The leases don't show an instance without leader
-    /// election before it stores a status, so even a certain finding is only about those with one.
+    /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
+    /// that were read: before an instance stores a status, no status names its lease, or shows that
+    /// it runs without leader election.
     pub(crate) fn clause(&self, autoscalers: &str) -> String {
-        let start =
-            if self.is_certain { "No controller with a lease" } else { "Maybe no controller" };
+        let start = if self.is_certain {
+            "No controller with a known lease"
+        } else {
+            "Maybe no controller"
+        };
         format!("{start} acts on {autoscalers}")
     }
 }

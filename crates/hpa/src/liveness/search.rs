@@ -1,6 +1,9 @@
 //! Finds the lease of hpa-rs.
 
-use std::iter;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, iter};
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -31,7 +34,7 @@ pub(crate) struct ControllerLease {
     /// a status names it.
     pub(crate) searched_namespaces: Vec<String>,
     /// The other leases that statuses name: those of earlier or further instances. At most
-    /// `MAX_LEASES`, plus held ones of the usual name.
+    /// `MAX_LEASES`, plus held ones that no status names.
     pub(crate) others: Vec<ReadLease>,
     /// The named leases that say nothing about autoscalers of other namespaces than their own, see
     /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
@@ -66,7 +69,8 @@ impl ControllerLease {
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
         let statuses: Vec<_> = statuses.into_iter().collect();
-        Self::find_named(client, flags, one, &statuses).await
+        let found = Self::find_named(client, flags, one, &statuses).await;
+        found.with_unnamed(client, flags).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -77,16 +81,43 @@ impl ControllerLease {
         one: Option<StatusOwner<'_>>,
         statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
-        let found = Self::find(client, flags, one, statuses).await;
+        let statuses: Vec<_> = statuses.into_iter().collect();
+        let found = Self::find_named(client, flags, one, &statuses).await;
         if flags.controller_namespace.is_some() || found.may_be_held(Timestamp::now()) {
-            return found;
+            return found.with_unnamed(client, flags).await;
         }
         let autoscalers = list_readable_autoscalers(client, None).await;
         let statuses: Vec<_> = status_writers(&autoscalers).collect();
-        if found.has_read(&LeaseName::of_statuses(statuses.iter().copied())) {
-            return found;
+        let named = LeaseName::of_statuses(statuses.iter().copied());
+        let is_complete = named.iter().all(|lease| found.has_read(&lease.name));
+        let found =
+            if is_complete { found } else { Self::find_named(client, flags, one, &statuses).await };
+        found.with_unnamed(client, flags).await
+    }
+
+    /// If no instance holds the lease, adds the held leases that no status names: while no status
+    /// changes, an instance with a new lease stores none. Lists only the usual namespaces and that
+    /// of the lease, because tenants can create leases elsewhere.
+    async fn with_unnamed(mut self, client: &Client, flags: &ControllerArguments) -> Self {
+        let now = Timestamp::now();
+        if is_fixed(flags) || !is_lost(&self.holder, now) {
+            return self;
         }
-        Self::find_named(client, flags, one, &statuses).await
+        let mut namespaces = BTreeSet::from(LeaseName::usual().map(|usual| usual.namespace));
+        if !self.local.contains(&self.name) {
+            namespaces.insert(self.name.namespace.clone());
+        }
+        let lists: Vec<_> =
+            namespaces.iter().map(|namespace| LeaseHolder::list(client, namespace)).collect();
+        let holders = join_all(lists).await.into_iter().flatten();
+        let unnamed =
+            holders.filter(|holder| !holder.is_expired(now) && !self.has_read(&holder.lease));
+        let unnamed = unnamed.take(MAX_LEASES);
+        let unnamed: Vec<_> = unnamed
+            .map(|holder| ReadLease { name: holder.lease.clone(), holder: Ok(holder) })
+            .collect();
+        self.others.extend(unnamed);
+        self
     }
 
     /// Reads the leases that statuses name, in the order of precedence.
@@ -125,7 +156,7 @@ impl ControllerLease {
         one: Option<StatusOwner<'_>>,
         named: &[NamedLease],
     ) -> Self {
-        let is_fixed = flags.controller_namespace.is_some() || flags.controller_lease.is_some();
+        let is_fixed = is_fixed(flags);
         let lease_names = in_order(Some(first), named);
         let mut leases = ReadLease::read_all(client, &lease_names).await;
         let now = Timestamp::now();
@@ -167,12 +198,8 @@ impl ControllerLease {
         holders.any(|holder| LeaseState::of(holder, now) >= LeaseState::Unknown)
     }
 
-    /// Whether these leases were read.
-    fn has_read(&self, named: &[NamedLease]) -> bool {
-        let is_read = |NamedLease { name, .. }: &NamedLease| {
-            *name == self.name || self.others.iter().any(|other| other.name == *name)
-        };
-        named.iter().all(is_read)
+    fn has_read(&self, name: &LeaseName) -> bool {
+        *name == self.name || self.others.iter().any(|other| other.name == *name)
     }
 
     /// The leases of both controllers at this time.
@@ -202,6 +229,11 @@ impl ReadLease {
     fn state(&self, now: Timestamp) -> LeaseState {
         LeaseState::of(&self.holder, now)
     }
+}
+
+/// Whether a flag names the lease, so that no other one answers.
+fn is_fixed(flags: &ControllerArguments) -> bool {
+    flags.controller_namespace.is_some() || flags.controller_lease.is_some()
 }
 
 /// The lease that the status of `one` names, or else the first one that statuses of its namespace
@@ -295,122 +327,5 @@ impl LeaseState {
             Err(Unavailable::NoLease(_)) => Self::Missing,
             Err(_) => Self::Unknown,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hpa_testbed::{Config, Testbed};
-    use hpa_tests::harness::{TestbedExt, objects};
-    use jiff::SignedDuration;
-    use rstest::rstest;
-
-    use super::*;
-
-    #[test]
-    fn held_lease_precedes_one_that_is_unread_and_that_precedes_one_without_a_holder() {
-        let name = || LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() };
-        let now = Timestamp::from_second(1000).expect("a time");
-        let renewed = |second| {
-            Ok(LeaseHolder {
-                lease: name(),
-                identity: "x_1".to_owned(),
-                acquired: None,
-                renewed: Timestamp::from_second(second).ok(),
-                has_unreadable_time: false,
-                duration: SignedDuration::from_secs(15),
-                transitions: 0,
-            })
-        };
-        let unread = || Err(Unavailable::Unreachable("refused".to_owned()));
-        let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
-        let states = ascending.each_ref().map(|holder| LeaseState::of(holder, now));
-        assert!(states.is_sorted_by(|left, right| left < right), "{states:?}");
-        let released = Err(Unavailable::NotHeld { lease: name(), released: None });
-        assert_eq!(LeaseState::of(&released, now), LeaseState::Lost);
-
-        let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
-            let leases = holders.map(|holder| ReadLease { name: name(), holder });
-            preferred(&leases, |_| true, now)
-        };
-        let missing = || Err(Unavailable::NoLease(name()));
-        assert_eq!(index([unread(), renewed(995), missing()]), 0, "most statuses name it");
-        assert_eq!(index([renewed(900), unread(), renewed(995)]), 2);
-        assert_eq!(index([missing(), renewed(900), unread()]), 2);
-        assert_eq!(index([missing(), renewed(900), missing()]), 0);
-    }
-
-    /// `web` is in `bob`, whose status names `scaling/hpa`. The lease `eve/evil` is a tenant's.
-    #[rstest]
-    #[case::own_of_a_tenant("eve/evil", &["eve"], false)]
-    #[case::of_two_other_namespaces("eve/evil", &["eve", "mallory"], false)]
-    #[case::same_namespace("scaling/two", &["bob"], true)]
-    #[case::usual("autoscaling/hpa-controller", &[], true)]
-    #[case::first("scaling/hpa", &["bob"], true)]
-    fn lease_of_a_tenant_never_answers_for_other_namespaces(
-        #[case] name: &str,
-        #[case] namespaces: &[&str],
-        #[case] expected: bool,
-    ) {
-        let named_by = |lease: &str, namespaces: &[&str]| NamedLease {
-            name: LeaseName::of_manager(&format!("hpa-controller:{lease}")).expect("a lease"),
-            namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
-        };
-        let (first, other) = (named_by("scaling/hpa", &["bob"]), named_by(name, namespaces));
-        let named = [first.clone(), other.clone()];
-        let bob = StatusOwner { namespace: "bob", manager: Some("hpa-controller:scaling/hpa") };
-        for one in [None, Some(bob)] {
-            assert_eq!(may_answer_for(&other.name, &first.name, one, &named), expected);
-        }
-        assert_eq!(first_named(Some(bob), &named), Some(first.name));
-        let replaced = StatusOwner { manager: Some("kube-controller-manager"), ..bob };
-        let unknown = first_named(Some(replaced), &[named_by("eve/evil", &["eve"])]);
-        assert_eq!(unknown, None, "only the usual leases may answer");
-    }
-
-    fn namespace(name: &str) -> serde_json::Value {
-        serde_json::json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
-        })
-    }
-
-    #[tokio::test]
-    async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
-        let testbed = Testbed::new(Config::default());
-        testbed.apply_all([namespace("scaling"), namespace("eve")]);
-        let now = Timestamp::now();
-        let released = objects::lease("scaling", "hpa", "", now);
-        testbed.apply_all([released, objects::lease("eve", "evil", "fake-0_1", now)]);
-        let flags = |namespace: Option<&str>| ControllerArguments {
-            controller_namespace: namespace.map(ToOwned::to_owned),
-            controller_lease: None,
-            controller_url: None,
-        };
-        let (real, evil) = ("hpa-controller:scaling/hpa", "hpa-controller:eve/evil");
-        let statuses = [("eve", evil), ("bob", real)];
-        let bob = StatusOwner { namespace: "bob", manager: Some(real) };
-        let client = testbed.client();
-        for one in [None, Some(bob)] {
-            let found = ControllerLease::find(&client, &flags(None), one, statuses).await;
-            assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
-            assert!(is_lost(&found.holder, Timestamp::now()));
-            assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
-        }
-        // Two namespaces of the tenant name it, and one that is not the tenant's.
-        let of_two = [("eve", evil), ("eve-2", evil), ("bob", real)];
-        for (statuses, may_answer) in [(&of_two[..], false), (&of_two[..2], true)] {
-            let found =
-                ControllerLease::find(&client, &flags(None), None, statuses.iter().copied()).await;
-            assert!(found.name.name == "evil" && found.local.is_empty());
-            assert_eq!(found.may_answer_for_all, may_answer, "{statuses:?}");
-        }
-        let found = ControllerLease::find(&client, &flags(Some("eve")), None, of_two).await;
-        assert!(found.name.name == "evil" && found.may_answer_for_all, "the reader named it");
-        // Its own autoscalers may rely on it, as in a release for one namespace.
-        let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
-        let found = ControllerLease::find(&client, &flags(None), Some(eve), statuses).await;
-        assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
-        let found = ControllerLease::find(&client, &flags(None), None, [("eve", evil)]).await;
-        assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
     }
 }

@@ -6,11 +6,7 @@ use anyhow::bail;
 use hpa_prometheus::client::{Client, QueryFailure, RangeQuery, Settings};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    query::Query,
-    series::Series,
-    window::{Chunk, Window},
-};
+use super::{query::Query, series::Series, window::Window};
 use crate::simulate::Progress;
 
 /// A failed query. The text is for the operator: it may have the query and the path of the URL.
@@ -34,7 +30,7 @@ impl Reader<'_> {
     pub(super) async fn read(&self, query: &Query) -> anyhow::Result<Series> {
         let mut series = Series::empty(self.window.len());
         for chunk in self.window.chunks() {
-            self.read_chunk(query, chunk, &mut series).await?;
+            self.read_chunk(query, &chunk, &mut series).await?;
             if let Some(progress) = self.progress {
                 progress.add(1.0);
             }
@@ -59,20 +55,20 @@ impl Reader<'_> {
     /// The value at the end of the window. `None` if there is none, or if it is not finite.
     pub(super) async fn read_last(&self, query: &Query) -> anyhow::Result<Option<f64>> {
         let end = self.window.end();
-        let points = self.query_points(query, Chunk { start: end, end }).await?;
+        let points = self.query_points(query, end, end).await?;
         Ok(points.first().map(|(_, value)| *value).filter(|value| value.is_finite()))
     }
 
     async fn read_chunk(
         &self,
         query: &Query,
-        chunk: Chunk,
+        chunk: &Window,
         series: &mut Series,
     ) -> anyhow::Result<()> {
         let delay = SignedDuration::try_from_secs_f64(query.delay).unwrap_or_default();
         let delayed = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
-        let shifted = Chunk { start: delayed(chunk.start), end: delayed(chunk.end) };
-        for (ms, value) in self.query_points(query, shifted).await? {
+        let (start, end) = (delayed(chunk.start), delayed(chunk.end()));
+        for (ms, value) in self.query_points(query, start, end).await? {
             let time = Timestamp::from_millisecond(ms).ok();
             let time = time.and_then(|time| time.checked_sub(delay).ok());
             let index = time.and_then(|time| self.window.closest_point(time.as_millisecond()));
@@ -84,13 +80,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Queries a chunk. Returns the times in milliseconds and the values of the only series, or
-    /// nothing without a series.
-    async fn query_points(&self, query: &Query, chunk: Chunk) -> anyhow::Result<Vec<(i64, f64)>> {
+    /// Queries a part of the window. Returns the times in milliseconds and the values of the only
+    /// series, or nothing without a series.
+    async fn query_points(
+        &self,
+        query: &Query,
+        start: Timestamp,
+        end: Timestamp,
+    ) -> anyhow::Result<Vec<(i64, f64)>> {
         let range = RangeQuery {
             query: query.text.clone(),
-            start: chunk.start,
-            end: chunk.end,
+            start,
+            end,
             step: Duration::from_secs(self.window.step_seconds.unsigned_abs()),
         };
         let client = query.client.as_ref().unwrap_or(self.client);

@@ -25,13 +25,6 @@ pub(super) struct Window {
     pub(super) step_count: i64,
 }
 
-/// A part of a window, for one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
-}
-
 impl Window {
     /// The period of the length `since` before `until`. The default step depends on the length.
     pub(super) fn new(since: Duration, until: Timestamp, step: Option<Duration>) -> Self {
@@ -68,7 +61,11 @@ impl Window {
     /// The period from one point to another.
     pub(super) fn slice(&self, first: usize, last: usize) -> Self {
         let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
-        Self { start: self.at(step(first)), step_count: step(last) - step(first), ..*self }
+        self.between(step(first), step(last))
+    }
+
+    fn between(&self, first: i64, last: i64) -> Self {
+        Self { start: self.at(first), step_count: last - first, ..*self }
     }
 
     /// The known values of a series, with the times of its points.
@@ -87,12 +84,12 @@ impl Window {
     }
 
     /// Divides the points into chunks of at most [`POINTS_PER_REQUEST`].
-    pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Self> {
         let count = self.step_count / POINTS_PER_REQUEST + 1;
         (0..count).map(|chunk| {
             let first = chunk * POINTS_PER_REQUEST;
             let last = (first + POINTS_PER_REQUEST - 1).min(self.step_count);
-            Chunk { start: self.at(first), end: self.at(last) }
+            self.between(first, last)
         })
     }
 
@@ -143,10 +140,10 @@ mod tests {
         let mut next = window.start.as_second();
         for chunk in window.chunks() {
             assert_eq!(chunk.start.as_second(), next);
-            let points =
-                (chunk.end.as_second() - chunk.start.as_second()) / window.step_seconds + 1;
+            let end = chunk.end().as_second();
+            let points = (end - chunk.start.as_second()) / window.step_seconds + 1;
             assert!((1..=11_000).contains(&points), "{points}");
-            next = chunk.end.as_second() + window.step_seconds;
+            next = end + window.step_seconds;
         }
         assert_eq!(next, window.end().as_second() + window.step_seconds);
         assert_eq!(window.end().as_second(), 1_800_000_000);

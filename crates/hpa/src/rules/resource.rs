@@ -29,10 +29,6 @@ const MAX_PAGES: usize = 200;
 /// The maximum number of printed results.
 const MAX_RESULTS: usize = 10;
 
-/// The resources of `resourceRules`, with their names in metrics.
-const USAGES: [(UsageResource, &str); 2] =
-    [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
-
 /// The names of the cluster's objects.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
@@ -111,25 +107,26 @@ struct UsageQuery {
     labels: Vec<String>,
 }
 
-/// The query for one of [`USAGES`], of pods or of nodes. An error has the field and the problem.
+/// The query for the usage of pods or of nodes. An error has the field and the problem.
 fn usage_query(
     metrics: &ResourceMetrics,
     source: &PrometheusSource,
-    (usage, name): (UsageResource, &str),
+    usage: UsageResource,
     for_pods: bool,
     namespace: &str,
 ) -> Result<UsageQuery, (String, String)> {
-    let resources = source.resources();
+    let (rule, resources) = (metrics.rule(usage), source.resources());
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let field = format!("{name}.{}", if for_pods { "containerQuery" } else { "nodeQuery" });
-    let name_label = metrics.label(usage, &resource, &resources);
+    let query = if for_pods { "containerQuery" } else { "nodeQuery" };
+    let field = format!("{}.{query}", usage.name());
+    let name_label = rule.labels.label(&resource, &resources);
     let name_label = name_label.map_err(|error| (field.clone(), error.to_string()))?;
     let mut labels = vec![name_label.clone()];
     if for_pods {
-        labels.push(metrics.container_label(usage).to_owned());
+        labels.push(rule.container_label.clone());
     }
     let objects = Objects { resource: &resource, namespace, names: &[] };
-    let query = metrics.query_of_all(usage, objects, &resources, Compat::Off);
+    let query = rule.query(objects, &resources, Compat::Off).render_for_all();
     let query = query.map_err(|error| {
         let mistake = error.template_mistake();
         (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
@@ -162,7 +159,7 @@ pub(super) async fn check_queries(
     };
     let server = servers.server(&definition.server);
     for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for usage in USAGES {
+        for usage in UsageResource::ALL {
             let query = match usage_query(&metrics, source, usage, for_pods, "") {
                 Ok(query) => query,
                 Err((field, problem)) => {
@@ -304,7 +301,7 @@ pub(super) async fn explain_metric(
 ) -> anyhow::Result<(String, ExplainOutcome)> {
     let source = servers.source;
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
-    let usage = USAGES.into_iter().find(|(_, name)| *name == usage);
+    let usage = UsageResource::ALL.into_iter().find(|one| one.name() == usage);
     let (Some(usage), "pods" | "nodes") = (usage, kind) else {
         bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
     };

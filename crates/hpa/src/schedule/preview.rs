@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
     Change, EntryProblem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
+use hpa_metrics::decode_value;
 use jiff::{Timestamp, tz::TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -123,11 +124,7 @@ fn parse(spec: Value) -> Result<ScalingScheduleSpec, Vec<String>> {
 
 /// Decodes a value. The error names the field, prefixed with `path`.
 fn deserialize<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let field = error.path().to_string();
-        let dot = if field == "." { "" } else { "." };
-        format!("{path}{dot}{}: {}", field.trim_start_matches('.'), error.inner())
-    })
+    decode_value(value).map_err(|error| error.in_member(path).to_string())
 }
 
 /// A time in a time zone, such as `Fri 2026-11-27 22:00 +00:00`.

@@ -17,10 +17,13 @@ use jiff::SignedDuration;
 use super::{
     check::{Check, Level},
     cluster::ClusterState,
-    controller::{describe_lease_error, lowercase_first},
+    controller::lowercase_first,
+    lease::describe_lease_error,
 };
 use crate::{
-    debug_client::LeaseName, listed_autoscalers::ListedAutoscaler, terminal::shorten_names,
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
+    listed_autoscalers::ListedAutoscaler,
+    terminal::shorten_names,
 };
 
 /// An autoscaler without a status is an error if it is older than this.
@@ -29,8 +32,17 @@ const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 /// The maximum number of characters of a cause in the headline.
 const MAX_CAUSE_CHARS: usize = 300;
 
-/// The failing autoscalers by reason, with a sentence about the first one.
-type FailuresByReason = BTreeMap<String, (Vec<String>, String)>;
+/// The states that are a warning, with the end of a clause about autoscalers in them.
+const WARNING_STATES: [(State, &str); 5] = [
+    (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
+    (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
+    (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
+    (State::DryRun, "in dry run, so nothing is written"),
+    (State::MetricMissing, "without the values of some metrics, so they only scale up"),
+];
+
+/// The name of an autoscaler, and the cause of its problem.
+type NamedCause = (String, String);
 
 /// `built_in` is the check of kube-controller-manager.
 pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
@@ -39,25 +51,26 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         .status
         .as_ref()
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
-    let mut failing = FailuresByReason::new();
+    let mut failing = BTreeMap::<String, Vec<NamedCause>>::new();
     let mut root_causes = BTreeMap::<&str, usize>::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
-    let (mut unstored, mut waiting) = (Vec::new(), Vec::new());
+    let (mut unstored, mut waiting) = (Vec::<NamedCause>::new(), Vec::<NamedCause>::new());
     // Autoscalers whose targets are scaled by several controllers.
     let mut contested = Vec::new();
     let (mut unhandled, mut new_count, mut paused_count) = (Vec::new(), 0, 0);
     for autoscaler in all {
+        let name = &autoscaler.name;
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
         // The cause is without the warnings, because each warning has its own check.
         let ShortReport { state, cause, pause, warnings, has_missing_metric, .. } = report;
         if has_missing_metric && state != State::MetricMissing {
-            by_state.entry(State::MetricMissing).or_default().push(autoscaler.name.clone());
+            by_state.entry(State::MetricMissing).or_default().push(name.clone());
         }
         if let Some(pause) = pause {
-            by_pause.entry(pause).or_default().push(autoscaler.name.clone());
+            by_pause.entry(pause).or_default().push(name.clone());
         }
         // The report has no such warning if the sentence already names the others.
         let is_shared =
@@ -66,45 +79,49 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         let of_settings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
         for warning in of_settings.chain(shared) {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
-                contested.push(autoscaler.name.clone());
+                contested.push(name.clone());
             } else {
                 let text = describe_warning(warning, autoscaler.acting);
-                let names = by_warning.entry((warning, text)).or_default();
-                names.push(autoscaler.name.clone());
+                by_warning.entry((warning, text)).or_default().push(name.clone());
             }
         }
+        if let Some(error) = &autoscaler.status_write_error {
+            unstored.push((name.clone(), error.clone()));
+            continue;
+        }
         match state {
-            _ if autoscaler.status_write_error.is_some() => unstored.push(autoscaler),
             State::Failing if fails_by_conflict(autoscaler) => {}
             State::Failing => {
                 let failed = autoscaler.failed_condition();
                 let reason = failed.map(|failed| failed.reason.to_string()).unwrap_or_default();
                 let root_cause = failed.map_or("", |failed| root_cause(&failed.message));
                 *root_causes.entry(root_cause).or_default() += 1;
-                let entry = failing.entry(reason).or_insert((Vec::new(), cause));
-                entry.0.push(autoscaler.name.clone());
+                failing.entry(reason).or_default().push((name.clone(), cause));
             }
-            State::New if is_overdue(cluster, autoscaler) => {
-                unhandled.push(autoscaler.name.clone());
-            }
+            State::New if is_overdue(cluster, autoscaler) => unhandled.push(name.clone()),
             State::New => new_count += 1,
-            State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, cause)),
+            State::WaitingForPods if is_problem => waiting.push((name.clone(), cause)),
             State::Paused => paused_count += 1,
-            state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
+            state => by_state.entry(state).or_default().push(name.clone()),
         }
     }
     let off_or_dry_run =
         [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
     let inactive_count = off_or_dry_run.iter().sum::<usize>() + paused_count;
-    let failing_count =
-        failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
+    let failing_count = failing.values().map(Vec::len).sum::<usize>() + unhandled.len();
     let shared_cause = describe_shared_cause(&root_causes, failing_count);
     let mut checks =
         vec![summarize(cluster, failing_count, &shared_cause, inactive_count, new_count)];
-    checks.extend(unstored_check(&unstored));
+    let unstored = causes_check(Level::Error, &unstored, |count, names| {
+        format!("{count} without a check, because the status is not stored: {names}")
+    });
+    // The controller's check has the error.
+    checks.extend(unstored.map(Check::into_repetition));
     let fallback = cluster.scope.describe_fallback();
     checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
-    checks.extend(failing_checks(&failing));
+    checks.extend(failing.iter().filter_map(|(reason, causes)| {
+        causes_check(Level::Error, causes, |count, names| format!("{reason}: {count} ({names})"))
+    }));
     checks.extend(unhandled_check(cluster, &built_in.text, &unhandled));
     checks.extend(conflict_check(all));
     let mut add = |level, names: Option<&Vec<String>>, state: &str| {
@@ -119,13 +136,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         Some(&contested),
         "sharing a target with an autoscaler of another controller, so the replicas may flap",
     );
-    for (state, text) in [
-        (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
-        (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
-        (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
-        (State::DryRun, "in dry run, so nothing is written"),
-        (State::MetricMissing, "without the values of some metrics, so they only scale up"),
-    ] {
+    for (state, text) in WARNING_STATES {
         add(Level::Warning, by_state.get(&state), text);
     }
     for (pause, names) in &by_pause {
@@ -134,7 +145,9 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     for ((_, text), names) in &by_warning {
         add(Level::Warning, Some(names), text);
     }
-    checks.extend(waiting_check(&waiting));
+    checks.extend(causes_check(Level::Warning, &waiting, |count, names| {
+        format!("{count} waiting for pods: {names}")
+    }));
     checks
 }
 
@@ -220,37 +233,20 @@ fn conflict_check(all: &[ListedAutoscaler]) -> Option<Check> {
     Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
-/// The check of autoscalers whose stored statuses are older than the controller's last decisions.
-/// `None` if there are none.
-fn unstored_check(unstored: &[&ListedAutoscaler]) -> Option<Check> {
-    let error = unstored.first()?.status_write_error.as_ref()?;
-    let names: Vec<_> = unstored.iter().map(|one| one.name.clone()).collect();
-    let text = format!(
-        "{} without a check, because the status is not stored: {}",
-        counted(names.len(), "autoscaler"),
-        shorten_names(&names)
-    );
-    // The controller's check has the error.
-    Some(Check::new(Level::Error, text).into_repetition().with_hint(error))
-}
-
-/// The check of autoscalers that wait for pods, by name and cause. `None` if there are none.
-fn waiting_check(waiting: &[(&String, String)]) -> Option<Check> {
-    let (name, cause) = waiting.first()?;
-    let names: Vec<_> = waiting.iter().map(|(name, _)| (*name).clone()).collect();
-    let count = counted(names.len(), "autoscaler");
-    let text = format!("{count} waiting for pods: {}", shorten_names(&names));
-    let hint = format!("{cause}; hpa explain {}", quote(name));
-    Some(Check::new(Level::Warning, text).with_hint(hint))
-}
-
-fn failing_checks(failing: &FailuresByReason) -> impl Iterator<Item = Check> {
-    failing.iter().map(|(reason, (names, cause))| {
-        let text =
-            format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), shorten_names(names));
-        let command = names.first().map(|name| format!("; hpa explain {}", quote(name)));
-        Check::new(Level::Error, text).with_hint(format!("{cause}{}", command.unwrap_or_default()))
-    })
+/// The check of autoscalers with the same problem, with the cause of all, or else that of the first
+/// one after its name. `text` gets their number and names. `None` if there are none.
+fn causes_check(
+    level: Level,
+    causes: &[NamedCause],
+    text: impl FnOnce(String, String) -> String,
+) -> Option<Check> {
+    let (name, cause) = causes.first()?;
+    let names: Vec<_> = causes.iter().map(|(name, _)| name.clone()).collect();
+    let text = text(counted(names.len(), "autoscaler"), shorten_names(&names));
+    let is_of_all = causes.iter().all(|(_, other)| other == cause);
+    let subject = if is_of_all { String::new() } else { format!("{name}: ") };
+    let hint = format!("{subject}{cause}; hpa explain {}", quote(name));
+    Some(Check::new(level, text).with_hint(hint))
 }
 
 /// The end of a clause about the failing autoscalers: the cause that most of them have, with their
@@ -284,16 +280,27 @@ fn summarize(
     let namespace = namespace.map(|namespace| format!(" in the namespace {namespace}"));
     let namespace = namespace.unwrap_or_default();
     let all = counted(count, "autoscaler") + &namespace;
+    // Only the debug API shows whether the statuses are stored.
+    let is_confirmed = |one: &ListedAutoscaler| {
+        cluster.status.is_ok()
+            && (cluster.url.is_none() || cluster.reconciled_at_url.contains(&one.name))
+    };
+    let are_confirmed = cluster.autoscalers.iter().all(is_confirmed);
+    let source = if are_confirmed { "" } else { " according to the stored statuses" };
     let (level, text) = match (failing_count, new_count, inactive_count) {
         _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
-        (1.., ..) => (Level::Error, format!("{failing_count} of {all} can't scale{shared_cause}")),
+        (1.., ..) => {
+            (Level::Error, format!("{failing_count} of {all} can't scale{source}{shared_cause}"))
+        }
         (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
         (0, 0, _) if unstored_count > 0 => {
             (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
         }
-        (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
-        (0, 0, inactive) if inactive == count => (Level::Ok, format!("{all} without errors")),
-        (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale", count - inactive)),
+        (0, 0, 0) => (Level::Ok, format!("{all} can scale{source}")),
+        (0, 0, inactive) if inactive == count => {
+            (Level::Ok, format!("{all} without errors{source}"))
+        }
+        (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale{source}", count - inactive)),
     };
     let check = Check::new(level, text);
     // Each problem has its own check.
@@ -310,11 +317,19 @@ fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -
 }
 
 /// The controller that stored the status last. `None` if it has lost its lease or is switched off.
+/// Also `None` if it is unknown whether it runs, and the status is not recent: a status that doesn't
+/// change keeps its writer, and so does one that a dry run leaves as it is.
 fn controller_of<'a>(cluster: &ClusterState, autoscaler: &'a ListedAutoscaler) -> Option<&'a str> {
     let manager = autoscaler.manager.as_deref()?;
-    let has_stopped =
-        cluster.is_switched_off(manager) || cluster.leases().is_running(manager) == Some(false);
-    (!has_stopped).then_some(manager)
+    let leases = cluster.leases();
+    let is_active = match leases.is_running(manager) {
+        Some(false) => Some(false),
+        _ if manager == KUBE_CONTROLLER_MANAGER => cluster.built_in.has_hpa_controller(cluster.now),
+        is_running => is_running,
+    };
+    let is_active =
+        is_active.unwrap_or_else(|| leases.is_recent_write(autoscaler.status_stored_at));
+    is_active.then_some(manager)
 }
 
 /// Whether the autoscaler is so old that a controller should have stored a status.

@@ -126,8 +126,7 @@ impl Report {
         match &self.hidden_controller {
             None => problems.unwrap_or_else(|| self.describe_skipped()),
             Some(HiddenController { summary, doubt }) => {
-                let summary = || format!("{summary} according to the stored statuses");
-                format!("{}; {doubt}", problems.unwrap_or_else(summary))
+                format!("{}; {doubt}", problems.as_ref().unwrap_or(summary))
             }
         }
     }

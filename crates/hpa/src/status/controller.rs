@@ -1,19 +1,19 @@
-//! Checks of the controller: lease, pod and version, then lateness, queue, caches and histories.
+//! Checks of the controller: pod and version, then lateness, queue, caches and histories.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use hpa_calc::{explain::counted, shell::quote};
-use hpa_controller::{AutoscalerApi, debug::ControllerStatus, k8s::FieldManager};
+use hpa_controller::debug::ControllerStatus;
 
 use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
+    lease::{check_lease, check_lost},
     other_controllers::{self, describe_age},
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
-    listed_autoscalers::ListedAutoscaler,
-    liveness::{Idle, NamespaceWriters, ReadLease, is_held, no_lease_found},
+    debug_client::{LeaseHolder, Unavailable},
+    liveness::Idle,
     terminal::shorten_names,
 };
 
@@ -35,8 +35,9 @@ const MIN_PERIOD_SECONDS: f64 = 5.0;
 /// start without the histories.
 const UNSAVED_ERROR_SECONDS: f64 = 60.0;
 
-/// The end of the check of a lost lease if hpa-rs isn't needed.
-const REPLACED: &str = "kube-controller-manager handles the autoscalers";
+/// Advice for autoscalers on which no controller with a known lease acts.
+const OTHER_LEASE: &str = "a controller with a new lease stores no status while nothing changes: \
+                           --controller-namespace and --controller-lease name its lease";
 
 /// `built_in` is the check of kube-controller-manager.
 pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<Check> {
@@ -81,7 +82,9 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
         let level = if idle.is_certain { Level::Error } else { Level::Warning };
         let autoscalers =
             format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
-        Check::new(level, lowercase_first(&idle.sentence(&autoscalers)))
+        let check = Check::new(level, lowercase_first(&idle.sentence(&autoscalers)));
+        // The sentence about a search has the flag.
+        if idle.search.is_some() { check } else { check.with_hint(OTHER_LEASE) }
     };
     let mut by_reason: Vec<_> = by_reason.into_iter().collect();
     by_reason.sort_by_key(|(idle, names)| Reverse((idle.is_certain, names.len())));
@@ -106,116 +109,6 @@ pub(super) fn lowercase_first(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
     first.into_iter().chain(chars).collect()
-}
-
-fn check_lease(cluster: &ClusterState) -> Check {
-    let LeaseName { namespace, name } = &cluster.lease;
-    let holder = match &cluster.holder {
-        Ok(holder) => holder,
-        Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
-            if is_replaced_by_built_in(cluster) {
-                let text = format!("{}: {REPLACED}", describe_lease_error(error));
-                return Check::new(Level::Ok, text);
-            }
-            // A controller without this lease may handle the autoscalers.
-            let writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-            let without_lease = FieldManager::default();
-            let mut managers = [KUBE_CONTROLLER_MANAGER, without_lease.as_str()].into_iter();
-            let may_be_handled = managers.any(|manager| writers.may_act_in(None, manager));
-            let level = if may_be_handled { Level::Warning } else { Level::Error };
-            if matches!(error, Unavailable::NoLease(_)) && !cluster.searched_namespaces.is_empty() {
-                return Check::new(level, no_lease_found(name, &cluster.searched_namespaces))
-                    .with_hint(
-                        "--controller-namespace and --controller-lease name the lease, \
-                         --controller-url a debug API",
-                    );
-            }
-            return Check::new(level, error.to_string());
-        }
-        Err(error) if cluster.is_controller_hidden() => {
-            let text = format!("whether a controller is active is not known: {error}");
-            return Check::new(Level::Skipped, text);
-        }
-        Err(error) => return unreadable(cluster, "the lease can't be read", error),
-    };
-    if holder.has_unreadable_time {
-        let (host, expiry) = (holder.host_name(), holder.describe_expiry(cluster.now));
-        return Check::new(Level::Warning, format!("{expiry}, which is held by {host}"));
-    }
-    let age = holder.renewed.map(|renewed| cluster.now.duration_since(renewed));
-    let age =
-        age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
-    let text = format!(
-        "lease {namespace}/{name} is held by {}, renewed {age}, {}",
-        holder.host_name(),
-        counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
-    );
-    if holder.is_expired(cluster.now) {
-        let limit = format_seconds(holder.duration.as_secs_f64());
-        if is_replaced_by_built_in(cluster) {
-            let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
-            return Check::new(Level::Warning, text);
-        }
-        let (level, consequence) = if cluster.leases().has_writer_without_lease(None) {
-            let unknown = "and whether an instance without leader election reconciles is unknown";
-            (Level::Warning, unknown)
-        } else {
-            (Level::Error, "so no instance with this lease reconciles")
-        };
-        let text = format!("{text}: it has expired after {limit}, {consequence}");
-        return Check::new(level, text).with_hint(format!(
-            "kubectl get pods -n {0}; kubectl logs -n {0} POD",
-            quote(namespace)
-        ));
-    }
-    Check::new(Level::Ok, text)
-}
-
-/// Reports a lost lease that is not the checked one, unless the instance of a held lease may act
-/// instead. Only a usual lease and one in the same namespace count, because these are the
-/// administrators': the checked one may be a tenant's. Also `None` if other checks report an error.
-fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
-    let LeaseName { namespace, name } = &lost.name;
-    if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
-        return None;
-    }
-    let leases = cluster.leases();
-    let manager = FieldManager::for_lease(namespace, name);
-    let reason = leases.describe_lost(manager.as_str())?;
-    let is_successor = |(other, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
-        is_held(holder, cluster.now) && (other.is_usual() || other.namespace == *namespace)
-    };
-    if leases.hpa_rs_leases().any(is_successor) {
-        return None;
-    }
-    let of_lease = cluster.autoscalers.iter().filter(|one| {
-        one.manager.as_deref() == Some(manager.as_str())
-            && one.hpa.metadata.namespace != *namespace
-            && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
-    });
-    let names: Vec<String> = of_lease.map(|one| one.name.clone()).collect();
-    (!names.is_empty()).then(|| {
-        let statuses = counted(names.len(), "autoscaler");
-        let text = format!("{reason}, which the status of {statuses} names");
-        Check::new(Level::Error, format!("{text}: {}", shorten_names(&names)))
-    })
-}
-
-/// Whether kube-controller-manager handles all autoscalers, because its HPA controller is on and no
-/// hpa-rs with a lease runs.
-fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
-    let is_core = |one: &ListedAutoscaler| one.api == AutoscalerApi::Core;
-    cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
-}
-
-/// A clause about a lease that is missing, has no holder or can't be read.
-pub(super) fn describe_lease_error(error: &Unavailable) -> String {
-    match error {
-        Unavailable::NoLease(LeaseName { namespace, name }) => {
-            format!("there is no lease {namespace}/{name}")
-        }
-        error => error.to_string(),
-    }
 }
 
 fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
@@ -248,7 +141,8 @@ fn check_version(status: &ControllerStatus) -> Check {
 
 pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
     let Ok(status) = &cluster.status else {
-        let text = "lateness, queue, caches and histories are unknown without the debug API";
+        let text = "lateness, queue, caches, histories and failed writes of statuses are unknown \
+                    without the debug API";
         return vec![Check::new(Level::Skipped, text)];
     };
     let period = status.sync_period_seconds;
@@ -387,7 +281,7 @@ fn check_histories(status: &ControllerStatus) -> Check {
 /// Reports an input that can't be read. It is an error if the request fails, the debug API refuses
 /// it, or the response can't be decoded. Other reasons, such as a missing permission or a disabled
 /// API, are warnings. A tenant needs no permission.
-fn unreadable(cluster: &ClusterState, problem: &str, error: &Unavailable) -> Check {
+pub(super) fn unreadable(cluster: &ClusterState, problem: &str, error: &Unavailable) -> Check {
     let level = match error {
         Unavailable::Unreachable(_) | Unavailable::Refused(_) | Unavailable::Undecodable(_) => {
             Level::Error

@@ -1,6 +1,7 @@
 //! Checks of the metrics APIs that autoscalers need.
 
 use hpa_calc::{
+    MetricsApi,
     api::{ConditionStatus, ConditionType, MetricSourceType, MetricSpec},
     explain::status_value,
     report::{
@@ -19,7 +20,8 @@ use crate::{kubectl, listed_autoscalers::ListedAutoscaler, terminal::shorten_nam
 const OTHER_SOURCE_HINT: &str = "the controller reads metrics of others from another source, such \
                                  as Prometheus: check that it has these";
 
-const GROUPS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+const RESOURCE: &str = MetricsApi::Resource.group();
+const GROUPS: [&str; 3] = [RESOURCE, MetricsApi::Custom.group(), MetricsApi::External.group()];
 
 pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     let services = match &cluster.metrics_apis {
@@ -241,7 +243,7 @@ fn is_of(source_type: &MetricSourceType, group: &str) -> bool {
 
 fn install_hint(group: &str) -> &'static str {
     match group {
-        "metrics.k8s.io" => "install metrics-server, or hpa adapter with resource rules",
+        RESOURCE => "install metrics-server, or hpa adapter with resource rules",
         _ => {
             "install hpa adapter (docs/adapter.md) or another adapter; if hpa run reads rules \
              (--metrics-config), check with hpa rules explain that they have these metrics"

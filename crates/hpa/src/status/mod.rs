@@ -5,6 +5,7 @@ mod built_in;
 mod check;
 mod cluster;
 mod controller;
+mod lease;
 mod metrics_apis;
 mod other_controllers;
 #[cfg(test)]

@@ -234,7 +234,7 @@ fn healthy_controller_has_no_problems() {
         let failed = FailedStatusWrites { autoscalers: 14, error: "cannot patch".into() };
         it.status.as_mut().expect("a status").failed_status_writes = Some(failed);
     },
-    Level::Error, "the controller can't store the status of 14 autoscalers: cannot patch"
+    Level::Error, "the controller can't store the status of 14 autoscalers; the error of one: cannot patch"
 )]
 #[case::histories_off(
     |it: &mut ClusterState| it.status.as_mut().expect("a status").keep_history = Some(false),

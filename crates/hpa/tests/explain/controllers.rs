@@ -125,17 +125,17 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let dead = "shop/web would scale from 2 to 4: cpu is at 60% of requests, target 30%; no \
                 controller has renewed the lease ";
     let cluster = held("hpa-controller:shop/hpa", &[own(old)]).await;
-    let advice = "No controller with a lease acts on this autoscaler: no controller has renewed the \
-                  lease shop/hpa";
+    let advice = "No controller with a known lease acts on this autoscaler: no controller has \
+                  renewed the lease shop/hpa";
     cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
     let all = cluster.explain(&["-A"]).await;
-    let first = "No controller with a lease acts on 1 autoscaler (shop/web): no controller has \
-                 renewed the lease shop/hpa for ";
+    let first = "No controller with a known lease acts on 1 autoscaler (shop/web): no controller \
+                 has renewed the lease shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
     let released = released_lease("shop", "hpa", old);
     let cluster = held("hpa-controller:shop/hpa", &[released]).await;
-    let first = "No controller with a lease acts on 1 autoscaler (shop/web): no instance holds the \
-                 lease shop/hpa. ";
+    let first = "No controller with a known lease acts on 1 autoscaler (shop/web): no instance \
+                 holds the lease shop/hpa. ";
     let end = "target 30%; no instance holds the lease shop/hpa\n";
     cluster.expect(&[end, &first.replace("1 autoscaler (shop/web)", "this autoscaler")]).await;
     let all = cluster.explain(&["-A"]).await;

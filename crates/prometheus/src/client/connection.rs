@@ -291,8 +291,9 @@ fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError>
     Ok(headers)
 }
 
-/// The value of a basic `Authorization` header. Always `Some`, because Base64 is valid in a header.
-fn basic_authorization(user: &str) -> Option<HeaderValue> {
+/// The value of a basic `Authorization` header for `USER:PASSWORD`. Always `Some`, because a header
+/// can have Base64.
+pub fn basic_authorization(user: &str) -> Option<HeaderValue> {
     sensitive_header(format!("Basic {}", BASE64_STANDARD.encode(user)))
 }
 
@@ -304,7 +305,7 @@ fn sensitive_header(text: String) -> Option<HeaderValue> {
 }
 
 /// The `USER:PASSWORD` of a URL, decoded.
-fn user_and_password(url: &Uri) -> Option<String> {
+pub fn user_and_password(url: &Uri) -> Option<String> {
     let (user, _) = url.authority()?.as_str().rsplit_once('@')?;
     Some(percent_decoded(user))
 }

@@ -69,7 +69,7 @@ pub enum QueryFailure {
         /// Scheme, host and port of the server.
         server: Arc<str>,
         status: u16,
-        /// Advice for the operator. May be empty.
+        /// Advice for the operator, or the error in the body of a 5xx. May be empty.
         hint: String,
     },
     /// The body isn't a response of Prometheus, or has a result that the client doesn't support.
@@ -154,8 +154,8 @@ impl QueryFailure {
     #[must_use]
     pub fn reason_with_server(&self, url: &str) -> String {
         match self {
-            // The hint of a redirection has its destination.
-            Self::Status { status, .. } if !(300..400).contains(status) => self.to_string(),
+            // The hint of a redirection has its destination, that of a 5xx the server's error.
+            Self::Status { status: 400..500, .. } => self.to_string(),
             _ if self.is_access_failure() => self.describe_with_server(url),
             _ => format!("{}{url}: {}", error_texts::PROMETHEUS, self.reason()),
         }
@@ -171,7 +171,9 @@ impl QueryFailure {
                 format!("other large responses were read for {} s", limit.as_secs_f64())
             }
             Self::Request { .. } => "the request failed".to_owned(),
-            Self::Timeout { limit, .. } => format!("no response within {} s", limit.as_secs_f64()),
+            Self::Timeout { limit, .. } => {
+                format!("{}{} s", error_texts::NO_RESPONSE_WITHIN, limit.as_secs_f64())
+            }
             Self::SlowResponse { limit, .. } => {
                 format!("the response took longer than {} s", limit.as_secs_f64())
             }

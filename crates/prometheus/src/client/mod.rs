@@ -17,6 +17,7 @@ mod error;
 mod forward;
 mod range;
 mod requests;
+mod response;
 mod series;
 mod settings;
 mod time;
@@ -26,7 +27,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use connection::ConnectionError;
+pub use connection::{ConnectionError, basic_authorization, user_and_password};
 pub use decode::decode_query;
 pub use error::{QueryFailure, RuleQueryFailure};
 pub use range::{RangeQuery, RangeSeries};

@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::rules::{Compat, results::QueryResult};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::TryStreamExt;
 use hpa_metrics::SingleFlight;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, uri::Scheme};
+use http::{HeaderValue, Method, Request, Response, Uri, header, uri::Scheme};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -20,17 +20,15 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
-use tokio_util::{
-    bytes::{Bytes, BytesMut},
-    io::StreamReader,
-};
+use tokio_util::bytes::BytesMut;
 
 use crate::client::{
     RequestObserver,
     connection::{ConnectionError, Connector},
     decode,
-    error::{QueryFailure, status_hint},
+    error::QueryFailure,
     range::{RangeQuery, RangeSeries, decode_range},
+    response::{check_status, is_json, limited_reader},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
     time,
@@ -306,7 +304,8 @@ impl Inner {
         slot.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))
     }
 
-    /// Sends a request and checks the status of the response.
+    /// Sends a request and checks the status of the response. The failure for a 5xx has the error
+    /// that Prometheus reports in the body, if it does.
     async fn send(
         &self,
         path: &'static str,
@@ -324,8 +323,18 @@ impl Inner {
         let response = response.map_err(|_| self.timeout_error(limit))?;
         let response = response
             .map_err(|error| QueryFailure::from_request_error(self.server.clone(), &error))?;
-        check_status(&self.settings, &response)?;
-        Ok(response)
+        let Err(mut failure) = check_status(&self.settings, &response) else {
+            return Ok(response);
+        };
+        if let QueryFailure::Status { hint, .. } = &mut failure
+            && response.status().is_server_error()
+            && is_json(&response)
+            && let Ok((body, _large)) = self.read_body(response, limit, deadline).await
+            && let Err(reported @ QueryFailure::Api { .. }) = decode::decode_success(&body)
+        {
+            *hint = format!(": {reported}");
+        }
+        Err(failure)
     }
 
     /// Builds a request without the server's URL, which the client adds.
@@ -403,53 +412,4 @@ fn address(url: &Uri) -> String {
     let host = url.host().unwrap_or_default();
     let default_port = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     format!("{host}:{}", url.port_u16().unwrap_or(default_port))
-}
-
-/// Accepts a success, and the errors 400, 422 and 503 of Prometheus: with JSON, or without a
-/// content type. An error with another content type comes from a proxy. One in HTTP/1.0 without a
-/// content type comes from a server of Go that requires TLS.
-fn check_status(settings: &Settings, response: &Response<Body>) -> Result<(), QueryFailure> {
-    let status = response.status();
-    let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let content_type = text(header::CONTENT_TYPE);
-    let is_json = match content_type {
-        Some(text) => text.starts_with("application/json"),
-        None => response.version() != Version::HTTP_10,
-    };
-    let is_error_of_prometheus = [
-        StatusCode::BAD_REQUEST,
-        StatusCode::UNPROCESSABLE_ENTITY,
-        StatusCode::SERVICE_UNAVAILABLE,
-    ]
-    .contains(&status);
-    if status.is_success() || is_error_of_prometheus && is_json {
-        return Ok(());
-    }
-    let server = settings.origin();
-    let hint = status_hint(status, text(header::LOCATION), &server);
-    Err(QueryFailure::Status { server: server.into(), status: status.as_u16(), hint })
-}
-
-/// Converts the body to a reader that fails at the deadline or after too many bytes.
-fn limited_reader(
-    response: Response<Body>,
-    deadline: Instant,
-    max_bytes: u64,
-    received: Arc<AtomicU64>,
-) -> impl tokio::io::AsyncBufRead + Send + Unpin {
-    let chunks = response.into_body().into_data_stream();
-    let chunks = stream::try_unfold(chunks.boxed(), move |mut chunks| {
-        let received = received.clone();
-        async move {
-            let chunk = timeout_at(deadline, chunks.try_next()).await;
-            let chunk = chunk.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-            let chunk = chunk.map_err(io::Error::other)?;
-            let len = chunk.as_ref().map_or(0, |chunk: &Bytes| chunk.len() as u64);
-            if received.fetch_add(len, Ordering::Relaxed).saturating_add(len) > max_bytes {
-                return Err(io::ErrorKind::FileTooLarge.into());
-            }
-            Ok::<_, io::Error>(chunk.map(|chunk| (chunk, chunks)))
-        }
-    });
-    StreamReader::new(chunks.boxed())
 }

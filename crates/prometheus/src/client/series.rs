@@ -37,200 +37,108 @@ impl fmt::Debug for SeriesReader {
 
 /// Calls `add` for each series of a response. Returns their number.
 fn read_response(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
-    let mut response =
-        Response { add, series_count: None, names: SeriesNames::default(), error: None };
     let mut deserializer = serde_json::Deserializer::from_reader(body);
-    let result = deserializer.deserialize_map(&mut response);
+    let result = deserializer.deserialize_map(Response(add));
     result.map_err(|error| match error.io_error_kind() {
         Some(_) => QueryFailure::Body(std::sync::Arc::new(error.into())),
         None => QueryFailure::Decode(error.to_string()),
-    })?;
-    if let Some((error_type, message)) = response.error {
-        return Err(QueryFailure::Api { error_type, message });
-    }
-    response.series_count.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))
+    })?
 }
 
-/// The name of a series and the names of its labels. The strings are reused for the next series.
-#[derive(Default)]
-struct SeriesNames {
-    name: String,
-    /// Label names. Those from `len` on are left from earlier series.
-    texts: Vec<String>,
-    len: usize,
-}
+/// A response, whose series are passed to the function.
+struct Response<F>(F);
 
-impl SeriesNames {
-    fn clear(&mut self) {
-        self.name.clear();
-        self.len = 0;
-    }
-
-    fn push(&mut self, label: &str) {
-        match self.texts.get_mut(self.len) {
-            Some(text) => {
-                text.clear();
-                text.push_str(label);
-            }
-            None => self.texts.push(label.to_owned()),
-        }
-        self.len += 1;
-    }
-
-    fn labels(&self) -> &[String] {
-        self.texts.get(..self.len).unwrap_or_default()
-    }
-}
-
-struct Response<F> {
-    add: F,
-    /// `None` before `data` is read.
-    series_count: Option<usize>,
-    names: SeriesNames,
-    error: Option<(String, String)>,
-}
-
-impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for &mut Response<F> {
-    type Value = ();
+impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Response<F> {
+    /// The number of series.
+    type Value = Result<usize, QueryFailure>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a response of Prometheus")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut is_error, mut error_type, mut message) = (false, String::new(), String::new());
+        let mut series_count = None;
         while let Some(field) = map.next_key::<String>()? {
             match &*field {
                 "status" => is_error = map.next_value::<String>()? == "error",
                 "errorType" => error_type = map.next_value()?,
                 "error" => message = map.next_value()?,
-                "data" => map.next_value_seed(Data(self))?,
+                "data" => series_count = Some(map.next_value_seed(SeriesList(&mut self.0))?),
                 _ => _ = map.next_value::<IgnoredAny>()?,
             }
         }
         if is_error {
-            self.error = Some((error_type, message));
+            return Ok(Err(QueryFailure::Api { error_type, message }));
         }
-        Ok(())
+        Ok(series_count.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned())))
     }
 }
 
-/// The list of series.
-struct Data<'r, F>(&'r mut Response<F>);
+/// The list of series, or null if there are none.
+struct SeriesList<'r, F>(&'r mut F);
 
-impl<'de, F: FnMut(&str, &[String])> DeserializeSeed<'de> for Data<'_, F> {
-    type Value = ();
+impl<'de, F: FnMut(&str, &[String])> DeserializeSeed<'de> for SeriesList<'_, F> {
+    type Value = usize;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
-    type Value = ();
+impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for SeriesList<'_, F> {
+    type Value = usize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of series")
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        self.0.series_count = Some(0);
-        Ok(())
+    fn visit_unit<E: serde::de::Error>(self) -> Result<usize, E> {
+        Ok(0)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<(), A::Error> {
-        let Response { add, series_count, names, .. } = self.0;
-        let mut count = 0;
-        while series.next_element_seed(SeriesLabels(names))?.is_some() {
-            add(&names.name, names.labels());
+    fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<usize, A::Error> {
+        let (add, mut count) = (self.0, 0);
+        while let Some((name, labels)) = series.next_element_seed(SeriesNames)? {
+            add(&name, &labels);
             count += 1;
         }
-        *series_count = Some(count);
-        Ok(())
+        Ok(count)
     }
 }
 
-/// A series: a map from label names to values.
-struct SeriesLabels<'l>(&'l mut SeriesNames);
+/// The name of a series, and the names of its other labels. Their values are skipped.
+struct SeriesNames;
 
-impl<'de> DeserializeSeed<'de> for SeriesLabels<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for SeriesNames {
+    type Value = (String, Vec<String>);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for SeriesLabels<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for SeriesNames {
+    type Value = (String, Vec<String>);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the labels of a series")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.0.clear();
-        while let Some(is_name) = map.next_key_seed(LabelName(self.0))? {
-            if is_name {
-                map.next_value_seed(NameValue(&mut self.0.name))?;
-            } else {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut name, mut labels) = (String::new(), Vec::new());
+        while let Some(label) = map.next_key::<String>()? {
+            if label != NAME_LABEL {
                 map.next_value::<IgnoredAny>()?;
+                labels.push(label);
+                continue;
+            }
+            name = map.next_value()?;
+            if name.is_empty() {
+                return Err(serde::de::Error::custom("a series has an empty name"));
             }
         }
-        Ok(())
-    }
-}
-
-/// Adds the name of a label, except for `__name__`. Returns whether it is `__name__`.
-struct LabelName<'l>(&'l mut SeriesNames);
-
-impl<'de> DeserializeSeed<'de> for LabelName<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for LabelName<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a label")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, label: &str) -> Result<bool, E> {
-        if label == NAME_LABEL {
-            return Ok(true);
-        }
-        self.0.push(label);
-        Ok(false)
-    }
-}
-
-struct NameValue<'l>(&'l mut String);
-
-impl<'de> DeserializeSeed<'de> for NameValue<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for NameValue<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a series")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<(), E> {
-        if name.is_empty() {
-            return Err(E::custom("a series has an empty name"));
-        }
-        self.0.push_str(name);
-        Ok(())
+        Ok((name, labels))
     }
 }
 

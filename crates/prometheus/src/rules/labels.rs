@@ -39,6 +39,16 @@ pub enum MappingError {
     },
 }
 
+impl MappingError {
+    /// The path of the invalid field, relative to the rule.
+    pub(crate) fn field(&self) -> String {
+        match self {
+            Self::Override { label, .. } => format!("resources.overrides.{label}"),
+            Self::Syntax { .. } | Self::Format { .. } => "resources.template".to_owned(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -60,34 +70,7 @@ pub enum FormatError {
 #[error("unable to convert resource {resource} into label: {problem}")]
 pub struct LabelError {
     pub resource: GroupResource,
-    pub problem: LabelProblem,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LabelProblem {
-    /// No override has the resource, and there is no template.
-    #[error("no generic resource label form specified for this metric")]
-    NoTemplate,
-    /// The API has no such resource.
-    #[error("unable to singularize resource: the API has no such resource")]
-    UnknownResource,
-    /// The template can't be rendered for the resource.
-    #[error("{0}")]
-    Template(#[source] TemplateError),
-    /// The template renders an empty string.
-    #[error("empty label produced by label template")]
-    Empty,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LabelMeaning<'a> {
-    /// The label's value is the name of an object.
-    Resource(&'a GroupResource),
-    /// The label matches the template, but the API has no such resource.
-    UnknownResource { group: String, resource: String },
-    /// The label doesn't name objects.
-    Other,
+    pub problem: String,
 }
 
 /// An override whose resource has an earlier override.
@@ -189,19 +172,18 @@ impl ResourceLabels {
         })
     }
 
-    /// The meaning of a label. An override takes precedence over the template.
-    pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
+    /// The resource whose objects a label names. An override takes precedence over the template.
+    pub fn resource<'a>(
+        &'a self,
+        label: &str,
+        resources: &'a ApiResources,
+    ) -> Option<&'a GroupResource> {
         if let Some(resource) = self.resource_by_label.get(label) {
-            return LabelMeaning::Resource(resource);
+            return Some(resource);
         }
-        let named = self.template.as_ref().and_then(|template| template.group_and_resource(label));
-        let Some((group, resource)) = named else {
-            return LabelMeaning::Other;
-        };
-        match resources.resolve(&group, &resource) {
-            Ok(resource) => LabelMeaning::Resource(&resource.group_resource),
-            Err(_) => LabelMeaning::UnknownResource { group, resource },
-        }
+        let (group, resource) = self.template.as_ref()?.group_and_resource(label)?;
+        let resolved = resources.resolve(group, resource).ok()?;
+        Some(&resolved.group_resource)
     }
 
     /// The label for the names of a resource's objects.
@@ -213,11 +195,14 @@ impl ResourceLabels {
         if let Some(label) = self.label_by_resource.get(resource) {
             return Ok(label.clone());
         }
-        let error = |problem| LabelError { resource: resource.clone(), problem };
-        let template = self.template.as_ref().ok_or_else(|| error(LabelProblem::NoTemplate))?;
-        let resource = resources.get(resource);
-        let resource = resource.ok_or_else(|| error(LabelProblem::UnknownResource))?;
-        template.label(resource).map_err(error)
+        let no_template = "no generic resource label form specified for this metric";
+        let unknown = "unable to singularize resource: the API has no such resource";
+        let label = match (&self.template, resources.get(resource)) {
+            (None, _) => Err(no_template.to_owned()),
+            (Some(_), None) => Err(unknown.to_owned()),
+            (Some(template), Some(resource)) => template.label(resource),
+        };
+        label.map_err(|problem| LabelError { resource: resource.clone(), problem })
     }
 }
 
@@ -243,17 +228,20 @@ impl LabelTemplate {
     }
 
     /// Extracts the group and the resource from a label.
-    fn group_and_resource(&self, label: &str) -> Option<(String, String)> {
+    fn group_and_resource<'l>(&self, label: &'l str) -> Option<(&'l str, &'l str)> {
         let resource = self.regex.group(label, self.resource_index)?;
         let group = self.group_index.and_then(|index| self.regex.group(label, index));
-        Some((group.unwrap_or_default().to_owned(), resource.to_owned()))
+        Some((group.unwrap_or_default(), resource))
     }
 
-    fn label(&self, resource: &ApiResource) -> Result<String, LabelProblem> {
+    fn label(&self, resource: &ApiResource) -> Result<String, String> {
         let group = resource.group_resource.group.replace(['.', '-'], "_");
         let data = group_resource(&group, &resource.singular);
-        let label = self.template.render(data).map_err(LabelProblem::Template)?;
-        if label.is_empty() { Err(LabelProblem::Empty) } else { Ok(label) }
+        let label = self.template.render(data).map_err(|error| error.to_string())?;
+        if label.is_empty() {
+            return Err("empty label produced by label template".to_owned());
+        }
+        Ok(label)
     }
 }
 
@@ -304,17 +292,14 @@ mod tests {
     )]
     #[case::other_group("<<.Group>>_<<.Resource>>", "apps_pod", None)]
     #[case::no_template("", "pod", None)]
-    fn labels_have_a_meaning(
+    fn labels_name_resources(
         #[case] template: &str,
         #[case] label: &str,
         #[case] expected: Option<&str>,
     ) {
         let labels = labels(template, &[("instance", "node")]).unwrap();
         let resources = resources();
-        let resource = match labels.meaning(label, &resources) {
-            LabelMeaning::Resource(resource) => Some(resource.to_string()),
-            _ => None,
-        };
+        let resource = labels.resource(label, &resources).map(ToString::to_string);
         assert_eq!(resource.as_deref(), expected);
     }
 

@@ -26,38 +26,26 @@ const MAX_QUOTED: usize = 40;
 /// The Go types of the data of templates, as prometheus-adapter's messages name them.
 const DATA_TYPES: [&str; 2] = ["naming.queryTemplateArgs", "schema.GroupResource"];
 
-#[derive(Clone, Copy)]
-enum TemplateKind {
-    Query,
-    Label,
-}
-
-impl TemplateKind {
-    fn fields(self) -> &'static [&'static str] {
-        match self {
-            Self::Query => {
-                &["Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"]
-            }
-            Self::Label => &["Resource", "Group"],
-        }
-    }
-
+/// A kind of templates.
+struct TemplateKind {
+    fields: &'static [&'static str],
     /// The start of the message about an unknown field.
-    fn unknown_field(self) -> &'static str {
-        match self {
-            Self::Query => UNKNOWN_FIELD,
-            Self::Label => "labels have no <<.",
-        }
-    }
-
+    unknown_field: &'static str,
     /// A field that every template of this kind can use.
-    fn example(self) -> &'static str {
-        match self {
-            Self::Query => "<<.Series>>",
-            Self::Label => "<<.Resource>>",
-        }
-    }
+    example: &'static str,
 }
+
+const QUERY: &TemplateKind = &TemplateKind {
+    fields: &["Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"],
+    unknown_field: UNKNOWN_FIELD,
+    example: "<<.Series>>",
+};
+
+const LABEL: &TemplateKind = &TemplateKind {
+    fields: &["Resource", "Group"],
+    unknown_field: "labels have no <<.",
+    example: "<<.Resource>>",
+};
 
 impl InvalidRule {
     /// The position and the field, then the mistake with advice, then prometheus-adapter's text.
@@ -92,7 +80,7 @@ impl QueryError {
     /// The mistake in the template of the query, with advice. `None` for other errors.
     pub fn template_mistake(&self) -> Option<String> {
         match self {
-            Self::Template(error) => Some(describe_template_error("", error, TemplateKind::Query)),
+            Self::Template(error) => Some(describe_template_error("", error, QUERY)),
             _ => None,
         }
     }
@@ -112,7 +100,7 @@ fn describe_rule_error(error: &RuleError) -> String {
     match error {
         RuleError::Mapping(error) => describe_mapping_error(error),
         RuleError::Query { template, source, .. } => {
-            describe_template_error(template, source, TemplateKind::Query)
+            describe_template_error(template, source, QUERY)
         }
         RuleError::Filter { source, .. } | RuleError::NameMatches { source, .. } => {
             describe_filter_error(source)
@@ -131,9 +119,8 @@ fn describe_rule_error(error: &RuleError) -> String {
 fn describe_usage_error(ResourceRuleError { source, .. }: &ResourceRuleError) -> String {
     match source {
         ResourceRuleProblem::Mapping(error) => describe_mapping_error(error),
-        ResourceRuleProblem::ContainerQuery { template, source }
-        | ResourceRuleProblem::NodeQuery { template, source } => {
-            describe_template_error(template, source, TemplateKind::Query)
+        ResourceRuleProblem::Query { template, source, .. } => {
+            describe_template_error(template, source, QUERY)
         }
     }
 }
@@ -142,10 +129,10 @@ fn describe_mapping_error(error: &MappingError) -> String {
     let example = "write, for example, kube_<<.Resource>>";
     match error {
         MappingError::Syntax { template, source } => {
-            describe_template_error(template, source, TemplateKind::Label)
+            describe_template_error(template, source, LABEL)
         }
         MappingError::Format { source: FormatError::Template(error), template } => {
-            describe_template_error(template, error, TemplateKind::Label)
+            describe_template_error(template, error, LABEL)
         }
         MappingError::Format { source: FormatError::Empty, .. } => {
             format!("the label is empty: {example}")
@@ -199,7 +186,7 @@ fn describe_regex_error(RegexError { problem, expression }: &RegexError) -> Stri
 }
 
 /// Describes the mistake in a template. `text` is needed only for mistakes in the syntax.
-fn describe_template_error(text: &str, error: &TemplateError, kind: TemplateKind) -> String {
+fn describe_template_error(text: &str, error: &TemplateError, kind: &TemplateKind) -> String {
     match error {
         TemplateError::Syntax { line, message, .. } => {
             let has_lines = text.trim_end().contains('\n');
@@ -211,8 +198,8 @@ fn describe_template_error(text: &str, error: &TemplateError, kind: TemplateKind
     }
 }
 
-fn describe_syntax_error(text: &str, message: &str, kind: TemplateKind) -> String {
-    let example = kind.example();
+fn describe_syntax_error(text: &str, message: &str, kind: &TemplateKind) -> String {
+    let example = kind.example;
     // prometheus-adapter's text is about the character that comes instead of the end.
     if let Some(open) = text.split("<<").skip(1).find(|action| !action.contains(">>")) {
         let is_name = |char: &char| char.is_ascii_alphanumeric() || ".$_ ".contains(*char);
@@ -251,8 +238,8 @@ fn describe_syntax_error(text: &str, message: &str, kind: TemplateKind) -> Strin
     mistake.to_owned()
 }
 
-fn describe_unknown_function(name: &str, kind: TemplateKind) -> String {
-    let fields = kind.fields();
+fn describe_unknown_function(name: &str, kind: &TemplateKind) -> String {
+    let fields = kind.fields;
     if fields.contains(&name) {
         return format!("the dot is missing: write <<.{name}>>, not <<{name}>>");
     }
@@ -261,12 +248,12 @@ fn describe_unknown_function(name: &str, kind: TemplateKind) -> String {
         None => format!(
             "there is no function {name}: write a field, as in {}, or a function of Go's \
              templates, such as index or printf",
-            kind.example()
+            kind.example
         ),
     }
 }
 
-fn describe_execution_error(error: &ExecutionError, kind: TemplateKind) -> String {
+fn describe_execution_error(error: &ExecutionError, kind: &TemplateKind) -> String {
     let ExecutionError { node, message, .. } = error;
     let node: String = node.chars().take(MAX_QUOTED).collect();
     let Some(rest) = message.strip_prefix("can't evaluate field ") else {
@@ -279,12 +266,12 @@ fn describe_execution_error(error: &ExecutionError, kind: TemplateKind) -> Strin
             "`{node}` has no value: only the template's data has fields, not their values"
         );
     }
-    let fields = kind.fields();
+    let fields = kind.fields;
     let advice = match most_similar(field, fields.iter().copied()) {
         Some(similar) => format!("did you mean <<.{similar}>>?"),
         None => format!("there are <<.{}>>", fields.join(">>, <<.")),
     };
-    format!("{}{field}>>: {advice}", kind.unknown_field())
+    format!("{}{field}>>: {advice}", kind.unknown_field)
 }
 
 fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {

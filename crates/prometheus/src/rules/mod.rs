@@ -20,10 +20,12 @@
 //!
 //! ```rust
 //! use hpa_calc::Selector;
-//! use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+//! use hpa_metrics::{
+//!     CustomQuery, Objects,
+//!     resource::{ApiResource, ApiResources, GroupResource},
+//! };
 //! use hpa_prometheus::rules::{
-//!     Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series,
-//!     registry::{CustomRequest, DiscoveredRule},
+//!     Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::DiscoveredRule,
 //! };
 //!
 //! // The file. An error lists up to 100 mistakes with line and column.
@@ -52,7 +54,7 @@
 //! let rules = RuleSet::compile(&config, &resources);
 //! let rule = rules.custom[0].clone()?;
 //!
-//! // The series that `rule.series_query()` selects, as `/api/v1/series` returns them.
+//! // The series that `rule.series_query` selects, as `/api/v1/series` returns them.
 //! let labels = ["namespace", "pod", "code"].map(str::to_owned).to_vec();
 //! let seen = [Series { name: "http_requests_total".to_owned(), labels }];
 //! let series = RuleSeries::new(&rule, &resources, &seen).into();
@@ -64,17 +66,17 @@
 //! let expected = ["namespaces", "pods"].map(|resource| (resource.to_owned(), metric.clone()));
 //! assert_eq!(listed.collect::<Vec<_>>(), expected);
 //!
-//! // The query for a request.
-//! let request = CustomRequest {
+//! // The query for a request. The caller has resolved its objects to names.
+//! let request = CustomQuery {
 //!     resource: GroupResource::pods(),
-//!     metric: "http_requests_per_second",
-//!     namespace: "shop",
-//!     is_namespaced: true,
-//!     names: &["web-1".to_owned(), "web-2".to_owned()],
-//!     selector: &Selector::parse("code=200")?,
+//!     namespace: "shop".to_owned(),
+//!     objects: Objects::Selected(Selector::parse("app=web")?),
+//!     metric,
+//!     metric_selector: Selector::parse("code=200")?,
 //! };
+//! let names = ["web-1".to_owned(), "web-2".to_owned()];
 //! assert_eq!(
-//!     registry.query(&request, &resources, Compat::Off)?,
+//!     registry.query(&request, &names, &resources, Compat::Off)?,
 //!     "sum(rate(http_requests_total{code=\"200\",namespace=\"shop\",pod=~\"web-1|web-2\"}[2m])) \
 //!      by (pod)"
 //! );

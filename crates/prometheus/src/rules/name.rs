@@ -26,8 +26,9 @@ pub enum FilterError {
 /// A condition on the name of a series.
 #[derive(Debug)]
 pub struct SeriesFilter {
-    regex: GoRegex,
-    must_match: bool,
+    pub regex: GoRegex,
+    /// `true` for `is`, `false` for `isNot`.
+    pub must_match: bool,
 }
 
 impl SeriesFilter {
@@ -51,25 +52,12 @@ impl SeriesFilter {
     pub fn accepts(&self, series: &str) -> bool {
         self.regex.is_match(series) == self.must_match
     }
-
-    pub(crate) fn regex(&self) -> &GoRegex {
-        &self.regex
-    }
-
-    pub fn expression(&self) -> &str {
-        self.regex.as_str()
-    }
-
-    /// `true` for `is`, `false` for `isNot`.
-    pub fn must_match(&self) -> bool {
-        self.must_match
-    }
 }
 
 /// Derives metric names from the names of series.
 #[derive(Debug)]
 pub struct NameRule {
-    regex: GoRegex,
+    pub regex: GoRegex,
     template: String,
 }
 
@@ -109,10 +97,6 @@ impl NameRule {
     /// The name of all metrics, if it doesn't depend on the series.
     pub fn constant(&self) -> Option<&str> {
         (!self.template.contains('$')).then_some(&*self.template)
-    }
-
-    pub fn regex(&self) -> &GoRegex {
-        &self.regex
     }
 }
 

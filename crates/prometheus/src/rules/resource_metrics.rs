@@ -8,9 +8,9 @@ use jiff::SignedDuration;
 use crate::rules::{
     Compat,
     config::{ResourceRule, ResourceRules},
-    labels::{LabelError, MappingError, ResourceLabels},
+    labels::{MappingError, ResourceLabels},
     per_object::NotPerObject,
-    query::{ObjectQuery, Objects, QueryContext, QueryError, QueryTemplate},
+    query::{ObjectQuery, Objects, QueryContext, QueryTemplate},
     results::Sample,
     value::{timestamp, usage_value},
 };
@@ -37,38 +37,28 @@ pub enum ResourceRuleProblem {
     /// The mapping of labels is invalid.
     #[error("unable to construct label-resource converter: {0}")]
     Mapping(#[source] MappingError),
-    /// `containerQuery` is invalid.
+    /// `containerQuery` or `nodeQuery` is invalid.
     #[error(
-        "unable to construct container metrics query: unable to parse metrics query template {}: \
+        "unable to construct {objects} metrics query: unable to parse metrics query template {}: \
          {source}",
         Quoted(template)
     )]
-    ContainerQuery { template: String, source: TemplateError },
-    /// `nodeQuery` is invalid.
-    #[error(
-        "unable to construct node metrics query: unable to parse metrics query template {}: \
-         {source}",
-        Quoted(template)
-    )]
-    NodeQuery { template: String, source: TemplateError },
+    Query {
+        /// `container` or `node`.
+        objects: &'static str,
+        template: String,
+        source: TemplateError,
+    },
 }
 
 impl ResourceRuleError {
     /// The path of the invalid field, relative to `resourceRules`.
     pub fn field(&self) -> String {
-        let rule = match self.resource {
-            UsageResource::Cpu => "cpu",
-            UsageResource::Memory => "memory",
-        };
         let field = match &self.source {
-            ResourceRuleProblem::Mapping(MappingError::Override { label, .. }) => {
-                &format!("resources.overrides.{label}")
-            }
-            ResourceRuleProblem::Mapping(_) => "resources.template",
-            ResourceRuleProblem::ContainerQuery { .. } => "containerQuery",
-            ResourceRuleProblem::NodeQuery { .. } => "nodeQuery",
+            ResourceRuleProblem::Mapping(error) => error.field(),
+            ResourceRuleProblem::Query { objects, .. } => format!("{objects}Query"),
         };
-        format!("{rule}.{field}")
+        format!("{}.{field}", self.resource.name())
     }
 }
 
@@ -79,6 +69,18 @@ pub enum UsageResource {
     Cpu,
     /// Memory usage in bytes.
     Memory,
+}
+
+impl UsageResource {
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
+
+    /// The name in `resourceRules` and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 impl std::fmt::Display for UsageResource {
@@ -98,12 +100,15 @@ pub struct ResourceMetrics {
     window: Duration,
 }
 
+/// The compiled rule of one resource.
 #[derive(Debug)]
-struct UsageRule {
-    labels: ResourceLabels,
+pub struct UsageRule {
+    /// The labels with the names of pods, nodes and namespaces.
+    pub labels: ResourceLabels,
     container_query: QueryTemplate,
     node_query: QueryTemplate,
-    container_label: String,
+    /// The label with the name of a container in the result of a query.
+    pub container_label: String,
 }
 
 impl ResourceMetrics {
@@ -120,35 +125,15 @@ impl ResourceMetrics {
     }
 
     /// The window of the reported values.
-    pub fn window(&self) -> Duration {
-        self.window
-    }
-
-    fn signed_window(&self) -> SignedDuration {
+    pub fn window(&self) -> SignedDuration {
         SignedDuration::try_from(self.window).unwrap_or(SignedDuration::MAX)
     }
 
-    /// The query for the containers of pods, or for nodes.
-    pub fn query(
-        &self,
-        measured: UsageResource,
-        objects: Objects<'_>,
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<String, QueryError> {
-        self.rule(measured).query(objects, resources, compat).render()
-    }
-
-    /// The query for the containers of all pods of a namespace or of all namespaces, or for all
-    /// nodes. Ignores `objects.names`.
-    pub fn query_of_all(
-        &self,
-        measured: UsageResource,
-        objects: Objects<'_>,
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<String, QueryError> {
-        self.rule(measured).query(objects, resources, compat).render_for_all()
+    pub fn rule(&self, measured: UsageResource) -> &UsageRule {
+        match measured {
+            UsageResource::Cpu => &self.cpu,
+            UsageResource::Memory => &self.memory,
+        }
     }
 
     /// Checks that queries for several pods or nodes return the same result for each of them as a
@@ -162,46 +147,29 @@ impl ResourceMetrics {
             rule.query(objects, resources, Compat::Off).render_for_all_if_per_object().map(drop)
         })
     }
-
-    /// The label with the name of a pod or a node in the result of a query.
-    pub fn label(
-        &self,
-        measured: UsageResource,
-        resource: &GroupResource,
-        resources: &ApiResources,
-    ) -> Result<String, LabelError> {
-        self.rule(measured).labels.label(resource, resources)
-    }
-
-    /// The label with the name of a container in the result of a query.
-    pub fn container_label(&self, measured: UsageResource) -> &str {
-        &self.rule(measured).container_label
-    }
-
-    fn rule(&self, measured: UsageResource) -> &UsageRule {
-        match measured {
-            UsageResource::Cpu => &self.cpu,
-            UsageResource::Memory => &self.memory,
-        }
-    }
 }
 
 impl UsageRule {
     fn new(rule: &ResourceRule, resources: &ApiResources) -> Result<Self, ResourceRuleProblem> {
         let labels = ResourceLabels::new(&rule.resources, resources)
             .map_err(ResourceRuleProblem::Mapping)?;
-        let container_query = QueryTemplate::new(&rule.container_query).map_err(|source| {
-            ResourceRuleProblem::ContainerQuery { template: rule.container_query.clone(), source }
-        })?;
-        let node_query = QueryTemplate::new(&rule.node_query).map_err(|source| {
-            ResourceRuleProblem::NodeQuery { template: rule.node_query.clone(), source }
-        })?;
-        let container_label = rule.container_label.clone();
-        Ok(Self { labels, container_query, node_query, container_label })
+        let compile = |objects, text: &str| {
+            let error = |source| {
+                let template = text.to_owned();
+                ResourceRuleProblem::Query { objects, template, source }
+            };
+            QueryTemplate::new(text).map_err(error)
+        };
+        Ok(Self {
+            labels,
+            container_query: compile("container", &rule.container_query)?,
+            node_query: compile("node", &rule.node_query)?,
+            container_label: rule.container_label.clone(),
+        })
     }
 
     /// The query for the containers of pods, or for nodes.
-    fn query<'a>(
+    pub fn query<'a>(
         &'a self,
         objects: Objects<'a>,
         resources: &'a ApiResources,
@@ -252,7 +220,7 @@ pub fn pod_usage(
     Ok(Some(PodMetrics {
         metadata: pod.item_meta(),
         timestamp: timestamp(timestamp_ms),
-        window: rules.signed_window(),
+        window: rules.window(),
         containers: containers.collect(),
     }))
 }
@@ -280,7 +248,7 @@ pub fn node_usage(
     Ok(Some(NodeMetrics {
         metadata: node.item_meta(),
         timestamp: timestamp(cpu.timestamp_ms.min(memory.timestamp_ms)),
-        window: rules.signed_window(),
+        window: rules.window(),
         usage: to_usage(values),
     }))
 }
@@ -333,7 +301,7 @@ resourceRules:
         let names = ["a".to_owned(), "b.c".to_owned()];
         let query = |measured, resource: &GroupResource, namespace, names: &[String]| {
             let objects = Objects { resource, namespace, names };
-            rules.query(measured, objects, &resources, Compat::Off)
+            rules.rule(measured).query(objects, &resources, Compat::Off).render()
         };
         let pods = query(UsageResource::Cpu, &GroupResource::pods(), "shop", &names);
         assert_eq!(pods.unwrap(), r#"sum(c{namespace="shop",pod=~"a|b[.]c"}) by (pod,container)"#);

@@ -56,10 +56,7 @@ impl RuleError {
     /// The path of the invalid field, relative to the rule.
     pub fn field(&self) -> String {
         match self {
-            Self::Mapping(MappingError::Override { label, .. }) => {
-                format!("resources.overrides.{label}")
-            }
-            Self::Mapping(_) => "resources.template".to_owned(),
+            Self::Mapping(error) => error.field(),
             Self::Query { .. } => "metricsQuery".to_owned(),
             Self::Filter { index, .. } => format!("seriesFilters[{index}]"),
             Self::NameMatches { .. } => "name.matches".to_owned(),
@@ -71,12 +68,14 @@ impl RuleError {
 /// A rule of custom or external metrics.
 #[derive(Debug)]
 pub struct Rule {
-    series_query: String,
-    filters: Vec<SeriesFilter>,
-    name: NameRule,
-    labels: ResourceLabels,
-    query: QueryTemplate,
-    is_namespaced: bool,
+    /// The selector of the rule's series.
+    pub series_query: String,
+    pub filters: Vec<SeriesFilter>,
+    pub name: NameRule,
+    pub labels: ResourceLabels,
+    pub query: QueryTemplate,
+    /// Whether queries of external metrics select the namespace of the request.
+    pub is_namespaced: bool,
 }
 
 /// The metric that a rule derives from the name of a series, if any.
@@ -123,37 +122,10 @@ impl Rule {
             }
             source => RuleError::NameTemplate { series_query: series_query(), source },
         })?;
-        charge(name.regex(), budget)
+        charge(&name.regex, budget)
             .map_err(|source| RuleError::NameMatches { series_query: series_query(), source })?;
         let is_namespaced = rule.resources.namespaced.unwrap_or(true);
         Ok(Self { series_query: series_query(), filters, name, labels, query, is_namespaced })
-    }
-
-    /// The selector of the rule's series.
-    pub fn series_query(&self) -> &str {
-        &self.series_query
-    }
-
-    pub fn filters(&self) -> &[SeriesFilter] {
-        &self.filters
-    }
-
-    pub fn name_rule(&self) -> &NameRule {
-        &self.name
-    }
-
-    /// The mapping between labels and resources.
-    pub fn labels(&self) -> &ResourceLabels {
-        &self.labels
-    }
-
-    pub fn query_template(&self) -> &QueryTemplate {
-        &self.query
-    }
-
-    /// Whether queries of external metrics select the namespace of the request.
-    pub fn is_namespaced(&self) -> bool {
-        self.is_namespaced
     }
 
     /// Derives the metric of a series.
@@ -187,7 +159,7 @@ impl Rule {
 
     /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.
     pub(super) fn series_name(&self) -> Option<&str> {
-        let name = match promql::parse_without_regex_checks(self.series_query()) {
+        let name = match promql::parse_without_regex_checks(&self.series_query) {
             Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
             _ => None,
         };
@@ -229,7 +201,7 @@ fn compile_filter(
     budget: &mut RegexBudget,
 ) -> Result<SeriesFilter, FilterError> {
     let filter = SeriesFilter::new(filter)?;
-    charge(filter.regex(), budget)?;
+    charge(&filter.regex, budget)?;
     Ok(filter)
 }
 

@@ -6,7 +6,6 @@ use std::{
 };
 
 use crate::rules::{
-    labels::LabelMeaning,
     rule::{Naming, Rule},
     string_table::StringTable,
 };
@@ -79,13 +78,6 @@ struct MetricEntry {
     resource_list: u32,
 }
 
-/// A name of series, to pass to [`RuleSeries::naming_of`].
-#[derive(Clone, Copy, Debug)]
-pub struct SeriesName<'s> {
-    name: &'s str,
-    entry: NameEntry,
-}
-
 /// A label set and the resources that its labels name.
 #[derive(Debug)]
 pub struct LabelSet {
@@ -105,12 +97,6 @@ pub struct MetricSeries<'s> {
     /// `resources` is empty then.
     series_by_resource: &'s [(Arc<GroupResource>, u32)],
     names: &'s StringTable,
-}
-
-impl<'s> SeriesName<'s> {
-    pub fn name(&self) -> &'s str {
-        self.name
-    }
 }
 
 impl<'s> MetricSeries<'s> {
@@ -171,25 +157,20 @@ impl RuleSeries {
         labels.into_iter().cloned().collect()
     }
 
-    pub fn names(&self) -> impl Iterator<Item = SeriesName<'_>> {
+    /// The names of the series, each with the metric that the rule derives from it.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Naming)> {
         let entries = (0..).zip(&self.name_entries);
-        entries
-            .map(|(position, entry)| SeriesName { name: self.names.get(position), entry: *entry })
+        entries.map(|(position, entry)| (self.names.get(position), self.naming_of(entry)))
     }
 
     /// The metric that the rule derives from the name of a series. `None` if the rule has no such
     /// series.
     pub fn naming(&self, series: &str) -> Option<Naming> {
         let entry = self.name_entries.get(self.names.position(series)? as usize)?;
-        Some(self.naming_of_entry(entry))
+        Some(self.naming_of(entry))
     }
 
-    /// The metric that the rule derives from a name.
-    pub fn naming_of(&self, name: &SeriesName<'_>) -> Naming {
-        self.naming_of_entry(&name.entry)
-    }
-
-    fn naming_of_entry(&self, entry: &NameEntry) -> Naming {
+    fn naming_of(&self, entry: &NameEntry) -> Naming {
         match entry.naming {
             NamingEntry::Metric(position) => Naming::Metric(self.metrics.get(position).to_owned()),
             NamingEntry::Filtered(filter) => Naming::Filtered(filter as usize),
@@ -409,8 +390,7 @@ impl RuleSeriesBuilder<'_> {
     fn resources_in(&mut self, labels: &[String]) -> Vec<Arc<GroupResource>> {
         let mut resources: Vec<Arc<GroupResource>> = Vec::new();
         for label in labels {
-            let meaning = self.rule.labels().meaning(label, self.resources);
-            let LabelMeaning::Resource(resource) = meaning else {
+            let Some(resource) = self.rule.labels.resource(label, self.resources) else {
                 continue;
             };
             let known = self.known_resources.iter().find(|known| ***known == *resource).cloned();

@@ -3,6 +3,7 @@
 use hpa_calc::MilliValue;
 use jiff::Timestamp;
 
+use hpa_go_compat::truncate_to_i64;
 use hpa_metrics::values::NoValue;
 
 use crate::rules::Compat;
@@ -54,20 +55,14 @@ pub(crate) fn timestamp(ms: i64) -> Timestamp {
 
 /// Converts to thousandths, truncated toward zero.
 fn milli(sample: f64) -> Result<MilliValue, NoValue> {
-    /// 2⁶³, the first float that is out of range.
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    let milli = (sample * 1000.0).trunc();
     if sample.is_nan() {
         return Err(NoValue::NotANumber);
     }
     if sample.is_infinite() {
         return Err(NoValue::Infinite);
     }
-    if !(-LIMIT..LIMIT).contains(&milli) {
-        return Err(NoValue::OutOfRange);
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
-    Ok(MilliValue::from_milli(milli as i64))
+    let milli = truncate_to_i64(sample * 1000.0).ok_or(NoValue::OutOfRange)?;
+    Ok(MilliValue::from_milli(milli))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{
         RuleStatus, Rules, ServerFailure,
     },
 };
-use hpa_metrics::{ResourceMapper, describe};
+use hpa_metrics::describe;
 
 /// The maximum number of concurrent reads, because each needs memory for the names of its series.
 /// `rules` and `externalRules` are read at the same time, each with this limit.
@@ -28,14 +28,13 @@ const CONCURRENCY: usize = 8;
 /// added with compatibility.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Reads the resources of the API server, and compiles the rules. The state has no series. With
+/// Compiles the rules with the resources of the API server. The state has no series. With
 /// compatibility, fails if a rule is invalid.
-pub(super) async fn compile(
-    rules: &Arc<Rules>,
+pub(super) fn compile(
+    rules: &Rules,
     settings: &PrometheusSettings,
-    mapper: &dyn ResourceMapper,
+    resources: Arc<ApiResources>,
 ) -> Result<DiscoveryState, RelistError> {
-    let resources = Arc::new(mapper.load().await?);
     let compiled = RuleSet::compile(&rules.config, &resources);
     if settings.compat == Compat::Reference
         && let Some(error) = compiled.first_error()

@@ -93,9 +93,8 @@ impl PrometheusSource {
     /// valid rules whose series have never been read.
     pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
-        let registry_request = super::read::registry_request(request, names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
-        explain_custom(&registry_request, &candidates, &state.resources, self.settings.compat)
+        explain_custom(request, names, &candidates, &state.resources, self.settings.compat)
     }
 
     /// Explains, rule by rule, why an external metric is found or not. Leaves out valid rules whose
@@ -117,7 +116,7 @@ impl PrometheusSource {
     pub fn object_label(&self, index: usize, resource: &GroupResource) -> Option<String> {
         let state: Arc<DiscoveryState> = self.state();
         let discovered = state.custom.entries.get(index)?.discovered.as_ref()?;
-        discovered.rule.labels().label(resource, &state.resources).ok()
+        discovered.rule.labels.label(resource, &state.resources).ok()
     }
 
     /// The name of the server of a rule of `rules`.

@@ -7,7 +7,6 @@ mod name_lists;
 mod permissions;
 mod read;
 mod reload;
-mod server_error;
 mod servers;
 mod sharing;
 mod state;
@@ -27,8 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub use inspect::{InspectedMetric, RuleInspection};
 pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
-pub use server_error::ServerError;
-pub use servers::Servers;
+pub use servers::{ServerError, Servers};
 pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 
@@ -37,9 +35,10 @@ use self::{
     state::{DiscoveryState, NOT_DISCOVERED_YET, Rules},
 };
 use hpa_metrics::{
-    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper, SyncState,
-    Values,
+    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper,
+    SingleFlight, SyncState, Values,
     mapper::MapperError,
+    resource::ApiResources,
     source::{ListedCustomMetric, ListedExternalMetric},
 };
 
@@ -113,6 +112,8 @@ pub enum RelistError {
 pub struct PrometheusSource {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
+    /// Loads of the resources, which concurrent compilations share.
+    resource_loads: SingleFlight<(), ApiResources, MapperError>,
     objects: Arc<dyn ObjectLister>,
     /// The rules for the next discovery. `state` has those of the last one.
     rules: RwLock<Arc<Rules>>,
@@ -137,6 +138,7 @@ impl PrometheusSource {
         Ok(Self {
             settings,
             mapper,
+            resource_loads: SingleFlight::new(Duration::ZERO),
             objects,
             state: RwLock::new(Arc::new(DiscoveryState::empty(&rules))),
             rules: RwLock::new(Arc::new(rules)),
@@ -171,8 +173,12 @@ impl PrometheusSource {
     /// Compiles the rules. If none were compiled before, they are in use from then on, or the error
     /// is kept for the errors of queries.
     async fn compile_rules(&self, rules: &Arc<Rules>) -> Result<Arc<DiscoveryState>, RelistError> {
-        let compiled = discovery::compile(rules, &self.settings, &*self.mapper).await;
-        let compiled = compiled.map(Arc::new);
+        let mapper = self.mapper.clone();
+        let load = |()| async move { mapper.load().await };
+        let resources = self.resource_loads.get((), load).await.map_err(RelistError::from);
+        let compiled = resources
+            .and_then(|resources| discovery::compile(rules, &self.settings, resources))
+            .map(Arc::new);
         let first = match &compiled {
             Ok(state) => state.clone(),
             Err(RelistError::Mapper(error)) => {

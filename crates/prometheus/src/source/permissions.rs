@@ -4,8 +4,6 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::rules::config::Server;
 
-use super::server_error::ServerProblem;
-
 /// The credentials that the servers of a rules file may use. A rules file names servers and their
 /// credential files. Without this limit, its author could have any file of the pod sent to a server
 /// of their choice.
@@ -24,7 +22,7 @@ impl ServerPermissions {
         &self,
         server: &Server,
         path: &str,
-    ) -> Result<Option<PathBuf>, ServerProblem> {
+    ) -> Result<Option<PathBuf>, String> {
         if path.is_empty() {
             return Ok(None);
         }
@@ -35,19 +33,26 @@ impl ServerPermissions {
             is_inside.then_some(file)
         });
         if file.is_none() {
-            let (name, path) = (server.name.clone(), path.into());
-            let directory = self.directory.as_deref().map(Into::into);
-            return Err(ServerProblem::File { name, path, directory });
+            let permitted = match self.directory.as_deref().map(Path::display) {
+                Some(directory) => {
+                    format!("its files must be in {directory} (--metrics-config-credentials)")
+                }
+                None => "--metrics-config-credentials permits no file".to_owned(),
+            };
+            let name = &server.name;
+            return Err(format!("the server {name:?} may not use the file {path}: {permitted}"));
         }
         Ok(file)
     }
 
     /// Whether a server authenticates with the pod's service account. Fails if it may not.
-    pub(super) fn uses_service_account(&self, server: &Server) -> Result<bool, ServerProblem> {
+    pub(super) fn uses_service_account(&self, server: &Server) -> Result<bool, String> {
         match server.auth_in_cluster {
-            Some(true) if !self.service_account => {
-                Err(ServerProblem::ServiceAccount { name: server.name.clone() })
-            }
+            Some(true) if !self.service_account => Err(format!(
+                "the server {:?} may not use the service account of the pod, unless \
+                 --metrics-config-auth-incluster permits it to all servers of the file",
+                server.name
+            )),
             setting => Ok(setting == Some(true)),
         }
     }

@@ -117,7 +117,7 @@ impl PrometheusSource {
             return Err(MetricError::UnknownMetric(NotFound::NotDiscovered));
         }
         let registry = &state.custom_registry;
-        let found = registry.find(&registry_request(request, names), &state.resources);
+        let found = registry.find(request, names, &state.resources);
         let found = found.map_err(|error| registry_error(state, request, error))?;
         let client = state.custom_client(found.index);
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
@@ -199,9 +199,8 @@ impl PrometheusSource {
         request: &CustomQuery,
         names: &[String],
     ) -> Result<String, MetricError> {
-        let registry_request = registry_request(request, names);
         let registry = &state.custom_registry;
-        let query = registry.query(&registry_request, &state.resources, self.settings.compat);
+        let query = registry.query(request, names, &state.resources, self.settings.compat);
         query.map_err(|error| registry_error(state, request, error))
     }
 
@@ -289,21 +288,6 @@ pub(super) async fn send_rule_query(
     client.query(query).await.map_err(|failure| {
         MetricError::from_fetch_error(RuleQueryFailure::new(client.settings(), failure))
     })
-}
-
-/// Converts a request for a custom metric to one of the registry, for objects with these names.
-pub(crate) fn registry_request<'a>(
-    request: &'a CustomQuery,
-    names: &'a [String],
-) -> registry::CustomRequest<'a> {
-    registry::CustomRequest {
-        resource: request.resource.clone(),
-        metric: &request.metric,
-        namespace: &request.namespace,
-        is_namespaced: request.is_namespaced(),
-        names,
-        selector: &request.metric_selector,
-    }
 }
 
 fn registry_error(

@@ -5,12 +5,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::client::{
     Authentication, Client, RequestObserver, Settings, SettingsError, parse_header,
 };
-use crate::rules::{Compat, Config, config::Server};
-
-use super::{
-    permissions::ServerPermissions,
-    server_error::{ServerError, ServerProblem},
+use crate::rules::{
+    Compat, Config,
+    config::{Position, Server},
 };
+
+use super::permissions::ServerPermissions;
+
+/// An invalid server of a rules file, or a rule's reference to a server that doesn't exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{path}: {problem}", position.map(|at| format!("{at}: ")).unwrap_or_default())]
+pub struct ServerError {
+    /// The path of the invalid field.
+    pub path: String,
+    /// The position of the field in the file.
+    pub position: Option<Position>,
+    pub problem: String,
+}
 
 /// Clients of the servers, by name.
 #[derive(Clone)]
@@ -37,7 +48,7 @@ impl Servers {
 
     /// Replaces the servers by those of a rules file. Unchanged servers keep their clients.
     pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, ServerError> {
-        let error = |path: String, problem| {
+        let error = |path: String, problem: String| {
             let position = config.positions.get(&path);
             ServerError { path, position, problem }
         };
@@ -45,21 +56,21 @@ impl Servers {
         for (index, server) in config.servers.iter().enumerate() {
             let path = |field: &str| format!("servers[{index}]{field}");
             if server.name.is_empty() {
-                return Err(error(path(""), ServerProblem::NoName));
+                return Err(error(path(""), "a server needs a name".to_owned()));
             }
-            let name = || server.name.clone();
-            let client = match self.named.get(&server.name) {
+            let name = &server.name;
+            let client = match self.named.get(name) {
                 Some((current, client)) if current == server => client.clone(),
                 _ => {
                     let settings = settings(server, compat, &self.permissions)
                         .map_err(|(field, problem)| error(path(field), problem))?;
-                    Client::new(settings, self.observer.clone()).map_err(|source| {
-                        error(path(""), ServerProblem::Settings { name: name(), source })
-                    })?
+                    Client::new(settings, self.observer.clone())
+                        .map_err(|source| error(path(""), unusable(name, &source)))?
                 }
             };
-            if named.insert(name(), (server.clone(), client)).is_some() {
-                return Err(error(path(".name"), ServerProblem::Duplicate(name())));
+            if named.insert(name.clone(), (server.clone(), client)).is_some() {
+                let problem = format!("there are two servers with the name {name:?}");
+                return Err(error(path(".name"), problem));
             }
         }
         let servers = Self { named, ..self.clone() };
@@ -69,12 +80,14 @@ impl Servers {
         Ok(servers)
     }
 
-    fn check_known(&self, name: &str) -> Result<(), ServerProblem> {
-        match self.get(name) {
-            Some(_) => Ok(()),
-            None if name.is_empty() => Err(ServerProblem::NoDefault),
-            None => Err(ServerProblem::Unknown(name.to_owned())),
-        }
+    fn check_known(&self, name: &str) -> Result<(), String> {
+        Err(match self.get(name) {
+            Some(_) => return Ok(()),
+            None if name.is_empty() => {
+                "the rule names no `server`, and --prometheus-url is not given".to_owned()
+            }
+            None => format!("there is no server {name:?} in `servers`"),
+        })
     }
 
     /// The client of the server with this name. An empty name stands for the default server.
@@ -104,21 +117,23 @@ fn references(config: &Config) -> Vec<(String, &str)> {
     discovery.chain(resource).collect()
 }
 
+fn unusable(name: &str, error: &SettingsError) -> String {
+    format!("the server {name:?} can't be used: {error}")
+}
+
 /// The settings of a server, or the invalid field with its problem.
 fn settings(
     server: &Server,
     compat: Compat,
     permissions: &ServerPermissions,
-) -> Result<Settings, (&'static str, ServerProblem)> {
+) -> Result<Settings, (&'static str, String)> {
     let file = |field, path: &str| {
         permissions.credential_file(server, path).map_err(|error| (field, error))
     };
     let in_cluster = permissions.uses_service_account(server);
     let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
-    let mut settings = basic_settings(server).map_err(|source| {
-        let name = server.name.clone();
-        ("", ServerProblem::Settings { name, source })
-    })?;
+    let mut settings =
+        basic_settings(server).map_err(|source| ("", unusable(&server.name, &source)))?;
     settings.authentication = match file(".authConfig", &server.auth_config)? {
         Some(kubeconfig) => Authentication::Kubeconfig(kubeconfig),
         None if in_cluster => Authentication::InCluster,

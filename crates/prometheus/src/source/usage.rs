@@ -36,10 +36,7 @@ type ConvertUsage<T> = fn(
 ) -> Result<Option<T>, NoValue>;
 
 /// The results of the queries for CPU and memory.
-struct UsageSamples {
-    cpu: Vec<Sample>,
-    memory: Vec<Sample>,
-}
+type UsageSamples = [Vec<Sample>; 2];
 
 impl PrometheusSource {
     pub(super) async fn read_pod_usage(
@@ -118,10 +115,15 @@ impl PrometheusSource {
         let parts = self.split_names_of_usage(state, rules, resource, namespace, &names);
         let query = |measured, names: &[String]| {
             let objects = Objects { resource, namespace, names };
-            rules.query(measured, objects, &state.resources, compat)
+            rules.rule(measured).query(objects, &state.resources, compat).render()
         };
-        let samples = self.read_samples_of_usage(client, &parts, query).await?;
-        let (cpu, memory) = group_by_name(state, rules, resource, &samples)?;
+        let [cpu, memory] = self.read_samples_of_usage(client, &parts, query).await?;
+        let label = |measured| {
+            let label = rules.rule(measured).labels.label(resource, &state.resources);
+            label.map_err(|error| MetricError::from_query_build_error(QueryError::from(error)))
+        };
+        let cpu = by_name(&cpu, &label(UsageResource::Cpu)?);
+        let memory = by_name(&memory, &label(UsageResource::Memory)?);
         let mut usage = UsageList { items: Vec::new(), failures: Vec::new() };
         for object in objects {
             let name = object.key.name.as_str();
@@ -161,16 +163,16 @@ impl PrometheusSource {
         query: impl Fn(UsageResource, &[String]) -> Result<String, QueryError>,
     ) -> Result<UsageSamples, MetricError> {
         let read = |names: &[String]| {
-            let queries =
-                [UsageResource::Cpu, UsageResource::Memory].map(|measured| query(measured, names));
+            let queries = UsageResource::ALL.map(|measured| query(measured, names));
             self.read_cpu_and_memory(client, queries)
         };
         let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
-        let mut all = UsageSamples { cpu: Vec::new(), memory: Vec::new() };
+        let mut all = UsageSamples::default();
         let mut parts = stream::iter(parts).buffered(name_lists::CONCURRENCY);
         while let Some(part) = parts.try_next().await? {
-            all.cpu.extend(part.cpu);
-            all.memory.extend(part.memory);
+            for (all, part) in all.iter_mut().zip(part) {
+                all.extend(part);
+            }
         }
         Ok(all)
     }
@@ -185,7 +187,7 @@ impl PrometheusSource {
         let memory = memory.map_err(MetricError::from_query_build_error)?;
         let (cpu, memory) =
             tokio::join!(self.read_vector(client, cpu), self.read_vector(client, memory));
-        Ok(UsageSamples { cpu: cpu?, memory: memory? })
+        Ok([cpu?, memory?])
     }
 
     async fn read_vector(
@@ -229,23 +231,12 @@ fn samples_of<'a, 's>(samples: &'a SamplesByName<'s>, name: &str) -> &'a [&'s Sa
     samples.get(name).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Groups the samples of CPU, and those of memory, by the name of the object.
-fn group_by_name<'s>(
-    state: &DiscoveryState,
-    rules: &ResourceMetrics,
-    resource: &GroupResource,
-    samples: &'s UsageSamples,
-) -> Result<(SamplesByName<'s>, SamplesByName<'s>), MetricError> {
-    let group = |samples: &'s [Sample], measured| {
-        let label = rules.label(measured, resource, &state.resources);
-        let label =
-            label.map_err(|error| MetricError::from_query_build_error(QueryError::from(error)))?;
-        let mut by_name = SamplesByName::new();
-        for sample in samples {
-            let name = sample.labels.get(&label).map_or("", String::as_str);
-            by_name.entry(name).or_default().push(sample);
-        }
-        Ok(by_name)
-    };
-    Ok((group(&samples.cpu, UsageResource::Cpu)?, group(&samples.memory, UsageResource::Memory)?))
+/// Groups samples by the name of the object, which is in `label`.
+fn by_name<'s>(samples: &'s [Sample], label: &str) -> SamplesByName<'s> {
+    let mut by_name = SamplesByName::new();
+    for sample in samples {
+        let name = sample.labels.get(label).map_or("", String::as_str);
+        by_name.entry(name).or_default().push(sample);
+    }
+    by_name
 }

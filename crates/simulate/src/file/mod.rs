@@ -13,16 +13,17 @@ use hpa_calc::{
     validation::{ValidationOptions, validate},
 };
 use hpa_crd::{FieldError, UnknownField};
+use hpa_go_compat::yaml::Positions;
 use serde_json::{Map, Value};
 
+pub use self::{
+    position::ScenarioFileError,
+    spec::{ControllerSettings, Cost, Objective, json_schema},
+};
 use self::{
-    position::Positions,
+    position::positions,
     spec::{Document, VariantSpec},
     validate::{check_variants, validate_variant},
-};
-pub use self::{
-    position::{Position, ScenarioFileError},
-    spec::{ControllerSettings, Cost, Objective, json_schema},
 };
 use crate::{
     other_pods::OtherPods,
@@ -31,7 +32,7 @@ use crate::{
         load::Load,
         profile::PodProfile,
         samples_file::parse_offsets,
-        scenario::{Scenario, WorkloadSpec},
+        scenario::{Scenario, WorkloadSpec, built_in_api_version},
         seconds::Seconds,
     },
 };
@@ -107,10 +108,6 @@ impl Variant {
 /// Reads a file that a scenario refers to.
 type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// The built-in kinds, whose controllers are modelled.
-const BUILT_IN_KINDS: [&str; 4] =
-    ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"];
-
 impl ScenarioFile {
     /// Parses a scenario file. `read` reads the files that it refers to.
     ///
@@ -122,21 +119,19 @@ impl ScenarioFile {
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
         let mut base: Value = serde_saphyr::from_str(text)
             .map_err(|error| ScenarioFileError::syntax(text, &error))?;
-        let positions = Positions::new(text);
+        let positions = positions(text);
         load_autoscaler(&mut base, read)?;
-        let to_error =
-            |problem: FieldError, variant: Option<usize>| locate(problem, &positions, variant);
+        let in_base = |problem: FieldError| locate(problem, &positions, None);
         let base_spec =
             VariantSpec { name: BASE.to_owned(), description: String::new(), patch: Value::Null };
-        let (first, specs) =
-            build_variant(&base, &base_spec, read, |problem| to_error(problem, None))?;
-        check_variants(&specs).map_err(|problem| to_error(problem, None))?;
+        let (first, specs) = build_variant(&base, &base_spec, read, in_base)?;
+        check_variants(&specs).map_err(in_base)?;
         let (name, description) = (first.cluster.name.clone(), first.cluster.description.clone());
         let mut variants = vec![first];
         for (index, mut spec) in specs.into_iter().enumerate() {
             load_autoscaler(&mut spec.patch, read)?;
-            let (next, _) =
-                build_variant(&base, &spec, read, |problem| to_error(problem, Some(index)))?;
+            let in_patch = |problem| locate(problem, &positions, Some(index));
+            let (next, _) = build_variant(&base, &spec, read, in_patch)?;
             variants.push(next);
         }
         Ok(Self { name, description, variants })
@@ -146,21 +141,21 @@ impl ScenarioFile {
 /// Adds the position of the field, or of its closest ancestor in the file. A position in the
 /// variant's patch takes precedence over an equally close one in the base.
 fn locate(problem: FieldError, positions: &Positions, variant: Option<usize>) -> ScenarioFileError {
-    let FieldError { field, message } = problem;
-    let in_base = positions.find(&field);
+    let field = &problem.field;
+    let in_base = positions.closest(field);
     let prefix = variant.map(|index| format!("variants[{index}].patch."));
     let in_patch = prefix.and_then(|prefix| {
-        let (found, position) = positions.find(&format!("{prefix}{field}"))?;
+        let (found, position) = positions.closest(&format!("{prefix}{field}"))?;
         Some((found.checked_sub(prefix.len())?, position))
     });
     let position = match (in_base, in_patch) {
         (Some((base, _)), Some((patched, position))) if patched >= base => Some(position),
         (None, Some((_, position))) | (Some((_, position)), _) => Some(position),
         (None, None) => variant
-            .and_then(|index| positions.find(&format!("variants[{index}]")))
+            .and_then(|index| positions.closest(&format!("variants[{index}]")))
             .map(|(_, position)| position),
     };
-    ScenarioFileError::Field { position, path: field, message }
+    ScenarioFileError::new(position, problem)
 }
 
 /// Replaces the file name of an autoscaler by the autoscaler in the file.
@@ -168,7 +163,7 @@ fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), Scena
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
     let loaded = read(&file).and_then(|text| parse_autoscaler(&text));
-    *autoscaler = loaded.map_err(|message| ScenarioFileError::File { file, message })?;
+    *autoscaler = loaded.map_err(|message| ScenarioFileError::of_file(&file, message))?;
     Ok(())
 }
 
@@ -215,10 +210,8 @@ fn read_samples(
     column: Option<&str>,
     read: ReadFile<'_>,
 ) -> Result<Vec<(Seconds, f64)>, ScenarioFileError> {
-    let text =
-        read(file).map_err(|message| ScenarioFileError::File { file: file.to_owned(), message })?;
-    parse_offsets(&text, column)
-        .map_err(|source| ScenarioFileError::Samples { file: file.to_owned(), source })
+    let text = read(file).map_err(|message| ScenarioFileError::of_file(file, message))?;
+    parse_offsets(&text, column).map_err(|error| ScenarioFileError::of_file(file, error))
 }
 
 /// Decodes a document to which the patch of a variant was applied.
@@ -285,7 +278,7 @@ fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
         set_default(workload, "namespace", namespace.clone());
         set_default(workload, "kind", target.kind.as_str());
         set_default(workload, "replicas", hpa.spec.effective_min_replicas().max(1));
-        if !BUILT_IN_KINDS.contains(&target.kind.as_str()) {
+        if built_in_api_version(&target.kind).is_none() {
             set_default(workload, "apiVersion", target.api_version.as_str());
         }
     }

@@ -1,142 +1,68 @@
-//! The positions of fields in a YAML document, and the errors of scenario files.
+//! The positions of fields in a scenario file, and the errors of scenario files.
 
-use std::{collections::HashMap, fmt};
+use std::fmt::Display;
 
-use granit_parser::{Event, Marker, Parser};
+use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
-use crate::workload::samples_file::SamplesError;
-
-/// A position in a file. Lines and columns count from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    pub line: usize,
-    pub column: usize,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
+/// The positions of the fields in a document.
+pub(super) fn positions(text: &str) -> Positions {
+    let mut positions = Positions::default();
+    if let Ok(Some(document)) = yaml::parse(text) {
+        add_fields(&mut positions, &document, "");
     }
+    positions
 }
 
-/// The positions of fields, by their paths, such as `workload.load.sum[0]`.
-#[derive(Debug, Default)]
-pub(super) struct Positions(HashMap<String, Position>);
-
-/// A sequence or a mapping whose end has not been read yet.
-struct OpenNode {
-    path: String,
-    /// The index of the next item, or `None` for a mapping.
-    item: Option<usize>,
-    /// The path of the member whose key was read last. `None` once its value was read.
-    member: Option<String>,
-}
-
-impl Positions {
-    /// Reads the positions of the first document, up to its first syntax error.
-    pub(super) fn new(text: &str) -> Self {
-        let mut positions = Self::default();
-        let mut open: Vec<OpenNode> = Vec::new();
-        for event in Parser::new_from_str(text) {
-            let Ok((event, span)) = event else { break };
-            let at = position(span.start);
-            match event {
-                Event::Scalar(text, ..) => {
-                    positions.add_scalar(&mut open, &text, at);
-                }
-                Event::Alias(_) => {
-                    positions.add_value(&mut open, at);
-                }
-                Event::SequenceStart(..) | Event::MappingStart(..) => {
-                    let path = positions.add_value(&mut open, at);
-                    let item = matches!(event, Event::SequenceStart(..)).then_some(0);
-                    open.push(OpenNode { path, item, member: None });
-                }
-                Event::SequenceEnd | Event::MappingEnd => {
-                    open.pop();
-                }
-                Event::DocumentEnd => break,
-                _ => {}
+/// Adds the fields of a node. An alias has the position of its anchor, before the node: its fields
+/// are not added.
+fn add_fields(positions: &mut Positions, node: &Node, path: &str) {
+    match &node.content {
+        Content::Scalar(_) => {}
+        Content::Sequence(items) => {
+            let items = items.iter().enumerate();
+            for (index, item) in items.filter(|(_, item)| item.position >= node.position) {
+                let path = format!("{path}[{index}]");
+                positions.0.insert(path.clone(), item.position);
+                add_fields(positions, item, &path);
             }
         }
-        positions
-    }
-
-    fn add_scalar(&mut self, open: &mut [OpenNode], text: &str, at: Position) {
-        if let Some(mapping) = open.last_mut().filter(|one| one.is_at_key()) {
-            let separator = if mapping.path.is_empty() { "" } else { "." };
-            let path = format!("{}{separator}{text}", mapping.path);
-            self.0.insert(path.clone(), at);
-            mapping.member = Some(path);
-        } else {
-            self.add_value(open, at);
-        }
-    }
-
-    /// Adds an item or the value of a member. Returns its path.
-    fn add_value(&mut self, open: &mut [OpenNode], at: Position) -> String {
-        let Some(parent) = open.last_mut() else { return String::new() };
-        match &mut parent.item {
-            Some(index) => {
-                let path = format!("{}[{index}]", parent.path);
-                *index += 1;
-                self.0.insert(path.clone(), at);
-                path
+        Content::Mapping(members) => {
+            for (key, value) in members {
+                let Some(name) = key.text() else { continue };
+                let separator = if path.is_empty() { "" } else { "." };
+                let path = format!("{path}{separator}{name}");
+                positions.0.insert(path.clone(), key.position);
+                if value.position >= key.position {
+                    add_fields(positions, value, &path);
+                }
             }
-            None => parent.member.take().unwrap_or_default(),
-        }
-    }
-
-    /// The position of a field or, if the field is not in the document, of its closest ancestor.
-    /// Also returns the length of that field's path.
-    pub(super) fn find(&self, path: &str) -> Option<(usize, Position)> {
-        let mut path = path;
-        loop {
-            if let Some(position) = self.0.get(path) {
-                return Some((path.len(), *position));
-            }
-            path = path.get(..path.rfind(['.', '['])?)?;
         }
     }
 }
 
-impl OpenNode {
-    fn is_at_key(&self) -> bool {
-        self.item.is_none() && self.member.is_none()
-    }
-}
-
-fn position(marker: Marker) -> Position {
-    Position { line: marker.line(), column: marker.col() + 1 }
-}
-
+/// The error of a scenario file or of a file that it refers to, with the position or the file.
 #[derive(Debug, thiserror::Error)]
-pub enum ScenarioFileError {
-    #[error("{}{message}", prefix(*position))]
-    Syntax { position: Option<Position>, message: String },
-    #[error("the file has {0} documents, but a scenario must be a single one")]
-    Documents(usize),
-    #[error("{}{path}: {message}", prefix(*position))]
-    Field {
-        /// The position of the field, or of its closest ancestor in the file.
-        position: Option<Position>,
-        path: String,
-        message: String,
-    },
-    #[error("{file}: {message}")]
-    File { file: String, message: String },
-    #[error("{file}")]
-    Samples { file: String, source: SamplesError },
-}
+#[error("{0}")]
+pub struct ScenarioFileError(String);
 
 impl ScenarioFileError {
+    pub(super) fn new(position: Option<Position>, message: impl Display) -> Self {
+        let prefix = position.map(|position| format!("{position}: ")).unwrap_or_default();
+        Self(format!("{prefix}{message}"))
+    }
+
+    /// The error of a file that the scenario refers to.
+    pub(super) fn of_file(file: &str, message: impl Display) -> Self {
+        Self(format!("{file}: {message}"))
+    }
+
     pub(super) fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
-        let events = Parser::new_from_str(text).map_while(Result::ok);
-        let starts = events.filter(|(event, _)| matches!(event, Event::DocumentStart(..)));
-        let documents = starts.count();
+        let documents = yaml::parse_all(text).map_or(0, |documents| documents.len());
         if documents > 1 {
-            return Self::Documents(documents);
+            return Self(format!(
+                "the file has {documents} documents, but a scenario must be a single one"
+            ));
         }
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let position = error
@@ -148,12 +74,8 @@ impl ScenarioFileError {
             }
             other => format!("unable to read YAML: {}", UserMessageFormatter.format_message(other)),
         };
-        Self::Syntax { position, message }
+        Self::new(position, message)
     }
-}
-
-fn prefix(position: Option<Position>) -> String {
-    position.map(|position| format!("{position}: ")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -162,12 +84,20 @@ mod tests {
 
     #[test]
     fn missing_field_has_the_position_of_its_closest_ancestor() {
-        let positions = Positions::new("a:\n  b: [1, {c: 2}]\nd:\n- x\n- e: 1\n");
-        let find = |path: &str| positions.find(path).map(|(_, at)| (at.line, at.column));
+        let positions = positions("a:\n  b: [1, {c: 2}]\nd:\n- x\n- e: 1\n");
+        let find = |path: &str| positions.get(path).map(|at| (at.line, at.column));
         assert_eq!(find("a.b"), Some((2, 3)));
         assert_eq!(find("a.b[1].c"), Some((2, 11)));
         assert_eq!(find("d[1].e"), Some((5, 3)));
         assert_eq!(find("d[1].missing.too"), Some((5, 3)));
         assert_eq!(find("missing"), None);
+    }
+
+    #[test]
+    fn fields_of_an_alias_have_the_position_of_its_closest_ancestor() {
+        let positions = positions("a: &x {b: 1}\nc: [*x]\nd: *x\n");
+        let find = |path: &str| positions.get(path).map(|at| (at.line, at.column));
+        assert_eq!(find("a.b"), Some((1, 8)));
+        assert_eq!((find("c[0].b"), find("d.b")), (Some((2, 1)), Some((3, 1))));
     }
 }

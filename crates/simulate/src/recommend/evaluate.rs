@@ -15,7 +15,7 @@ pub(super) const RISK_STEP: f64 = 1e-4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Score {
-    /// The mean pod-hours.
+    /// The mean pod-hours: the cost in comparisons.
     pub pod_hours: f64,
     /// The mean overload, as a share of the load.
     pub overload: f64,
@@ -32,11 +32,6 @@ pub struct Score {
 }
 
 impl Score {
-    /// The cost of the settings in comparisons: the mean pod-hours.
-    pub fn cost(&self) -> f64 {
-        self.pod_hours
-    }
-
     fn new(outcomes: &[Outcome]) -> Self {
         let count = outcomes.len().max(1) as f64;
         let mean = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count;
@@ -120,18 +115,13 @@ impl<'a> Evaluator<'a> {
 
     /// Runs each trial with the remaining seeds and loads.
     pub(super) fn run_remaining(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
-        let others = || self.runs.iter().skip(1).copied();
-        let work: Vec<(usize, (u64, f64))> =
-            (0..trials.len()).flat_map(|index| others().map(move |run| (index, run))).collect();
-        let outcomes = map_parallel(&work, |(index, run)| {
-            trials.get(*index).map(|trial| self.run(&trial.candidate, *run))
-        });
-        for ((index, _), outcome) in work.iter().zip(outcomes) {
-            if let (Some(trial), Some(outcome)) = (trials.get_mut(*index), outcome) {
-                trial.outcomes.push(outcome);
-            }
-        }
-        for trial in &mut trials {
+        let run_remaining = |trial: &Trial| -> Vec<Outcome> {
+            let remaining = self.runs.iter().skip(1);
+            remaining.map(|run| self.run(&trial.candidate, *run)).collect()
+        };
+        let outcomes = map_parallel(&trials, run_remaining);
+        for (trial, outcomes) in trials.iter_mut().zip(outcomes) {
+            trial.outcomes.extend(outcomes);
             trial.score = Score::new(&trial.outcomes);
         }
         trials
@@ -164,8 +154,8 @@ impl Limits {
 /// Whether `one` is at least as good in cost and risk, and better in one of them.
 fn dominates(one: &Trial, other: &Trial) -> bool {
     let (one, other) = (&one.score, &other.score);
-    let no_worse = one.cost() <= other.cost() && one.risk <= other.risk;
-    no_worse && (one.cost() < other.cost() || one.risk < other.risk)
+    let no_worse = one.pod_hours <= other.pod_hours && one.risk <= other.risk;
+    no_worse && (one.pod_hours < other.pod_hours || one.risk < other.risk)
 }
 
 /// The trials that no other trial dominates, cheapest first. Of trials that hardly differ, only the
@@ -174,7 +164,7 @@ pub(super) fn pareto_front(trials: &[Trial]) -> Vec<Trial> {
     let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
     let mut front: Vec<Trial> =
         trials.iter().filter(|trial| !is_dominated(trial)).cloned().collect();
-    front.sort_by(|one, other| one.score.cost().total_cmp(&other.score.cost()));
+    front.sort_by(|one, other| one.score.pod_hours.total_cmp(&other.score.pod_hours));
     let mut distinct: Vec<Trial> = Vec::new();
     for trial in front {
         match distinct.last_mut().filter(|last| is_close(last, &trial)) {
@@ -187,7 +177,7 @@ pub(super) fn pareto_front(trials: &[Trial]) -> Vec<Trial> {
 }
 
 fn is_close(one: &Trial, other: &Trial) -> bool {
-    (other.score.cost() - one.score.cost()).abs() <= one.score.cost() * COST_STEP
+    (other.score.pod_hours - one.score.pod_hours).abs() <= one.score.pod_hours * COST_STEP
         && (one.score.risk - other.score.risk).abs() <= RISK_STEP
 }
 

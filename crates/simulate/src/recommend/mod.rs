@@ -16,7 +16,7 @@ pub use self::{evaluate::Score, sample::Accepts};
 use self::{
     evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_trials, pareto_front},
     sample::{Sampler, highest_max_replicas},
-    tuning::{Candidate, Dimension, Tuning},
+    tuning::{Candidate, Change, Dimension},
 };
 use crate::{file::Variant, report::percent};
 
@@ -111,7 +111,7 @@ pub fn recommend(
 
 fn choice(base: &Variant, trial: &Trial) -> Choice {
     Choice {
-        settings: trial.candidate.tuning.describe(base),
+        settings: trial.candidate.describe(base),
         score: trial.score,
         patch: trial.candidate.patch(base),
     }
@@ -151,7 +151,7 @@ fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
         ),
     };
     let highest = highest_max_replicas(base);
-    if suggested.candidate.tuning.max_replicas == Some(highest) {
+    if suggested.candidate.variant.autoscaler.spec.max_replicas == highest {
         let _ = write!(reason, "; maxReplicas above {highest} was not tried");
     }
     reason
@@ -173,7 +173,7 @@ impl Goal {
         let key = |score: &Score| {
             // A sum with 0.0 is never -0.0, which `total_cmp` orders before 0.0.
             let excess = ((score.risk - accepted_risk) / RISK_STEP).round().max(0.0) + 0.0;
-            [excess, score.cost(), score.risk, score.rescales]
+            [excess, score.pod_hours, score.risk, score.rescales]
         };
         let (one, other) = (key(one), key(other));
         let differing = one.iter().zip(&other).map(|(one, other)| one.total_cmp(other));
@@ -238,11 +238,6 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
     ]
 }
 
-/// The share of the candidates that are changes of the best ones.
-const REFINED_SHARE: f64 = 0.3;
-/// The share of the candidates that are run with all seeds and loads.
-const FINALISTS_SHARE: f64 = 0.25;
-
 /// The size of a search, and the accepted risk.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
@@ -273,26 +268,17 @@ impl SearchOptions {
 
     /// The number of candidates that are changes of the best ones.
     fn refined(&self) -> usize {
-        share_of(self.candidates, REFINED_SHARE)
+        self.candidates * 3 / 10
     }
 
     /// The number of candidates that are run with all seeds and loads.
     fn finalists(&self) -> usize {
-        share_of(self.candidates, FINALISTS_SHARE).max(1)
+        (self.candidates / 4).max(1)
     }
 
     fn runs_per_candidate(&self) -> usize {
         usize::try_from(self.seeds).unwrap_or(usize::MAX).saturating_mul(self.load_factors.len())
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share of a count is between 0 and the count"
-)]
-fn share_of(count: usize, share: f64) -> usize {
-    (count as f64 * share) as usize
 }
 
 /// A changed setting of the suggestion, and the score if only this setting is reset.
@@ -308,7 +294,7 @@ pub struct Effect {
 fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_>) -> Trial {
     let (original, default) = (trial.score, &goal.default);
     for dimension in Dimension::ALL {
-        if !trial.candidate.tuning.is_set(dimension) {
+        if !trial.candidate.tuning.changes.contains_key(&dimension) {
             continue;
         }
         let tuning = trial.candidate.tuning.without(dimension);
@@ -326,13 +312,13 @@ fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_
 
 /// Whether neither the cost nor the risk exceeds that of the default behavior.
 fn is_within_default(score: &Score, default: &Score) -> bool {
-    score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
+    score.pod_hours <= default.pod_hours && score.risk <= default.risk + RISK_STEP
 }
 
 /// Whether the score is hardly worse than the baseline. A risk that is higher by less than
 /// `risk_step` counts as equal.
 fn is_as_good(score: &Score, baseline: &Score, risk_step: f64) -> bool {
-    score.cost() <= baseline.cost() * (1.0 + COST_STEP / 2.0)
+    score.pod_hours <= baseline.pod_hours * (1.0 + COST_STEP / 2.0)
         && score.risk <= baseline.risk + risk_step
         && score.latency_p99 <= baseline.latency_p99 * 1.1
         && score.rescales <= baseline.rescales * 1.2 + 1.0
@@ -341,19 +327,9 @@ fn is_as_good(score: &Score, baseline: &Score, risk_step: f64) -> bool {
 /// Scores the trial without each of its changed settings.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
-    let changed = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
-    changed
-        .filter_map(|dimension| {
-            let candidate = Candidate::new(base, tuning.without(dimension))?;
-            let setting = with_only(tuning, dimension).describe(base).join(", ");
-            Some(Effect { setting, without: evaluator.run_all(candidate).score })
-        })
-        .collect()
-}
-
-/// A copy that changes only one setting.
-fn with_only(tuning: &Tuning, changed: Dimension) -> Tuning {
-    let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != changed);
-    let only = others.fold(tuning.clone(), |tuning, dimension| tuning.without(dimension));
-    Tuning { replaces_behavior: false, ..only }
+    let effect = |(dimension, change): (&Dimension, &Change)| {
+        let candidate = Candidate::new(base, tuning.without(*dimension))?;
+        Some(Effect { setting: change.text.clone(), without: evaluator.run_all(candidate).score })
+    };
+    tuning.changes.iter().filter_map(effect).collect()
 }

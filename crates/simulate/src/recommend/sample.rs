@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     evaluate::Trial,
-    tuning::{Candidate, Dimension, Policy, Tuning},
+    tuning::{Candidate, Change, Dimension, Direction, Policy, Tuning},
 };
 use crate::{
     file::Variant,
@@ -24,8 +24,8 @@ const KEEP_PROBABILITY: f64 = 0.5;
 /// `minReplicas` is not lowered below this number.
 const LEAST_MIN_REPLICAS: i32 = 2;
 
-/// Policies for scaling down: type, value, period in seconds.
-const DOWN_POLICIES: [(&str, u32, u32); 7] = [
+/// Policies for scaling down.
+const DOWN_POLICIES: [Policy; 7] = [
     ("Percent", 10, 60),
     ("Percent", 25, 60),
     ("Percent", 50, 60),
@@ -34,8 +34,8 @@ const DOWN_POLICIES: [(&str, u32, u32); 7] = [
     ("Pods", 2, 60),
     ("Pods", 1, 180),
 ];
-/// Policies for scaling up: type, value, period in seconds.
-const UP_POLICIES: [(&str, u32, u32); 6] = [
+/// Policies for scaling up.
+const UP_POLICIES: [Policy; 6] = [
     ("Percent", 25, 60),
     ("Percent", 50, 60),
     ("Percent", 100, 60),
@@ -75,9 +75,7 @@ impl<'a> Sampler<'a> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
             for dimension in sampler.dimensions.clone() {
-                if sampler.rng.f64() >= KEEP_PROBABILITY {
-                    sampler.set_random(&mut tuning, dimension);
-                }
+                sampler.change_at_random(&mut tuning, dimension);
             }
             tuning
         })
@@ -93,9 +91,7 @@ impl<'a> Sampler<'a> {
             for _ in 0..sampler.rng.u8(1..=2) {
                 if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
                     tuning = tuning.without(dimension);
-                    if sampler.rng.f64() >= KEEP_PROBABILITY {
-                        sampler.set_random(&mut tuning, dimension);
-                    }
+                    sampler.change_at_random(&mut tuning, dimension);
                 }
             }
             tuning
@@ -118,30 +114,34 @@ impl<'a> Sampler<'a> {
         drawn
     }
 
-    fn set_random(&mut self, tuning: &mut Tuning, dimension: Dimension) {
-        match dimension {
-            Dimension::Target => tuning.target_percent = Some(self.rng.u32(10..=28) * 5),
-            Dimension::MinReplicas => tuning.min_replicas = self.random_min_replicas(),
-            Dimension::MaxReplicas => {
-                let max = self.base.autoscaler.spec.max_replicas;
-                let choices = [max.saturating_mul(3) / 2, highest_max_replicas(self.base)];
-                tuning.max_replicas = self.rng.choice(choices);
-            }
-            Dimension::UpWindow => tuning.up.window = self.rng.choice([30, 60, 120]),
-            Dimension::UpPolicy => tuning.up.policy = self.random_policy(&UP_POLICIES),
-            Dimension::UpTolerance => tuning.up.tolerance = self.rng.choice([2, 5, 15]),
-            Dimension::DownWindow => {
-                tuning.down.window = self.rng.choice([60, 120, 180, 420, 600, 900, 1800]);
-            }
-            Dimension::DownPolicy => tuning.down.policy = self.random_policy(&DOWN_POLICIES),
-            Dimension::DownTolerance => tuning.down.tolerance = self.rng.choice([2, 5, 20, 30]),
-            Dimension::Forecast => tuning.forecasts = true,
+    fn change_at_random(&mut self, tuning: &mut Tuning, dimension: Dimension) {
+        if self.rng.f64() >= KEEP_PROBABILITY
+            && let Some(change) = self.random_change(dimension)
+        {
+            tuning.changes.insert(dimension, change);
         }
     }
 
-    fn random_policy(&mut self, policies: &[(&'static str, u32, u32)]) -> Option<Policy> {
-        let (kind, value, period) = *self.rng.choice(policies)?;
-        Some(Policy { kind, value, period })
+    fn random_change(&mut self, dimension: Dimension) -> Option<Change> {
+        let (up, down) = (Direction::UP, Direction::DOWN);
+        Some(match dimension {
+            Dimension::Target => Change::targets(self.base, self.rng.u32(10..=28) * 5),
+            Dimension::MinReplicas => Change::bound("minReplicas", self.random_min_replicas()?),
+            Dimension::MaxReplicas => {
+                let max = self.base.autoscaler.spec.max_replicas;
+                let choices = [max.saturating_mul(3) / 2, highest_max_replicas(self.base)];
+                Change::bound("maxReplicas", self.rng.choice(choices)?)
+            }
+            Dimension::UpWindow => Change::window(up, self.rng.choice([30, 60, 120])?),
+            Dimension::UpPolicy => Change::policy(up, self.rng.choice(UP_POLICIES)?),
+            Dimension::UpTolerance => Change::tolerance(up, self.rng.choice([2, 5, 15])?),
+            Dimension::DownWindow => {
+                Change::window(down, self.rng.choice([60, 120, 180, 420, 600, 900, 1800])?)
+            }
+            Dimension::DownPolicy => Change::policy(down, self.rng.choice(DOWN_POLICIES)?),
+            Dimension::DownTolerance => Change::tolerance(down, self.rng.choice([2, 5, 20, 30])?),
+            Dimension::Forecast => Change::forecasts(),
+        })
     }
 
     /// A random bound near the current one. `None` if it equals the current one, or if that is 0:

@@ -1,5 +1,7 @@
 //! The settings of an autoscaler that a search varies.
 
+use std::collections::BTreeMap;
+
 use hpa_calc::{MilliValue, Quantity, api::MetricSpec};
 use serde_json::{Map, Value, json};
 
@@ -8,42 +10,8 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// Changes of the scenario's settings. `None` keeps the scenario's value; but in the rules of a
-/// replaced `behavior`, `None` is the default of the API.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Tuning {
-    /// The targets of all metrics, in percent of the scenario's targets.
-    pub(super) target_percent: Option<u32>,
-    pub(super) min_replicas: Option<i32>,
-    pub(super) max_replicas: Option<i32>,
-    /// Whether `up` and `down` replace the scenario's `behavior`.
-    pub(super) replaces_behavior: bool,
-    pub(super) up: Rules,
-    pub(super) down: Rules,
-    /// Whether to turn on forecasts. Otherwise, the scenario's setting is kept.
-    pub(super) forecasts: bool,
-}
-
-/// The scaling rules of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rules {
-    /// The stabilization window in seconds.
-    pub(super) window: Option<u32>,
-    pub(super) policy: Option<Policy>,
-    /// The tolerance in percent.
-    pub(super) tolerance: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Policy {
-    pub(super) kind: &'static str,
-    pub(super) value: u32,
-    /// The period in seconds.
-    pub(super) period: u32,
-}
-
-/// A setting that the search varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A setting that the search varies, in the order in which the search tries to reset them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dimension {
     Target,
     MinReplicas,
@@ -58,7 +26,6 @@ pub(super) enum Dimension {
 }
 
 impl Dimension {
-    /// All settings, in the order in which the search tries to reset them.
     pub(super) const ALL: [Self; 10] = [
         Self::Target,
         Self::MinReplicas,
@@ -73,94 +40,98 @@ impl Dimension {
     ];
 }
 
-impl Rules {
-    fn to_json(self) -> Option<Value> {
-        let mut rules = Map::new();
-        if let Some(window) = self.window {
-            rules.insert("stabilizationWindowSeconds".to_owned(), window.into());
-        }
-        if let Some(Policy { kind, value, period }) = self.policy {
-            let policy = json!({ "type": kind, "value": value, "periodSeconds": period });
-            rules.insert("policies".to_owned(), json!([policy]));
-        }
-        if let Some(percent) = self.tolerance {
-            let tolerance = format!("{}", f64::from(percent) / 100.0);
-            rules.insert("tolerance".to_owned(), tolerance.into());
-        }
-        (!rules.is_empty()).then_some(Value::Object(rules))
-    }
+/// A direction of scaling.
+#[derive(Clone, Copy)]
+pub(super) struct Direction {
+    name: &'static str,
+    /// The field of `behavior` with its rules.
+    field: &'static str,
+}
 
-    fn describe(self, direction: &str, texts: &mut Vec<String>) {
-        if let Some(window) = self.window {
-            texts.push(format!("scale-{direction} window {window}s"));
-        }
-        if let Some(Policy { kind, value, period }) = self.policy {
-            let unit = match (kind, value) {
-                ("Percent", _) => " %",
-                (_, 1) => " pod",
-                _ => " pods",
-            };
-            texts.push(format!("scale {direction} by {value}{unit} in {period}s"));
-        }
-        if let Some(percent) = self.tolerance {
-            texts.push(format!("tolerance {percent} % {direction}"));
-        }
+impl Direction {
+    pub(super) const UP: Self = Self { name: "up", field: "scaleUp" };
+    pub(super) const DOWN: Self = Self { name: "down", field: "scaleDown" };
+
+    /// A merge patch that sets some of the rules.
+    fn patch(self, rules: &Value) -> Value {
+        json!({ "spec": { "behavior": { (self.field): rules } } })
     }
 }
 
+/// A scaling policy: type, value, period in seconds.
+pub(super) type Policy = (&'static str, u32, u32);
+
+/// The new value of a setting.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    /// A merge patch of the autoscaler's manifest.
+    patch: Value,
+    /// The change in a few words.
+    pub(super) text: String,
+}
+
+impl Change {
+    /// Scales the targets of all metrics to a percentage.
+    pub(super) fn targets(base: &Variant, percent: u32) -> Self {
+        let metrics = base.autoscaler.spec.metrics.iter();
+        let metrics: Vec<MetricSpec> =
+            metrics.map(|metric| with_scaled_target(metric, percent)).collect();
+        let texts: Vec<String> = metrics.iter().filter_map(target_text).collect();
+        let patch = json!({ "spec": { "metrics": metrics } });
+        Self { patch, text: format!("target {}", texts.join(", ")) }
+    }
+
+    /// Sets `minReplicas` or `maxReplicas`.
+    pub(super) fn bound(field: &str, replicas: i32) -> Self {
+        let patch = json!({ "spec": { field: replicas } });
+        Self { patch, text: format!("{field} {replicas}") }
+    }
+
+    /// Sets a stabilization window.
+    pub(super) fn window(direction: Direction, seconds: u32) -> Self {
+        let patch = direction.patch(&json!({ "stabilizationWindowSeconds": seconds }));
+        Self { patch, text: format!("scale-{} window {seconds}s", direction.name) }
+    }
+
+    pub(super) fn policy(direction: Direction, (kind, value, period): Policy) -> Self {
+        let policy = json!({ "type": kind, "value": value, "periodSeconds": period });
+        let unit = match (kind, value) {
+            ("Percent", _) => " %",
+            (_, 1) => " pod",
+            _ => " pods",
+        };
+        let text = format!("scale {} by {value}{unit} in {period}s", direction.name);
+        Self { patch: direction.patch(&json!({ "policies": [policy] })), text }
+    }
+
+    pub(super) fn tolerance(direction: Direction, percent: u32) -> Self {
+        let tolerance = (f64::from(percent) / 100.0).to_string();
+        let patch = direction.patch(&json!({ "tolerance": tolerance }));
+        Self { patch, text: format!("tolerance {percent} % {}", direction.name) }
+    }
+
+    /// Turns on forecasts.
+    pub(super) fn forecasts() -> Self {
+        let patch = json!({ "metadata": { "annotations": { FORECAST: "scale" } } });
+        Self { patch, text: "forecasts".to_owned() }
+    }
+}
+
+/// Changes of the scenario's settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tuning {
+    /// Whether the scenario's `behavior` is removed, so that rules without a change get the
+    /// defaults of the API.
+    pub(super) replaces_behavior: bool,
+    pub(super) changes: BTreeMap<Dimension, Change>,
+}
+
 impl Tuning {
-    /// `spec.behavior`, or `None` without rules.
-    pub(super) fn behavior(&self) -> Option<Value> {
-        let mut behavior = Map::new();
-        for (name, rules) in [("scaleUp", self.up), ("scaleDown", self.down)] {
-            if let Some(rules) = rules.to_json() {
-                behavior.insert(name.to_owned(), rules);
-            }
-        }
-        (!behavior.is_empty()).then_some(Value::Object(behavior))
-    }
-
-    /// Describes each setting in a few words.
-    pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
-        let mut texts = Vec::new();
-        if let Some(percent) = self.target_percent {
-            texts.push(format!("target {}", scaled_target_texts(base, percent).join(", ")));
-        }
-        texts.extend(self.min_replicas.map(|min| format!("minReplicas {min}")));
-        texts.extend(self.max_replicas.map(|max| format!("maxReplicas {max}")));
-        let removes_behavior = self.replaces_behavior && self.behavior().is_none();
-        if removes_behavior && base.manifest.pointer("/spec/behavior").is_some() {
-            texts.push("no behavior".to_owned());
-        }
-        self.up.describe("up", &mut texts);
-        self.down.describe("down", &mut texts);
-        if self.forecasts {
-            texts.push("forecasts".to_owned());
-        }
-        texts
-    }
-
-    /// Whether the tuning changes a setting.
-    pub(super) fn is_set(&self, dimension: Dimension) -> bool {
-        self.without(dimension) != *self
-    }
-
     /// A copy that doesn't change the setting.
     #[must_use]
     pub(super) fn without(&self, dimension: Dimension) -> Self {
         let mut copy = self.clone();
-        match dimension {
-            Dimension::Target => copy.target_percent = None,
-            Dimension::MinReplicas => copy.min_replicas = None,
-            Dimension::MaxReplicas => copy.max_replicas = None,
-            Dimension::UpWindow => copy.up.window = None,
-            Dimension::UpPolicy => copy.up.policy = None,
-            Dimension::UpTolerance => copy.up.tolerance = None,
-            Dimension::DownWindow => copy.down.window = None,
-            Dimension::DownPolicy => copy.down.policy = None,
-            Dimension::DownTolerance => copy.down.tolerance = None,
-            Dimension::Forecast => copy.forecasts = false,
-        }
+        copy.changes.remove(&dimension);
         copy
     }
 }
@@ -187,28 +158,11 @@ impl Candidate {
     /// The scenario with these settings, or `None` if the API server refuses them.
     pub(super) fn new(base: &Variant, tuning: Tuning) -> Option<Self> {
         let mut manifest = base.manifest.clone();
-        let spec = manifest.get_mut("spec")?.as_object_mut()?;
-        if let Some(percent) = tuning.target_percent {
-            let metrics = base.autoscaler.spec.metrics.iter();
-            let metrics: Vec<Value> =
-                metrics.map(|metric| with_scaled_target(metric, percent)).collect();
-            spec.insert("metrics".to_owned(), metrics.into());
-        }
-        if let Some(min) = tuning.min_replicas {
-            spec.insert("minReplicas".to_owned(), min.into());
-        }
-        if let Some(max) = tuning.max_replicas {
-            spec.insert("maxReplicas".to_owned(), max.into());
-        }
         if tuning.replaces_behavior {
-            spec.remove("behavior");
-            if let Some(behavior) = tuning.behavior() {
-                spec.insert("behavior".to_owned(), behavior);
-            }
+            manifest.get_mut("spec")?.as_object_mut()?.remove("behavior");
         }
-        if tuning.forecasts {
-            let annotation = json!({ "metadata": { "annotations": { FORECAST: "scale" } } });
-            json_patch::merge(&mut manifest, &annotation);
+        for change in tuning.changes.values() {
+            json_patch::merge(&mut manifest, &change.patch);
         }
         let autoscaler = decode_autoscaler(&manifest).ok()?;
         Some(Self { tuning, variant: Variant { autoscaler, manifest, ..base.clone() } })
@@ -217,6 +171,18 @@ impl Candidate {
     /// A merge patch from the autoscaler of the scenario to this one.
     pub(super) fn patch(&self, base: &Variant) -> Value {
         merge_patch(&base.manifest, &self.variant.manifest).unwrap_or_else(|| json!({}))
+    }
+
+    /// Describes each change in a few words.
+    pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
+        let has_behavior = |variant: &Variant| variant.manifest.pointer("/spec/behavior").is_some();
+        let removes_behavior = has_behavior(base) && !has_behavior(&self.variant);
+        let changes = &self.tuning.changes;
+        let text = |(_, change): (&Dimension, &Change)| change.text.clone();
+        let bounds = changes.range(..=Dimension::MaxReplicas).map(text);
+        let removal = removes_behavior.then(|| "no behavior".to_owned());
+        let others = changes.range(Dimension::UpWindow..).map(text);
+        bounds.chain(removal).chain(others).collect()
     }
 }
 
@@ -242,47 +208,27 @@ fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
 }
 
 /// The largest utilization that is suggested, in percent, unless the scenario's is larger.
-const MAX_UTILIZATION: i64 = 95;
-
-/// The paths of the target in a metric, one for each type.
-const TARGET_PATHS: [&str; 5] = [
-    "/resource/target",
-    "/containerResource/target",
-    "/pods/target",
-    "/object/target",
-    "/external/target",
-];
+const MAX_UTILIZATION: i32 = 95;
 
 /// A metric whose target is scaled to a percentage.
-fn with_scaled_target(metric: &MetricSpec, percent: u32) -> Value {
-    let mut metric = serde_json::to_value(metric).unwrap_or_default();
-    for path in TARGET_PATHS {
-        let Some(target) = metric.pointer_mut(path).and_then(Value::as_object_mut) else {
-            continue;
-        };
-        scale_utilization(target, percent);
-        for field in ["averageValue", "value"] {
-            let quantity = target.get(field).and_then(Value::as_str);
-            let quantity = quantity.and_then(|text| text.parse::<Quantity>().ok());
-            if let Some(quantity) = quantity {
-                target.insert(field.to_owned(), scaled_quantity(&quantity, percent).into());
-            }
-        }
+fn with_scaled_target(metric: &MetricSpec, percent: u32) -> MetricSpec {
+    let mut metric = metric.clone();
+    let Some(target) = metric.target_mut() else { return metric };
+    let utilization = target.average_utilization;
+    target.average_utilization = utilization.map(|one| scaled_utilization(one, percent));
+    for quantity in [&mut target.average_value, &mut target.value].into_iter().flatten() {
+        *quantity = scaled_quantity(quantity, percent);
     }
     metric
 }
 
-fn scale_utilization(target: &mut Map<String, Value>, percent: u32) {
-    let Some(utilization) = target.get("averageUtilization").and_then(Value::as_i64) else {
-        return;
-    };
-    let scaled = (utilization * i64::from(percent) + 50) / 100;
-    let scaled = scaled.clamp(1, MAX_UTILIZATION.max(utilization));
-    target.insert("averageUtilization".to_owned(), scaled.into());
+fn scaled_utilization(utilization: i32, percent: u32) -> i32 {
+    let scaled = (i64::from(utilization) * i64::from(percent) + 50) / 100;
+    i32::try_from(scaled).unwrap_or(i32::MAX).clamp(1, MAX_UTILIZATION.max(utilization))
 }
 
 /// The given percentage of a quantity, rounded to two significant digits, at least `1m`.
-fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
+fn scaled_quantity(quantity: &Quantity, percent: u32) -> Quantity {
     let milli = quantity.milli_value().as_milli();
     let scaled = i128::from(milli) * i128::from(percent) / 100;
     let mut step = 1_i128;
@@ -290,21 +236,16 @@ fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
         step *= 10;
     }
     let rounded = i64::try_from((scaled + step / 2) / step * step).unwrap_or(milli).max(1);
-    MilliValue::from_milli(rounded).to_string()
+    MilliValue::from_milli(rounded).into()
 }
 
-/// The targets of all metrics as texts, after scaling them to a percentage.
-fn scaled_target_texts(base: &Variant, percent: u32) -> Vec<String> {
-    let text = |metric: &MetricSpec| {
-        let metric = with_scaled_target(metric, percent);
-        let target = TARGET_PATHS.iter().find_map(|path| metric.pointer(path))?;
-        if let Some(utilization) = target.get("averageUtilization") {
-            return Some(format!("{utilization} %"));
-        }
-        let value = target.get("averageValue").or_else(|| target.get("value"))?;
-        Some(value.as_str().unwrap_or_default().to_owned())
-    };
-    base.autoscaler.spec.metrics.iter().filter_map(text).collect()
+/// The target of a metric as a text.
+fn target_text(metric: &MetricSpec) -> Option<String> {
+    let target = metric.target()?;
+    if let Some(utilization) = target.average_utilization {
+        return Some(format!("{utilization} %"));
+    }
+    target.average_value.as_ref().or(target.value.as_ref()).map(ToString::to_string)
 }
 
 #[cfg(test)]
@@ -324,9 +265,46 @@ mod tests {
     }
 
     #[test]
+    fn changes_patch_the_autoscaler_and_are_described_in_order() {
+        let text = "
+duration: 5m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    maxReplicas: 20
+    behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
+workload: {load: {constant: 1}}
+";
+        let no_files = |_: &str| Err("there are no files".to_owned());
+        let file = crate::ScenarioFile::parse(text, &no_files).unwrap();
+        let base = &file.variants[0];
+        let candidate = |changes: Vec<(Dimension, Change)>| {
+            let changes = changes.into_iter().collect();
+            Candidate::new(base, Tuning { replaces_behavior: true, changes }).unwrap()
+        };
+        let without_rules = candidate(vec![
+            (Dimension::Forecast, Change::forecasts()),
+            (Dimension::MinReplicas, Change::bound("minReplicas", 3)),
+        ]);
+        assert_eq!(without_rules.describe(base), ["minReplicas 3", "no behavior", "forecasts"]);
+        let annotations = json!({ FORECAST: "scale" });
+        let spec = json!({ "behavior": null, "minReplicas": 3 });
+        let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        assert_eq!(without_rules.patch(base), patch);
+        let with_rule =
+            candidate(vec![(Dimension::UpPolicy, Change::policy(Direction::UP, ("Pods", 1, 60)))]);
+        assert_eq!(with_rule.describe(base), ["scale up by 1 pod in 60s"]);
+        let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 60 });
+        let behavior = json!({ "scaleDown": null, "scaleUp": { "policies": [policy] } });
+        assert_eq!(with_rule.patch(base), json!({ "spec": { "behavior": behavior } }));
+    }
+
+    #[test]
     fn targets_are_scaled_and_rounded() {
-        let quantity =
-            |text: &str, percent| scaled_quantity(&text.parse::<Quantity>().unwrap(), percent);
+        let quantity = |text: &str, percent| {
+            scaled_quantity(&text.parse::<Quantity>().unwrap(), percent).to_string()
+        };
         assert_eq!(quantity("100", 75), "75");
         assert_eq!(quantity("500m", 70), "350m");
         assert_eq!(quantity("123", 110), "140");

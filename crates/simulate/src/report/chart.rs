@@ -89,7 +89,7 @@ impl Scales {
     pub(super) fn new(results: &[VariantRun], recorded: Option<&RecordedReplicas>) -> Self {
         let load =
             |(_, run): &VariantRun| largest(&run.timeline, |point| point.load.max(point.capacity));
-        let replicas = |(variant, run): &VariantRun| ReplicasPlot::new(variant, run, recorded).max;
+        let replicas = |(variant, run): &VariantRun| replicas_axis_end(variant, run, recorded);
         Self {
             load: round_end(results.iter().map(load).fold(0.0, f64::max), 0.0),
             replicas: round_end(results.iter().map(replicas).fold(0.0, f64::max), 1.0),
@@ -106,8 +106,8 @@ fn chart(
 ) -> String {
     let end = variant.cluster.duration.get();
     let area = |top, height, max| PlotArea { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
-    let times = RecordedReplicas::time_format(recorded);
-    let plot = ReplicasPlot::new(variant, run, recorded).on_axis(scales.replicas);
+    let times = &RecordedReplicas::time_format(recorded);
+    let plot = ReplicasPlot { variant, points: &run.timeline, recorded, max: scales.replicas };
     let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, scales.load);
     let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT, REPLICAS_HEIGHT, plot.max);
     let load_title = escape(&format!("load and capacity ({})", variant.load_unit));
@@ -132,36 +132,27 @@ fn largest(points: &[TimelinePoint], value: impl Fn(&TimelinePoint) -> f64) -> f
     points.iter().map(value).fold(0.0, f64::max)
 }
 
+/// The end of the axis of replicas that a run needs.
+fn replicas_axis_end(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> f64 {
+    let points = run.timeline.as_slice();
+    let recorded_max = recorded.and_then(RecordedReplicas::range).map_or(0.0, |(_, max)| max);
+    let max = largest(points, |point| f64::from(point.replicas.max(point.ready)));
+    let max = max.max(recorded_max);
+    let bound = f64::from(variant.autoscaler.spec.max_replicas);
+    let shows_bound = bound <= max * BOUND_FACTOR + BOUND_DISTANCE;
+    let visible_max = if shows_bound { max.max(bound) } else { max };
+    visible_max.max(largest_recommended(points).min(visible_max * RECOMMENDED_FACTOR))
+}
+
 struct ReplicasPlot<'a> {
     variant: &'a Variant,
     points: &'a [TimelinePoint],
     recorded: Option<&'a RecordedReplicas>,
     /// The end of the value axis.
     max: f64,
-    /// Whether `maxReplicas` is drawn.
-    shows_bound: bool,
 }
 
-impl<'a> ReplicasPlot<'a> {
-    fn new(variant: &'a Variant, run: &'a Run, recorded: Option<&'a RecordedReplicas>) -> Self {
-        let points = run.timeline.as_slice();
-        let recorded_max = recorded.and_then(RecordedReplicas::range).map_or(0.0, |(_, max)| max);
-        let max = largest(points, |point| f64::from(point.replicas.max(point.ready)));
-        let max = max.max(recorded_max);
-        let bound = f64::from(variant.autoscaler.spec.max_replicas);
-        let shows_bound = bound <= max * BOUND_FACTOR + BOUND_DISTANCE;
-        let visible_max = if shows_bound { max.max(bound) } else { max };
-        let recommended = largest_recommended(points).min(visible_max * RECOMMENDED_FACTOR);
-        let max = visible_max.max(recommended);
-        Self { variant, points, recorded, max, shows_bound }
-    }
-
-    /// The same plot on an axis that ends at `max`.
-    fn on_axis(self, max: f64) -> Self {
-        let shows_bound = f64::from(self.variant.autoscaler.spec.max_replicas) <= max;
-        Self { max, shows_bound, ..self }
-    }
-
+impl ReplicasPlot<'_> {
     fn draw(&self, area: &PlotArea) -> String {
         let replicas = line(self.points, |point| f64::from(point.replicas));
         let ready = line(self.points, |point| f64::from(point.ready));
@@ -199,11 +190,11 @@ impl<'a> ReplicasPlot<'a> {
         let spec = &self.variant.autoscaler.spec;
         let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
         labels.push(Label::line("limit", format!("min {min}"), min));
-        let label =
-            if self.shows_bound { format!("max {max}") } else { format!("max {max} (above)") };
-        labels.push(Label::line("limit", label, if self.shows_bound { max } else { self.max }));
+        let shows_max = max <= self.max;
+        let above = if shows_max { "" } else { " (above)" };
+        labels.push(Label::line("limit", format!("max {max}{above}"), max.min(self.max)));
         let mut svg = String::new();
-        for bound in [Some(min), self.shows_bound.then_some(max)].into_iter().flatten() {
+        for bound in [Some(min), shows_max.then_some(max)].into_iter().flatten() {
             let _ = writeln!(svg, "{}", area.horizontal_line("limit", bound));
         }
         svg
@@ -276,7 +267,7 @@ fn draw_load(run: &Run, area: &PlotArea) -> String {
 pub(super) const MAX_MARKS: usize = 90;
 
 /// Draws a column for each period in which the autoscaler could not decide or was disabled.
-fn draw_problems(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
+fn draw_problems(run: &Run, area: &PlotArea, times: &TimeFormat) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
         let (x, end) = (area.x(problem.from), area.x(problem.to.min(area.end)));
@@ -296,7 +287,7 @@ fn draw_problems(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
 
 /// Draws a mark for each scaling, or none if there are more than [`MAX_MARKS`]. The shape of the
 /// mark shows what determined the replicas.
-fn draw_scalings(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
+fn draw_scalings(run: &Run, area: &PlotArea, times: &TimeFormat) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
         return svg;
@@ -313,7 +304,7 @@ fn draw_scalings(run: &Run, area: &PlotArea, times: TimeFormat<'_>) -> String {
     svg
 }
 
-fn tooltip(step: &Scaling, times: TimeFormat<'_>) -> String {
+fn tooltip(step: &Scaling, times: &TimeFormat) -> String {
     format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
 }
 
@@ -356,7 +347,7 @@ struct Segment {
 
 impl RecordedReplicas {
     /// The format of times in reports. A run with recorded replicas is a replay.
-    pub(super) fn time_format(recorded: Option<&Self>) -> TimeFormat<'static> {
+    pub(super) fn time_format(recorded: Option<&Self>) -> TimeFormat {
         TimeFormat::of_run(recorded.map(|recorded| recorded.start))
     }
 

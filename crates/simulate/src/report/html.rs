@@ -64,7 +64,7 @@ pub fn html(
         page += &paragraphs(&variant.description);
         let chart = chart::element(result, recorded, scales);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
-        page += &scalings_table(run, RecordedReplicas::time_format(recorded));
+        page += &scalings_table(run, &RecordedReplicas::time_format(recorded));
         page += "</section>\n";
     }
     page + "</body>\n</html>\n"
@@ -124,7 +124,7 @@ fn comparison_table(results: &[VariantRun]) -> String {
     table
 }
 
-fn scalings_table(run: &Run, times: TimeFormat<'_>) -> String {
+fn scalings_table(run: &Run, times: &TimeFormat) -> String {
     if run.steps.is_empty() && run.problems.is_empty() {
         return "<p>No scalings.</p>\n".to_owned();
     }

@@ -77,7 +77,7 @@ pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> Stri
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
         top += plot_distance;
-        svg += &time_axis(&area, TimeFormat::since(start));
+        svg += &time_axis(&area, &TimeFormat::since(start));
     }
     svg + "</svg>\n"
 }

@@ -202,7 +202,7 @@ fn count_decimals(value: f64) -> usize {
 }
 
 /// Draws the times below a plot.
-pub(super) fn time_axis(area: &PlotArea, times: TimeFormat<'_>) -> String {
+pub(super) fn time_axis(area: &PlotArea, times: &TimeFormat) -> String {
     let mut svg = String::new();
     for (tick, label) in times.ticks(area.end) {
         let (x, y) = (area.x(tick), area.top + area.height);

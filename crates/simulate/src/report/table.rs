@@ -12,7 +12,7 @@ use super::{
 use crate::{
     file::{Cost, Variant},
     measure::Rescales,
-    run::{Problem, Run, Scaling},
+    run::Run,
     workload::scenario::MAX_PODS,
 };
 
@@ -179,16 +179,10 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
 
 /// Names the metrics of the autoscalers that the scenario lacks. `None` if there are none.
 fn absence_sentence(results: &[VariantRun]) -> Option<String> {
-    let absent = results.iter().filter(|(_, run)| !run.absent_metrics.is_empty());
-    let variants: Vec<&str> = absent.map(|(variant, _)| variant.name.as_str()).collect();
+    let (affected, _) = affected_variants(results, |run| !run.absent_metrics.is_empty())?;
     let metrics: BTreeSet<&str> =
         results.iter().flat_map(|(_, run)| &run.absent_metrics).map(String::as_str).collect();
-    let (verb, pronoun) = match metrics.len() {
-        0 => return None,
-        1 => ("isn't", "it"),
-        _ => ("aren't", "them"),
-    };
-    let affected = affected_suffix(&variants, results);
+    let (verb, pronoun) = if metrics.len() == 1 { ("isn't", "it") } else { ("aren't", "them") };
     let metrics: Vec<&str> = metrics.into_iter().collect();
     Some(format!(
         "{} {verb} in the scenario{affected}, so nothing can scale on {pronoun}.",
@@ -205,7 +199,8 @@ const REPORTED_FAILURES: f64 = 0.1;
 /// [`absence_sentence`] has them.
 fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
     let undecided = |run: &Run| run.absent_metrics.is_empty() && run.reconciles.never_decided();
-    let (affected, problem) = failing_variants(results, undecided)?;
+    let (affected, first) = affected_variants(results, undecided)?;
+    let problem = problem_clause(first);
     Some(format!("The autoscaler never decided{affected}: {problem}."))
 }
 
@@ -219,7 +214,8 @@ fn failures_sentence(results: &[VariantRun]) -> Option<String> {
             && !reconciles.never_decided()
             && reconciles.failed_share() >= REPORTED_FAILURES
     };
-    let (affected, problem) = failing_variants(results, often_fails)?;
+    let (affected, first) = affected_variants(results, often_fails)?;
+    let problem = problem_clause(first);
     let failing = results.iter().map(|(_, run)| run).filter(|run| often_fails(run));
     let shares: Vec<f64> = failing.map(|run| run.reconciles.failed_share()).collect();
     let bound = if shares.len() > 1 { "up to " } else { "" };
@@ -229,53 +225,47 @@ fn failures_sentence(results: &[VariantRun]) -> Option<String> {
     ))
 }
 
-/// The names of the variants whose runs match, in parentheses, and the main problem of the first.
-/// `None` if no run matches.
-fn failing_variants(
-    results: &[VariantRun],
-    matches: impl Fn(&Run) -> bool,
-) -> Option<(String, &str)> {
-    let failing: Vec<&VariantRun> = results.iter().filter(|(_, run)| matches(run)).collect();
-    let (_, first) = failing.first().copied()?;
-    let names: Vec<&str> = failing.iter().map(|(variant, _)| variant.name.as_str()).collect();
-    let problem = first.main_problem().unwrap_or_default().trim_end_matches('.');
-    Some((affected_suffix(&names, results), problem))
+/// The main problem of a run, without the full stop.
+fn problem_clause(run: &Run) -> &str {
+    run.main_problem().unwrap_or_default().trim_end_matches('.')
 }
 
 /// Names the variants that scale to more pods than a run can have. `None` if there are none.
 pub fn pod_limit_sentence(results: &[VariantRun]) -> Option<String> {
-    let exceeding = results.iter().filter(|(_, run)| run.exceeds_pod_limit);
-    let variants: Vec<&str> = exceeding.map(|(variant, _)| variant.name.as_str()).collect();
-    if variants.is_empty() {
-        return None;
-    }
-    let affected = affected_suffix(&variants, results);
+    let (affected, _) = affected_variants(results, |run| run.exceeds_pod_limit)?;
     Some(format!(
         "The autoscaler scaled to more than {MAX_PODS} replicas{affected}, and a simulation has at \
          most that many pods."
     ))
 }
 
-/// Names the affected variants in parentheses. Empty if all are affected.
-fn affected_suffix(variants: &[&str], results: &[VariantRun]) -> String {
-    match variants.len() {
+/// The names of the variants whose runs match, in parentheses, and the first of these runs. The
+/// names are empty if all runs match. `None` if no run matches.
+fn affected_variants(
+    results: &[VariantRun],
+    matches: impl Fn(&Run) -> bool,
+) -> Option<(String, &Run)> {
+    let affected: Vec<&VariantRun> = results.iter().filter(|(_, run)| matches(run)).collect();
+    let (_, first) = affected.first().copied()?;
+    let names: Vec<&str> = affected.iter().map(|(variant, _)| variant.name.as_str()).collect();
+    let suffix = match names.len() {
         all if all == results.len() => String::new(),
-        1 => format!(" (variant {})", variants.join(", ")),
-        _ => format!(" (variants {})", variants.join(", ")),
-    }
+        1 => format!(" (variant {})", names.join(", ")),
+        _ => format!(" (variants {})", names.join(", ")),
+    };
+    Some((suffix, first))
 }
 
 /// The scalings and problems of a run in order of time: second, replicas or duration, sentence.
 pub(super) fn scalings_and_problems(run: &Run) -> Vec<(f64, String, &str)> {
-    let step = |step: &'_ Scaling| (step.second, format!("{} → {}", step.from, step.to));
-    let problem =
-        |one: &'_ Problem| (one.from, format!("for {}", format_duration(one.to - one.from)));
-    let steps = run.steps.iter().map(|one| (step(one), one.sentence.as_str()));
-    let problems = run.problems.iter().map(|one| (problem(one), one.sentence.as_str()));
-    let mut rows: Vec<_> = steps
-        .chain(problems)
-        .map(|((second, change), sentence)| (second, change, sentence))
-        .collect();
+    let steps = run
+        .steps
+        .iter()
+        .map(|one| (one.second, format!("{} → {}", one.from, one.to), one.sentence.as_str()));
+    let problems = run.problems.iter().map(|one| {
+        (one.from, format!("for {}", format_duration(one.to - one.from)), one.sentence.as_str())
+    });
+    let mut rows: Vec<_> = steps.chain(problems).collect();
     rows.sort_by(|one, other| one.0.total_cmp(&other.0));
     rows
 }

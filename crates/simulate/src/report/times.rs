@@ -22,46 +22,35 @@ pub fn format_duration(seconds: f64) -> String {
     format!("{}{unit}{rest}", (seconds / large).floor())
 }
 
-static UTC: TimeZone = TimeZone::UTC;
+/// The format of times: calendar times from this start on, or durations since the start.
+pub(super) struct TimeFormat(Option<Zoned>);
 
-/// The format of times: calendar times, or durations since the start.
-#[derive(Clone, Copy)]
-pub(super) struct TimeFormat<'a>(Option<Calendar<'a>>);
-
-#[derive(Clone, Copy)]
-struct Calendar<'a> {
-    start: Timestamp,
-    zone: &'a TimeZone,
+/// The local time at a second.
+fn local_time(start: &Zoned, second: f64) -> Zoned {
+    timestamp_at(start.timestamp(), second).to_zoned(start.time_zone().clone())
 }
 
-impl Calendar<'_> {
-    /// The local time at a second.
-    fn at(self, second: f64) -> Zoned {
-        timestamp_at(self.start, second).to_zoned(self.zone.clone())
-    }
-
-    /// The seconds that local times are ahead of UTC at a second.
-    fn offset(self, second: f64) -> f64 {
-        f64::from(self.at(second).offset().seconds())
-    }
+/// The seconds that local times are ahead of UTC at a second.
+fn utc_offset(start: &Zoned, second: f64) -> f64 {
+    f64::from(local_time(start, second).offset().seconds())
 }
 
-impl<'a> TimeFormat<'a> {
+impl TimeFormat {
     /// The format of a run's times: calendar times in UTC if there is a `start`, as in a replay,
     /// and otherwise durations.
     pub(super) fn of_run(start: Option<Timestamp>) -> Self {
-        Self(start.map(|start| Calendar { start, zone: &UTC }))
+        Self(start.map(|start| start.to_zoned(TimeZone::UTC)))
     }
 
     /// Calendar times in the time zone of the start.
-    pub(super) fn since(start: &'a Zoned) -> Self {
-        Self(Some(Calendar { start: start.timestamp(), zone: start.time_zone() }))
+    pub(super) fn since(start: &Zoned) -> Self {
+        Self(Some(start.clone()))
     }
 
     /// The time at a second: `2026-11-22 17:05:00`, or `0:05:00`, with days from the second day on.
-    pub(super) fn text(self, second: f64) -> String {
-        if let Some(calendar) = self.0 {
-            return calendar.at(second).strftime("%Y-%m-%d %H:%M:%S").to_string();
+    pub(super) fn text(&self, second: f64) -> String {
+        if let Some(start) = &self.0 {
+            return local_time(start, second).strftime("%Y-%m-%d %H:%M:%S").to_string();
         }
         let (days, rest) = ((second / DAY).floor(), second % DAY);
         let (hours, minutes) = ((rest / HOUR).floor(), (rest % HOUR / MINUTE).floor());
@@ -71,21 +60,21 @@ impl<'a> TimeFormat<'a> {
     }
 
     /// Round times for an axis of `end` seconds, at most about eight, with their labels.
-    pub(super) fn ticks(self, end: f64) -> Vec<(f64, String)> {
+    pub(super) fn ticks(&self, end: f64) -> Vec<(f64, String)> {
         const STEPS: [f64; 14] = [
             60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0,
             86_400.0, 172_800.0, 604_800.0,
         ];
         let step = STEPS.into_iter().find(|step| step * 8.0 >= end).unwrap_or(2_592_000.0);
-        let Some(calendar) = self.0 else {
+        let Some(start) = &self.0 else {
             let label = |tick: f64| if tick > 0.0 { format_duration(tick) } else { "0".to_owned() };
             return multiples(step, end).into_iter().map(|tick| (tick, label(tick))).collect();
         };
-        let offset = calendar.offset(0.0);
-        let first = (-(calendar.start.as_second() as f64 + offset)).rem_euclid(step);
+        let offset = utc_offset(start, 0.0);
+        let first = (-(start.timestamp().as_second() as f64 + offset)).rem_euclid(step);
         // Summer time shifts local times by an hour, so ticks need a shift only if their step is
         // longer.
-        let shift = |tick: f64| if step > HOUR { offset - calendar.offset(tick) } else { 0.0 };
+        let shift = |tick: f64| if step > HOUR { offset - utc_offset(start, tick) } else { 0.0 };
         let ticks = multiples(step, end - first).into_iter().map(|tick| first + tick);
         let ticks = ticks.map(|tick| tick + shift(tick)).filter(|tick| (0.0..=end).contains(tick));
         let label = |(index, tick): (usize, f64)| {
@@ -94,7 +83,7 @@ impl<'a> TimeFormat<'a> {
                 0 => "%b %-d %H:%M %Z",
                 _ => "%H:%M",
             };
-            (tick, calendar.at(tick).strftime(format).to_string())
+            (tick, local_time(start, tick).strftime(format).to_string())
         };
         ticks.enumerate().map(label).collect()
     }

@@ -176,36 +176,38 @@ impl Load {
         self.check_sign()
     }
 
-    fn check_sign(&self) -> Result<(), FieldError> {
-        let (field, least) = match self {
-            Self::Constant(value) => ("constant", *value),
-            Self::Ramp(ramp) => ("ramp", ramp.from.min(ramp.to)),
-            Self::Spike(spike) => ("spike", spike.peak),
-            Self::Diurnal(diurnal) => ("diurnal", diurnal.low.min(diurnal.peak)),
-            Self::Steps(steps) => {
-                ("steps", steps.iter().map(|step| step.value).fold(0.0, f64::min))
-            }
+    /// The name in a scenario, and the values. A sum or a repeated load has none of its own.
+    fn name_and_values(&self) -> (&'static str, Vec<f64>) {
+        match self {
+            Self::Constant(value) => ("constant", vec![*value]),
+            Self::Ramp(ramp) => ("ramp", vec![ramp.from, ramp.to]),
+            Self::Spike(spike) => ("spike", vec![spike.peak]),
+            Self::Diurnal(diurnal) => ("diurnal", vec![diurnal.low, diurnal.peak]),
+            Self::Steps(steps) => ("steps", steps.iter().map(|step| step.value).collect()),
             Self::Samples(Samples { points, .. }) => {
-                ("samples", points.iter().map(|(_, value)| *value).fold(0.0, f64::min))
+                ("samples", points.iter().map(|(_, value)| *value).collect())
             }
-            // A negative part reduces the others.
-            Self::Sum(_) => return Ok(()),
-            Self::Repeat(repeat) => return repeat.load.check_sign(),
-        };
-        check_not_negative(field, least)
+            Self::Sum(_) => ("sum", Vec::new()),
+            Self::Repeat(_) => ("repeat", Vec::new()),
+        }
+    }
+
+    fn check_sign(&self) -> Result<(), FieldError> {
+        if let Self::Repeat(repeat) = self {
+            return repeat.load.check_sign();
+        }
+        // The parts of a sum aren't checked: a negative one reduces the others.
+        let (name, values) = self.name_and_values();
+        check_not_negative(name, values.into_iter().fold(0.0, f64::min))
     }
 
     fn check_form(&self, end: Seconds) -> Result<(), FieldError> {
+        let (name, values) = self.name_and_values();
+        ensure(values.into_iter().all(f64::is_finite), name, "must be a finite number")?;
         match self {
-            Self::Constant(value) => check_finite("constant", [*value]),
-            Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
-            Self::Spike(spike) => check_finite("spike", [spike.peak]),
-            Self::Diurnal(diurnal) => {
-                check_finite("diurnal", [diurnal.low, diurnal.peak])?;
-                check_positive("diurnal.period", diurnal.period)
-            }
+            Self::Constant(_) | Self::Ramp(_) | Self::Spike(_) => Ok(()),
+            Self::Diurnal(diurnal) => check_positive("diurnal.period", diurnal.period),
             Self::Steps(steps) => {
-                check_finite("steps", steps.iter().map(|step| step.value))?;
                 check_order("steps", steps.is_sorted_by(|one, next| one.at < next.at))
             }
             Self::Samples(Samples { points, .. }) => {
@@ -213,7 +215,6 @@ impl Load {
                     points.first().ok_or_else(|| field_error("samples", "must not be empty"))?;
                 let message = format!("start at {start}, but the load ends at {end}");
                 ensure(*start <= end, "samples", message)?;
-                check_finite("samples", points.iter().map(|(_, value)| *value))?;
                 check_order("samples", points.is_sorted_by(|(one, _), (next, _)| one < next))
             }
             Self::Sum(loads) => loads.iter().try_for_each(|load| load.check_form(end)),
@@ -223,10 +224,6 @@ impl Load {
             }
         }
     }
-}
-
-fn check_finite(field: &str, values: impl IntoIterator<Item = f64>) -> Result<(), FieldError> {
-    ensure(values.into_iter().all(f64::is_finite), field, "must be a finite number")
 }
 
 fn check_positive(field: &str, duration: Seconds) -> Result<(), FieldError> {

@@ -7,6 +7,7 @@ mod interceptor;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use hpa_simulate::workload::random;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -195,25 +196,12 @@ impl Entry {
         }
         self.matched += 1;
         let hits = *self.hits.borrow();
-        let draw = draw(seed, id, self.matched);
+        // Depends only on the arguments, not on the requests of other faults.
+        let draw = random::rng(seed, id.0, self.matched).f64();
         if !trigger.fires(self.matched, hits, draw) {
             return None;
         }
         self.hits.send_replace(hits + 1);
         Some(ActiveFault { effect: effect.clone(), window: self.window.clone() })
     }
-}
-
-/// A random number in [0, 1) that depends only on the arguments (`SplitMix64`).
-fn draw(seed: u64, id: FaultId, count: u64) -> f64 {
-    let stream = mix(seed ^ mix(id.0));
-    // An f64 has 53 bits of precision.
-    (mix(stream.wrapping_add(count)) >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

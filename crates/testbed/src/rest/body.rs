@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, ObjectReference, new_cause},
+    patch::Patch,
     request::ApiRequest,
     request_target::RequestTarget,
     schema::{
@@ -78,28 +79,26 @@ impl<'a> BodyKind<'a> {
         })
     }
 
-    /// Checks a patched object. `duplicates` are the repeated fields of the patch. `describe_patch`
-    /// returns the text of the patch for error messages.
-    pub(super) fn check_patched(
+    /// Applies a patch to an object, and checks the fields of the result. Errors contain the patch.
+    pub(super) fn apply_patch(
         &self,
         request: &ApiRequest,
-        patched: &Value,
-        duplicates: &[String],
-        describe_patch: impl FnOnce() -> String,
+        patch: &Patch,
+        object: &Value,
+        is_builtin: bool,
     ) -> Result<DecodedBody, ApiError> {
-        let invalid = |text: &str, patch: String| {
-            let message = format!("Invalid value: {patch:?}: {text}");
+        let patched = patch.apply_to(object, is_builtin)?;
+        let invalid = |text: &str| {
+            let message = format!("Invalid value: {:?}: {text}", patch.describe(&patched));
             let cause = new_cause(CauseReason::Invalid, "patch", message);
             let reference = ObjectReference { group: "", plural: "", kind: "", name: "" };
             ApiError::invalid(&reference, &[cause])
         };
-        let mut decoded = match decode_value(patched, self.shape) {
-            Ok(decoded) => decoded,
-            Err(error) => return Err(invalid(&error.to_string(), describe_patch())),
-        };
-        decoded.problems.splice(0..0, duplicates.iter().cloned());
+        let decoded = decode_value(&patched, self.shape);
+        let mut decoded = decoded.map_err(|error| invalid(&error.to_string()))?;
+        decoded.problems.splice(0..0, patch.duplicate_fields(request));
         apply_field_validation(decoded, request, |problems| {
-            invalid(&format!("strict decoding error: {problems}"), describe_patch())
+            invalid(&format!("strict decoding error: {problems}"))
         })
     }
 

@@ -175,13 +175,10 @@ fn patch_object(
     let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
     let manager = FieldManager::for_update(request, server.now());
     let kind = BodyKind::for_target(target)?;
-    let duplicates = patch.duplicate_fields(request);
     let mut warnings = Vec::new();
     let mut state = server.state_for(request);
     let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
-        let patched = patch.apply_to(object, is_builtin)?;
-        let describe = || patch.describe(&patched);
-        let body = kind.check_patched(request, &patched, &duplicates, describe)?;
+        let body = kind.apply_patch(request, &patch, object, is_builtin)?;
         let mut new = body.value;
         warnings = body.warnings;
         if subresource == Subresource::Status {

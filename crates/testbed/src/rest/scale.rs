@@ -37,12 +37,9 @@ pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, Api
         Method::PATCH => {
             let is_builtin = !target.resource.is_custom;
             let patch = Patch::new(request, is_builtin)?;
-            let duplicates = patch.duplicate_fields(request);
             write_scale(context, paths, |scale| {
-                let patched = patch.apply_to(scale, is_builtin)?;
-                let describe = || patch.describe(&patched);
                 let kind = BodyKind::for_scale();
-                let body = kind.check_patched(request, &patched, &duplicates, describe)?;
+                let body = kind.apply_patch(request, &patch, scale, is_builtin)?;
                 warnings = body.warnings;
                 Ok(body.value)
             })?

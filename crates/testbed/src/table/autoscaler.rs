@@ -1,14 +1,12 @@
 //! Tables of autoscalers.
 
+use hpa_crd::targets_text;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cell::{age, name};
 use crate::json_fields;
-
-/// The maximum number of printed metrics.
-const MAX_TARGETS: usize = 2;
-const UNKNOWN: &str = "<unknown>";
 
 pub(super) const COLUMNS: &str = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
 
@@ -28,62 +26,13 @@ pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn targets(object: &Value) -> String {
-    let statuses: Vec<&Value> = json_fields::array_at(object, "/status/currentMetrics").collect();
-    let specs = json_fields::array_at(object, "/spec/metrics").enumerate();
-    let texts: Vec<String> =
-        specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
-    let first_targets = texts.iter().take(MAX_TARGETS).cloned().collect::<Vec<_>>().join(", ");
-    match texts.len() {
-        0 => "<none>".to_owned(),
-        count if count > MAX_TARGETS => {
-            format!("{first_targets} + {} more...", count - MAX_TARGETS)
-        }
-        _ => first_targets,
-    }
+    targets_text(&section(object, "spec"), &section(object, "status"))
 }
 
-/// The target of one metric, from the entries of spec and status at the same index.
-fn target(spec: &Value, status: Option<&Value>) -> String {
-    let source = match json_fields::str_at(spec, "/type") {
-        "External" => "external",
-        "Pods" => "pods",
-        "Object" => "object",
-        "Resource" => "resource",
-        "ContainerResource" => "containerResource",
-        _ => return "<unknown type>".to_owned(),
-    };
-    let target_value = |field: &str| spec.get(source)?.get("target")?.get(field);
-    let current = status.and_then(|status| status.get(source)?.get("current"));
-    let current = |field: &str| text_or_unknown(current.and_then(|current| current.get(field)));
-    let average = target_value("averageValue").filter(|value| !value.is_null());
-    match (source, average) {
-        ("pods", _) => format!("{}/{}", current("averageValue"), text_or_unknown(average)),
-        ("resource" | "containerResource", Some(_)) => {
-            let name = json_fields::str_at(spec, &format!("/{source}/name"));
-            format!("{name}: {}/{}", current("averageValue"), text_or_unknown(average))
-        }
-        ("resource" | "containerResource", None) => {
-            let name = json_fields::str_at(spec, &format!("/{source}/name"));
-            let target_value = target_value("averageUtilization").and_then(Value::as_i64);
-            let target_value = target_value
-                .map_or_else(|| "<auto>".to_owned(), |target_value| format!("{target_value}%"));
-            match current("averageUtilization") {
-                unknown if unknown == UNKNOWN => format!("{name}: {unknown}/{target_value}"),
-                value => format!("{name}: {value}%/{target_value}"),
-            }
-        }
-        (_, Some(_)) => format!("{}/{} (avg)", current("averageValue"), text_or_unknown(average)),
-        (_, None) => format!("{}/{}", current("value"), text_or_unknown(target_value("value"))),
-    }
-}
-
-/// A value of a metric in a cell.
-fn text_or_unknown(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ => UNKNOWN.to_owned(),
-    }
+/// Decodes the spec or the status.
+fn section<T: DeserializeOwned + Default>(object: &Value, name: &str) -> T {
+    let section = object.get(name).cloned().unwrap_or_default();
+    serde_json::from_value(section).unwrap_or_default()
 }
 
 #[cfg(test)]

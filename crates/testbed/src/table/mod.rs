@@ -24,7 +24,7 @@ enum RowPrinter {
 
 /// Prints objects of one resource as rows of a `Table`.
 pub(crate) struct TablePrinter {
-    columns: Vec<Column>,
+    columns: Vec<Value>,
     rows: RowPrinter,
     include: Include,
     target: RequestTarget,
@@ -61,7 +61,7 @@ impl TablePrinter {
         let custom = &target.served_version()?.columns;
         let (columns, rows) = if custom.is_empty() {
             let (columns, cells) = built_in_table(&target.resource.group, &target.resource.plural);
-            let columns = columns.split('|').map(Column::built_in).collect();
+            let columns = columns.split('|').map(built_in_column).collect();
             (columns, RowPrinter::BuiltIn(cells))
         } else {
             (custom_columns(custom), RowPrinter::Crd(custom.clone()))
@@ -83,10 +83,9 @@ impl TablePrinter {
 
     /// A table without rows.
     pub(crate) fn print_empty(&self, metadata: &Value) -> Value {
-        let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         json!({
             "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            "columnDefinitions": columns, "rows": [],
+            "columnDefinitions": self.columns, "rows": [],
         })
     }
 
@@ -132,43 +131,29 @@ pub(crate) fn partial_metadata(object: &Value) -> Value {
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
 }
 
-#[derive(Clone, Debug)]
-struct Column {
-    name: String,
-    /// Such as `string`, `integer` or `date`.
-    data_type: String,
-    /// Whether only `-o wide` shows the column.
-    is_wide: bool,
+/// The definition of a column in a response.
+fn column(name: &str, data_type: &str, is_wide: bool) -> Value {
+    let format = if name == "Name" { "name" } else { "" };
+    json!({
+        "name": name, "type": data_type, "format": format, "description": name,
+        "priority": i32::from(is_wide),
+    })
 }
 
-impl Column {
-    /// A column of a built-in table. A `#` in the name marks integers, a `+` wide columns.
-    fn built_in(name: &str) -> Self {
-        let data_type = if name.starts_with('#') { "integer" } else { "string" };
-        let is_wide = name.starts_with('+');
-        let name = name.trim_start_matches(['#', '+']).to_owned();
-        Self { name, data_type: data_type.to_owned(), is_wide }
-    }
-
-    /// The column definition in the `Table`.
-    fn definition(&self) -> Value {
-        let format = if self.name == "Name" { "name" } else { "" };
-        json!({
-            "name": self.name, "type": self.data_type, "format": format, "description": self.name,
-            "priority": i32::from(self.is_wide),
-        })
-    }
+/// A column of integers if the name starts with `#`. A column of the wide output if with `+`.
+fn built_in_column(name: &str) -> Value {
+    let data_type = if name.starts_with('#') { "integer" } else { "string" };
+    column(name.trim_start_matches(['#', '+']), data_type, name.starts_with('+'))
 }
 
-fn custom_columns(definitions: &[Value]) -> Vec<Column> {
-    let first = [Column::built_in("Name")];
-    let rest = definitions.iter().map(|column| {
-        let is_wide = json_fields::i64_at(column, "/priority").unwrap_or_default() > 0;
+fn custom_columns(definitions: &[Value]) -> Vec<Value> {
+    let rest = definitions.iter().map(|definition| {
+        let is_wide = json_fields::i64_at(definition, "/priority").unwrap_or_default() > 0;
         let [name, data_type] =
-            ["/name", "/type"].map(|field| json_fields::str_at(column, field).to_owned());
-        Column { name, data_type, is_wide }
+            ["/name", "/type"].map(|field| json_fields::str_at(definition, field));
+        column(name, data_type, is_wide)
     });
-    first.into_iter().chain(rest).collect()
+    [built_in_column("Name")].into_iter().chain(rest).collect()
 }
 
 fn custom_cells(columns: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {

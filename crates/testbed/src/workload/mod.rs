@@ -79,7 +79,7 @@ mod simulation;
 
 pub use hpa_simulate::workload::{
     load, model,
-    model::{Observation, QueueObservation, WorkloadId, WorkloadObservation},
+    model::{Observation, QueueObservation, Totals, WorkloadId, WorkloadObservation},
     profile, scenario, seconds, series,
 };
 

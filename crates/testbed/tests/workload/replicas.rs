@@ -179,10 +179,10 @@ async fn load_beyond_the_capacity_is_lost() {
     let web = &state.workloads[0];
     assert_eq!((web.offered, web.served, web.needed), (800.0, 400.0, 4));
     assert_eq!(
-        (web.offered_total, web.served_total),
+        (web.totals.offered, web.totals.served),
         (9.0 * 300.0 + 11.0 * 800.0, 9.0 * 300.0 + 11.0 * 400.0)
     );
-    assert_eq!((web.underserved_seconds, web.pod_seconds), (11.0, 40.0));
+    assert_eq!((web.totals.underserved_seconds, web.totals.pod_seconds), (11.0, 40.0));
 }
 
 #[tokio::test(start_paused = true)]

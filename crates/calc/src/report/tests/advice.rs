@@ -55,6 +55,11 @@ use super::*;
     "The server answers, but not as Prometheus does, as the message says. Check --prometheus-url \
      URL with its path"
 )]
+#[case::server_error(
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 500: internal: \
+     cannot read a block",
+    "Prometheus answers with an error of its own, as the message says. Read its log."
+)]
 #[case::not_ready(
     "unable to fetch metrics: unavailable: TSDB not ready",
     "Prometheus answers, but isn't ready, as the message says: after a start, it first reads"

@@ -68,7 +68,8 @@ fn dry_run_and_pause_leave_the_doubt_about_an_unknown_history() {
     let end = "; a stabilization window of 300s may hold it; nothing is written";
     assert!(sentence.ends_with(end), "{sentence}");
     let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
-    let end = "; no controller runs; nothing is written";
+    let end =
+        "; a stabilization window of 300s may hold it; no controller runs; nothing is written";
     assert!(idle.sentence.ends_with(end), "{}", idle.sentence);
     inputs.settings.dry_run = false;
     inputs.settings.pause = Pause::BOTH;

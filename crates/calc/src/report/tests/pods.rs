@@ -164,6 +164,18 @@ fn unready_pod_whose_sample_counts_is_named() {
 }
 
 #[test]
+fn unready_pods_explain_that_no_sample_counts() {
+    let mut inputs = inputs(json!({}));
+    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
+        pod.ready =
+            Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(900) });
+    }
+    let sentence = inputs.report().sentence;
+    let end = "(pods might be unready); none of the 4 pods is ready (4 not ready)";
+    assert!(sentence.ends_with(end), "{sentence}");
+}
+
+#[test]
 fn pods_are_listed_by_class_with_the_reason() {
     let mut inputs = inputs(json!({}));
     let pods = [

@@ -45,20 +45,39 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
     assert_contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
-#[test]
-fn limit_that_the_controller_reported_follows_the_values_that_cannot_be_read_here() {
+#[rstest]
+#[case::none(&[("AbleToScale", "True", "ReadyForNewScale")], "")]
+#[case::window(
+    &[("AbleToScale", "True", "ScaleDownStabilized")],
+    "; the controller last reported ScaleDownStabilized"
+)]
+#[case::window_and_bound(
+    &[
+        ("AbleToScale", "True", "ScaleDownStabilized"),
+        ("ScalingLimited", "True", "TooManyReplicas"),
+    ],
+    "; the controller last reported ScaleDownStabilized and TooManyReplicas"
+)]
+#[case::former_bound(&[("ScalingLimited", "False", "TooManyReplicas")], "")]
+#[case::failed_write_at_a_bound(
+    &[
+        ("AbleToScale", "False", "FailedUpdateScale"),
+        ("ScalingLimited", "True", "TooFewReplicas"),
+    ],
+    "; the controller last reported FailedUpdateScale; the controller last reported TooFewReplicas"
+)]
+#[case::failed_read(
+    &[("AbleToScale", "False", "FailedGetScale")],
+    "; the controller last reported FailedGetScale"
+)]
+fn reported_conditions_follow_the_values_that_cannot_be_read_here(
+    #[case] conditions: &[(&str, &str, &str)],
+    #[case] end: &str,
+) {
     let mut inputs = inputs_with_unreadable_metric("True");
-    let mut sentence_with = |reason: &str| {
-        let condition = json!({ "type": "AbleToScale", "status": "True", "reason": reason });
-        inputs.hpa.status.conditions.truncate(1);
-        inputs.hpa.status.conditions.push(serde_json::from_value(condition).unwrap());
-        inputs.report().sentence
-    };
-    let sentence = sentence_with("ScaleDownStabilized");
-    let end = "find the metric queue; the controller last reported ScaleDownStabilized";
-    assert!(sentence.ends_with(end), "{sentence}");
-    let sentence = sentence_with("ReadyForNewScale");
-    assert!(sentence.ends_with("find the metric queue"), "{sentence}");
+    inputs.hpa.status.conditions.extend(conditions_of(conditions));
+    let sentence = inputs.report().sentence;
+    assert!(sentence.ends_with(&format!("find the metric queue{end}")), "{sentence}");
 }
 
 #[test]

@@ -194,14 +194,16 @@ fn target_is_the_same_in_all_versions_of_its_api() {
 fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     let mut hpa = hpa(3, 3, &[]);
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
-    hpa.status.last_scale_time = Some(at(299));
+    hpa.status.last_scale_time = Some(at(59));
     let report = with_scale(&hpa, &scale);
     let expected = (State::WaitingForPods, format!("{MEASURED}; 2 of 3 pods exist"));
     assert_eq!((report.state, report.sentence.clone()), expected);
     assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
     let all = Scale { status_replicas: 3, ..scale };
+    hpa.status.last_scale_time = Some(at(299));
     let report = with_scale(&hpa, &all);
     assert_eq!(report.sentence, format!("{MEASURED}; fewer than 3 pods exist and count"));
+    assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
 }
 
 #[rstest]

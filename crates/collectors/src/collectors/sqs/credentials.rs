@@ -24,33 +24,17 @@ const INSTANCE_METADATA_URL: &str = "http://169.254.169.254";
 const CONTAINER_CREDENTIALS_URL: &str = "http://169.254.170.2";
 const ROLE_PATH: &str = "/latest/meta-data/iam/security-credentials/";
 
-#[derive(Clone, Debug)]
+/// Credentials, decoded as the credential services of containers and instances write them. Only
+/// those in environment variables may lack the token and the expiration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub(super) struct AwsCredentials {
     pub(super) access_key_id: String,
+    #[serde(rename = "SecretAccessKey")]
     pub(super) secret_key: Secret,
+    #[serde(rename = "Token")]
     pub(super) session_token: Option<Secret>,
     pub(super) expiration: Option<Timestamp>,
-}
-
-/// The response of the credential services of containers and instances.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct CredentialDocument {
-    access_key_id: String,
-    secret_access_key: String,
-    token: String,
-    expiration: Timestamp,
-}
-
-impl From<CredentialDocument> for AwsCredentials {
-    fn from(document: CredentialDocument) -> Self {
-        Self {
-            access_key_id: document.access_key_id,
-            secret_key: Secret::new(document.secret_access_key),
-            session_token: Some(Secret::new(document.token)),
-            expiration: Some(document.expiration),
-        }
-    }
 }
 
 /// Caches credentials until shortly before they expire. Those in environment variables don't
@@ -228,9 +212,10 @@ impl CredentialSource<'_> {
 }
 
 fn decode(body: &[u8]) -> Result<AwsCredentials, FetchError> {
-    let document: CredentialDocument =
-        serde_json::from_slice(body).map_err(|_| unexpected_response("it has no credentials"))?;
-    Ok(document.into())
+    let credentials: Option<AwsCredentials> = serde_json::from_slice(body).ok();
+    let is_complete =
+        |one: &AwsCredentials| one.session_token.is_some() && one.expiration.is_some();
+    credentials.filter(is_complete).ok_or_else(|| unexpected_response("it has no credentials"))
 }
 
 fn unexpected_response(problem: &'static str) -> FetchError {

@@ -67,9 +67,11 @@ struct ErrorResponse {
 #[async_trait]
 impl Collector for SqsQueue {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
-        metric.labels().ok_or(ConfigError::SqsNoSelector)?;
-        let queue = metric.value("queue-name").ok_or(ConfigError::SqsNoName)?.to_owned();
-        let region = metric.value("region").ok_or(ConfigError::SqsNoRegion)?.to_owned();
+        metric.require_selector("selector for queue is not specified")?;
+        let queue =
+            metric.require("queue-name", "sqs queue name not specified on metric")?.to_owned();
+        let region =
+            metric.require("region", "sqs queue region is not specified on metric")?.to_owned();
         if !environment.sqs_regions.contains(&region) {
             return Err(ConfigError::SqsRegion(region));
         }

@@ -1,5 +1,7 @@
 //! Outages, and sentences that depend on other autoscalers or on the target's scale.
 
+use std::time::{Duration, Instant};
+
 use hpa_calc::Scale;
 
 use super::*;
@@ -123,6 +125,64 @@ fn bounds_that_exclude_those_of_another_autoscaler_are_a_conflict_until_they_cha
     assert!(conflict.contains("with shop/c (9 to 9): both"), "{conflict}");
     board.update(Update::Delete(id("c")), at(2));
     assert_eq!(row("b").bounds_conflict, None);
+}
+
+#[test]
+fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
+    let board = board(&[]);
+    let mut scheduled = observed("scheduled", status(4, 4, &[]));
+    let schedule = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 6 }]).to_string();
+    let annotations = json!({ "autoscaling.hpa-rs.dev/bounds": schedule });
+    let scheduled_hpa = scheduled.hpa.as_mut().unwrap();
+    scheduled_hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
+    let manager = "kube-controller-manager".to_owned();
+    scheduled.controller = Controller { name: Some(manager.clone()), at: None };
+    let mut other = observed("scheduled", status(4, 4, &[]));
+    other.id = id("other");
+    other.hpa.as_mut().unwrap().spec.max_replicas = 4;
+    board.update(Update::Replace(AutoscalerApi::Core, vec![scheduled, other]), at(0));
+    let conflict = || board.get(&id("other")).unwrap().row.bounds_conflict;
+    assert_eq!(conflict(), None, "kube-controller-manager ignores the schedule");
+    board.set_acting([(manager, ActingController::HpaRs)].into(), at(1));
+    let text = conflict().unwrap();
+    assert!(text.contains("with shop/scheduled (6 to 9): both"), "{text}");
+}
+
+#[test]
+fn change_of_one_of_many_autoscalers_of_a_target_is_cheap() {
+    const COUNT: i32 = 500;
+    let of_target = |index: i32, current| {
+        let mut one = observed("web", status(current, 4, &[]));
+        one.id = id(&format!("web-{index}"));
+        one
+    };
+    let board = board(&[]);
+    let start = Instant::now();
+    let all = (0..COUNT).map(|index| of_target(index, 4)).collect();
+    board.update(Update::Replace(AutoscalerApi::Core, all), at(0));
+    let sentence = board.get(&id("web-3")).unwrap().row.sentence;
+    assert!(sentence.contains(" and 494 more have the same target"), "{sentence}");
+    for index in 0..COUNT {
+        board.update(Update::Apply(Box::new(of_target(index, 5))), at(1));
+    }
+    // It takes minutes if each change computes the rows of the others.
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
+    let board = board(&["a", "b"]);
+    let unstored = |namespace: &str, name: &str| UnstoredStatus {
+        key: HpaKey::new(namespace, name),
+        error: format!("cannot patch {name}"),
+        last_decision: None,
+    };
+    board.set_unstored(vec![unstored("bank", "a"), unstored("shop", "b")], at(1));
+    let problem = "Statuses may be old: the controller can't store the status of 1 autoscaler: \
+                   cannot patch b.";
+    assert_eq!(board.problems(), [problem]);
+    board.set_unstored(vec![unstored("bank", "a")], at(2));
+    assert_eq!(board.problems(), Vec::<String>::new(), "it is of another namespace");
 }
 
 #[test]

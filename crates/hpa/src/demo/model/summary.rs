@@ -50,7 +50,7 @@ fn table_row(record: &AutoscalerRecord) -> Vec<String> {
     let (min, max) = replica_range(&record.samples);
     let workload = record.workload.as_ref();
     let seconds = record.samples.last().map_or(0.0, |last| last.second);
-    let average = workload.map_or(0.0, |workload| workload.pod_seconds) / seconds.max(1.0);
+    let average = workload.map_or(0.0, |workload| workload.totals.pod_seconds) / seconds.max(1.0);
     vec![
         record.key.name.to_string(),
         record.decision_count.to_string(),
@@ -60,18 +60,17 @@ fn table_row(record: &AutoscalerRecord) -> Vec<String> {
         number(average),
         number(average_needed(&record.samples)),
         served_share(record),
-        workload
-            .map_or("-".to_owned(), |workload| minutes_and_seconds(workload.underserved_seconds)),
+        workload.map_or("-".to_owned(), |workload| {
+            minutes_and_seconds(workload.totals.underserved_seconds)
+        }),
     ]
 }
 
 /// The share of the load that was served, or of the queued units that were drained.
 fn served_share(record: &AutoscalerRecord) -> String {
     let QueueTotals { arrived, drained } = record.queue_totals;
-    let workload = record.workload.as_ref();
-    let (offered, served) =
-        workload.map_or((0.0, 0.0), |workload| (workload.offered_total, workload.served_total));
-    percent(served + drained, offered + arrived)
+    let totals = record.workload.as_ref().map(|workload| workload.totals).unwrap_or_default();
+    percent(totals.served + drained, totals.offered + arrived)
 }
 
 /// The smallest and the largest `spec.replicas`.

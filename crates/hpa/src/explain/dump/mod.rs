@@ -26,7 +26,7 @@ use hpa_metrics::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::subject::{Subject, usable_selector};
+use super::subject::{Subject, decider_by_metrics, may_count, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
@@ -79,13 +79,15 @@ impl Dump {
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let acting = ActingController::of_status(controller.is_reference() && past.is_err());
         let settings = settings_of_controller(settings, &hpa, policy, acting);
+        let decider = decider_by_metrics(&hpa, past.as_ref().ok(), &settings, acting);
+        let may_count = |other: &HorizontalPodAutoscaler| may_count(other, policy, decider);
         let selects_owned_pods = settings.pods == PodSelection::Owned;
         let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
         let inputs = Inputs {
             scale,
             settings,
             selected: SelectedPods {
-                autoscalers: self.autoscalers_selecting(&hpa, &pods),
+                autoscalers: self.autoscalers_selecting(&hpa, &pods, may_count),
                 pods,
                 ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
                 own_name: None,
@@ -206,11 +208,12 @@ impl Dump {
         Ok(selected)
     }
 
-    /// The autoscalers that select any of the pods.
+    /// The autoscalers that select any of the pods: this one, and others that `may_count`.
     fn autoscalers_selecting(
         &self,
         hpa: &HorizontalPodAutoscaler,
         pods: &[Arc<Pod>],
+        may_count: impl Fn(&HorizontalPodAutoscaler) -> bool,
     ) -> Vec<String> {
         let namespace = &hpa.metadata.namespace;
         let objects = self.of_kind(hpa_crd::KIND);
@@ -220,7 +223,8 @@ impl Dump {
             let selector = usable_selector(&self.scale(&other).ok()?)?;
             let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
             other.metadata.namespace.clone_from(namespace);
-            selects.then(|| other.metadata.qualified_name())
+            let counts = other.metadata == hpa.metadata || may_count(&other);
+            (selects && counts).then(|| other.metadata.qualified_name())
         });
         let mut names: Vec<_> = selecting.collect();
         names.sort();

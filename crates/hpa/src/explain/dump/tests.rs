@@ -243,3 +243,43 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_files_are_named() {
         assert!(!sentence.contains("conflicts"), "{sentence}");
     }
 }
+
+#[test]
+fn paused_autoscaler_of_the_same_pods_is_named_unless_the_metrics_decided() {
+    let autoscaler = |name: &str, pause: &str, status: &str, reason: &str| {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let active = json!({ "type": "ScalingActive", "status": status, "reason": reason });
+        json!({
+            "kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2",
+            "metadata": {
+                "name": name, "namespace": "shop",
+                "annotations": { "autoscaling.hpa-rs.dev/pause": pause },
+            },
+            "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
+            "status": { "conditions": [active] },
+        })
+    };
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+    });
+    let pod = json!({
+        "kind": "Pod",
+        "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" } },
+        "spec": { "containers": [] }, "status": { "phase": "Running" },
+    });
+    for (pause, status, reason, is_named) in [
+        ("true", "True", "ValidMetricFound", false),
+        ("true", "False", "AmbiguousSelector", true),
+        ("false", "True", "ValidMetricFound", true),
+    ] {
+        let own = autoscaler("web", "false", status, reason);
+        let other = autoscaler("other", pause, "True", "ValidMetricFound");
+        let objects = [own, other, scale.clone(), pod.clone()].into_iter();
+        let dump = Dump::new(objects.map(|object| Manifest::new("f", 1, object)).collect());
+        let subject = dump.subject(Some("shop/web"), None, <_>::default(), &<_>::default(), None);
+        let sentence = subject.expect("an autoscaler").report().sentence;
+        let expected = "isn't scaled: shop/other selects the same pods";
+        assert_eq!(sentence.starts_with(expected), is_named, "{sentence}");
+    }
+}

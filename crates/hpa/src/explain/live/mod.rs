@@ -35,7 +35,7 @@ use kube::Client;
 use super::{
     collector_advice::EnabledCollectors,
     idle, metrics_api_advice, rule_advice,
-    subject::{Subject, usable_selector},
+    subject::{Subject, decider_by_metrics, usable_selector},
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
@@ -172,8 +172,8 @@ impl Cluster {
             (Some(selector), Ok(target)) => {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
-                let decides = selection::decides_by_metrics(&hpa, past.as_ref().ok(), &settings);
-                self.select(selector, owner, &hpa, decides.then_some(acting)).await?
+                let decider = decider_by_metrics(&hpa, past.as_ref().ok(), &settings, acting);
+                self.select(selector, owner, &hpa, decider).await?
             }
             _ => SelectedPods::default(),
         };

@@ -5,21 +5,17 @@ use std::sync::Arc;
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Pod, SelectedPods, Selector, Settings,
-    api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
+    HorizontalPodAutoscaler, Pod, SelectedPods, Selector,
+    api::{ConditionReason, ConditionType, CrossVersionObjectReference},
 };
-use hpa_controller::{
-    AutoscalerApi, HpaKey,
-    debug::{ActingController, AutoscalerDetail, settings_of_controller},
-    scale_target::ScaleObject,
-};
+use hpa_controller::{AutoscalerApi, HpaKey, debug::ActingController, scale_target::ScaleObject};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use super::Cluster;
 use crate::{
     autoscaler_name::list_path,
-    explain::subject::{may_name_api, usable_selector},
+    explain::subject::{may_count, may_name_api, usable_selector},
     kubectl::{self, escape},
     manifests::string_at,
 };
@@ -28,29 +24,9 @@ use crate::{
 /// count the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// Whether the controller's last decision, or else the stored status, is by the metrics: no other
-/// autoscaler prevents that.
-pub(super) fn decides_by_metrics(
-    hpa: &HorizontalPodAutoscaler,
-    record: Option<&AutoscalerDetail>,
-    settings: &Settings,
-) -> bool {
-    if let Some(last) = record.and_then(|record| record.autoscaler.last.as_ref()) {
-        return last.decision.proposed_replicas.is_some();
-    }
-    let active = hpa.status.condition(&ConditionType::ScalingActive);
-    // In a dry run, another controller stores the status.
-    let active = active.filter(|_| !settings.dry_run);
-    active.is_some_and(|active| {
-        active.status == ConditionStatus::True && active.reason == ConditionReason::ValidMetricFound
-    })
-}
-
 impl Cluster {
     /// The pods that match the selector and, if there is an owner, belong to it. Also the
-    /// autoscalers that select any of these pods. If `decider` decides on the autoscaler by its
-    /// metrics, without those that are paused or in dry run: their reconciles may end at the
-    /// bounds, before the controller registers their selectors.
+    /// autoscalers that select any of these pods and that [`may_count`] with this `decider`.
     pub(super) async fn select(
         &self,
         selector: &Selector,
@@ -75,13 +51,7 @@ impl Cluster {
         let selected = &pods;
         let own_name = self.full_name();
         let mut others = self.handled_autoscalers(hpa).await?;
-        if let Some(controller) = decider {
-            let may_scale = |hpa: &HorizontalPodAutoscaler| {
-                settings_of_controller(Settings::default(), hpa, &self.policy, controller)
-                    .may_scale()
-            };
-            others.retain(|(name, hpa)| *name == own_name || may_scale(hpa));
-        }
+        others.retain(|(name, hpa)| *name == own_name || may_count(hpa, &self.policy, decider));
         let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));

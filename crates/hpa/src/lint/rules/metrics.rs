@@ -19,7 +19,8 @@ use super::{
 use crate::lint::{
     finding::Report,
     object::group,
-    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, computes_average},
+    queries::{computes_average, plain_counter},
+    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
     workspace::ServedMetrics,
 };
 
@@ -342,13 +343,9 @@ pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
         if !is_value || metric.target().is_none_or(|target| target.average_value.is_none()) {
             continue;
         }
-        let served = subject.workspace.served.as_ref();
-        let is_of_rule =
-            || served.is_some_and(|served| contains_metric(served, &served.averages, metric));
-        let annotated = prometheus_query(subject.hpa, metric, &environment);
-        let place = match annotated {
+        let place = match prometheus_query(subject.hpa, metric, &environment) {
             Some(query) if computes_average(&query) => "annotation",
-            None if is_of_rule() => "rule",
+            None if is_of_rule(subject, metric, |served| &served.averages) => "rule",
             _ => continue,
         };
         let message = format!(
@@ -357,4 +354,34 @@ pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
         );
         report.add(average_value_field(index, metric), message);
     }
+}
+
+/// Reports metrics whose query, in a rule or in an annotation, reads a counter without a rate.
+pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let environment = environment(subject.hpa);
+    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
+        let found = match prometheus_query(subject.hpa, metric, &environment) {
+            Some(query) => plain_counter(&query).map(|name| ("annotation", name)),
+            None => is_of_rule(subject, metric, |served| &served.plain_counters)
+                .then(|| ("rule", "a series".to_owned())),
+        };
+        if let Some((place, series)) = found {
+            let message = format!(
+                "the query of the {place} reads {series} without rate(): by its name, it is a \
+                 counter, whose value only grows until its process restarts. Use rate() or \
+                 increase()"
+            );
+            report.add(format!("spec.metrics[{index}]"), message);
+        }
+    }
+}
+
+/// Whether one of these metrics of rules is the metric.
+fn is_of_rule(
+    subject: &Subject<'_>,
+    metric: &MetricSpec,
+    names: fn(&ServedMetrics) -> &BTreeSet<String>,
+) -> bool {
+    let served = subject.workspace.served.as_ref();
+    served.is_some_and(|served| contains_metric(served, names(served), metric))
 }

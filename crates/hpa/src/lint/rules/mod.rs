@@ -8,11 +8,15 @@ mod metrics;
 mod pods;
 mod rule;
 mod target;
+mod target_group;
 mod validity;
 
-use self::rule::{
-    Check::{Any, Decoded, Valid},
-    Rule, Subject,
+use self::{
+    rule::{
+        Check::{Any, Decoded, Shared, Valid},
+        Rule, Subject,
+    },
+    target_group::TargetGroups,
 };
 use super::{
     finding::{
@@ -37,8 +41,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
     Rule::new("unscalable-target", Warning, "the kind of the target can't be scaled", Valid(target::unscalable_target)),
     Rule::new("missing-selector", Warning, "the target's scale has no selector", Valid(target::missing_selector)),
-    Rule::new("conflicting-bounds", Error, "two autoscalers of one target have bounds that exclude each other", Valid(target::conflicting_bounds)),
-    Rule::new("shared-target", Warning, "several autoscalers have the same target", Valid(target::shared_target)),
+    Rule::new("conflicting-bounds", Error, "two autoscalers of one target have bounds that exclude each other", Shared(target::conflicting_bounds)),
+    Rule::new("shared-target", Warning, "several autoscalers have the same target", Shared(target::shared_target)),
     Rule::new("replicas-in-manifest", Warning, "the manifest of the target sets `spec.replicas`", Valid(target::replicas_in_manifest)),
     Rule::new("raised-maximum", Warning, "a minimum is above the maximum while scheduled bounds hold", Valid(bounds::raised_maximum)),
     Rule::new("fixed-size", Warning, "`minReplicas` equals `maxReplicas`", Valid(target::fixed_size)),
@@ -53,6 +57,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),
     Rule::new("unserved-metric", Warning, "no API and no rule serves the metric", Valid(metrics::unserved_metric)),
     Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
+    Rule::new("counter-without-rate", Warning, "the query of a metric reads a counter without a rate", Valid(metrics::counter_without_rate)),
     Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
     Rule::new("unused-behavior", Warning, "a part of `behavior` has no effect", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),
@@ -60,22 +65,29 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("scale-to-zero", Note, "`minReplicas: 0` needs Kubernetes 1.37 or a feature gate", Valid(bounds::scale_to_zero)),
 ];
 
-/// Runs the checks that apply to an object.
-pub(super) fn check_object(
-    workspace: &Workspace,
-    manifest: &Manifest,
-    findings: &mut Vec<Finding>,
-) {
-    let decoded = is_autoscaler(manifest).then(|| validity::decode(manifest));
-    let subject = decoded.as_ref().and_then(|one| Subject::new(workspace, manifest, one));
-    let stored_fields = &StoredFields::of(&manifest.object);
-    for rule in RULES {
-        let mut report = Report { rule: &rule.description, manifest, stored_fields, findings };
-        match (rule.check, &decoded, &subject) {
-            (Any(check), ..) => check(workspace, manifest, &mut report),
-            (Decoded(check), Some(decoded), _) => check(decoded, &mut report),
-            (Valid(check), _, Some(subject)) => check(subject, &mut report),
-            _ => {}
+/// Runs the checks on all objects.
+pub(super) fn check_objects(workspace: &Workspace, findings: &mut Vec<Finding>) {
+    let decode = |one: &Manifest| is_autoscaler(one).then(|| validity::decode(one));
+    let decoded: Vec<_> = workspace.objects().map(decode).collect();
+    let objects = || workspace.objects().zip(&decoded);
+    let subjects: Vec<Option<Subject<'_>>> = objects()
+        .map(|(manifest, decoded)| Subject::new(workspace, manifest, decoded.as_ref()?))
+        .collect();
+    let groups = TargetGroups::new(&subjects);
+    for ((manifest, decoded), subject) in objects().zip(&subjects) {
+        let stored_fields = &StoredFields::of(&manifest.object);
+        let others = subject.as_ref().map(|subject| groups.others_of(subject));
+        for rule in RULES {
+            let mut report = Report { rule: &rule.description, manifest, stored_fields, findings };
+            match (rule.check, decoded, subject, &others) {
+                (Any(check), ..) => check(workspace, manifest, &mut report),
+                (Decoded(check), Some(decoded), ..) => check(decoded, &mut report),
+                (Valid(check), _, Some(subject), _) => check(subject, &mut report),
+                (Shared(check), _, Some(subject), Some(others)) => {
+                    check(subject, others, &mut report);
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use hpa_calc::{HorizontalPodAutoscaler, Settings, api::MetricSpec, settings::Bounds};
 use jiff::{SignedDuration, Timestamp};
 
-use super::validity::DecodedAutoscaler;
+use super::{target_group::OtherAutoscalers, validity::DecodedAutoscaler};
 use crate::{
     lint::{
         finding::{Report, RuleDescription, Severity},
@@ -29,6 +29,8 @@ pub(super) enum Check {
     Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
     /// Applies to valid autoscalers.
     Valid(fn(&Subject<'_>, &mut Report<'_>)),
+    /// Applies to valid autoscalers, and compares them with the others of their targets.
+    Shared(fn(&Subject<'_>, &OtherAutoscalers<'_>, &mut Report<'_>)),
 }
 
 /// A valid autoscaler and all other objects.
@@ -75,8 +77,7 @@ impl<'a> Subject<'a> {
     /// in effect during a week.
     pub(super) fn bounds(&self) -> Vec<Bounds> {
         let mut all = Vec::new();
-        let times = self.times_of_bounds(self.settings).into_iter();
-        for bounds in times.map(|at| self.settings.bounds_at(&self.hpa.spec, at)) {
+        for (_, bounds) in self.weekly_bounds(self.settings) {
             if !all.contains(&bounds) {
                 all.push(bounds);
             }
@@ -84,16 +85,10 @@ impl<'a> Subject<'a> {
         all
     }
 
-    /// The bounds of this and of another autoscaler, at a time of a week at which they exclude each
-    /// other. `None` if there is no such time, or if one of the autoscalers doesn't scale.
-    pub(super) fn exclusive_bounds(&self, other: &Self) -> Option<(Bounds, Bounds)> {
-        if !self.may_scale() || !other.may_scale() {
-            return None;
-        }
-        let times = [self, other].into_iter().flat_map(Self::times_of_enforced_bounds);
-        let mut bounds =
-            times.map(|at| (self.enforced_bounds_at(at), other.enforced_bounds_at(at)));
-        bounds.find(|(own, of_other)| own.exclude(*of_other))
+    /// The bounds to which its controller scales the target, as [`Self::weekly_bounds`] lists them.
+    /// None if it doesn't scale.
+    pub(super) fn enforced_bounds(&self) -> Vec<(Timestamp, Bounds)> {
+        if self.may_scale() { self.weekly_bounds(self.acting_settings) } else { Vec::new() }
     }
 
     /// Whether its controller scales the target: there is neither a pause nor a dry run that the
@@ -102,38 +97,20 @@ impl<'a> Subject<'a> {
         self.acting_settings.may_scale()
     }
 
-    fn times_of_enforced_bounds(&self) -> Vec<Timestamp> {
-        self.times_of_bounds(self.acting_settings)
-    }
-
-    fn enforced_bounds_at(&self, time: Timestamp) -> Bounds {
-        self.acting_settings.bounds_at(&self.hpa.spec, time)
-    }
-
-    /// The start of a week, and the times in it at which a schedule changes the bounds.
-    fn times_of_bounds(&self, settings: &Settings) -> Vec<Timestamp> {
+    /// The bounds at the start of a week, and those from each time in it at which a schedule
+    /// changes them.
+    fn weekly_bounds(&self, settings: &Settings) -> Vec<(Timestamp, Bounds)> {
         let from = Timestamp::UNIX_EPOCH;
         let to = from + SignedDuration::from_hours(7 * 24);
-        let changes = settings.bounds_changes(&self.hpa.spec, from, to);
-        std::iter::once(from).chain(changes.into_iter().map(|change| change.at)).collect()
+        let changes = settings.bounds_changes(&self.hpa.spec, from, to).into_iter();
+        let at_start = (from, settings.bounds_at(&self.hpa.spec, from));
+        std::iter::once(at_start).chain(changes.map(|change| (change.at, change.bounds))).collect()
     }
 
     /// The target, if it is among the objects.
     pub(super) fn target(&self) -> Option<&'a Manifest> {
         self.workspace.referenced_object(self.manifest, &self.target_reference())
     }
-}
-
-/// Whether the bounds of any two autoscalers that scale exclude each other at a time of a week.
-pub(super) fn any_bounds_exclude_others(autoscalers: &[&Subject<'_>]) -> bool {
-    let scaling = autoscalers.iter().filter(|one| one.may_scale());
-    let mut times = scaling.clone().flat_map(|one| one.times_of_enforced_bounds());
-    times.any(|at| {
-        // Ranges of which any two have a number in common have one common to all.
-        let bounds = scaling.clone().map(|one| one.enforced_bounds_at(at));
-        let highest_min = bounds.clone().map(|bounds| bounds.min_replicas).max();
-        highest_min > bounds.map(|bounds| bounds.max_replicas).min()
-    })
 }
 
 /// Kind and name of an object, such as `Deployment web`.

@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::{
     bounds::schedule_field,
-    rule::{Subject, any_bounds_exclude_others, is_stored, kind_and_name},
-    validity::decode,
+    rule::{Subject, is_stored, kind_and_name},
+    target_group::{OtherAutoscalers, identity},
 };
 use crate::{
     autoscaler_name::other_api,
     lint::{
         finding::Report,
         object::{
-            Reference, SCALABLE_KINDS, autoscaler_api, group, is_autoscaler, is_scalable,
-            namespace, pod_template, qualified_name,
+            Reference, SCALABLE_KINDS, group, is_autoscaler, is_scalable, namespace, pod_template,
+            qualified_name,
         },
         workspace::Workspace,
     },
@@ -159,85 +159,48 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
     report.add(format!("{TARGET_FIELD}.{member}"), message);
 }
 
-/// The other autoscalers of one API with the target.
-struct OtherAutoscalers<'a> {
-    /// Those whose bounds exclude those of the subject, with the subject's bounds and theirs.
-    conflicting: Vec<(&'a Manifest, Bounds, Bounds)>,
-    rest: Vec<&'a Manifest>,
-    /// Whether the bounds of any two of these autoscalers and the subject exclude each other.
-    has_conflict: bool,
-    /// Whether one of these autoscalers or the subject is paused or in dry run.
-    has_paused: bool,
-}
-
-impl<'a> OtherAutoscalers<'a> {
-    fn new(subject: &Subject<'a>, api: AutoscalerApi) -> Self {
-        let (workspace, manifest) = (subject.workspace, subject.manifest);
-        let target = subject.target_reference();
-        // The same name and API is the same autoscaler, as in manifests of several environments.
-        let is_other = |other: &&Manifest| {
-            api != autoscaler_api(manifest) || qualified_name(other) != qualified_name(manifest)
-        };
-        let certain = workspace.autoscalers_of(api, manifest, &target);
-        let others = certain.chain(workspace.possible_autoscalers_of(api, manifest, &target));
-        let others: Vec<_> = others.filter(is_other).take(MAX_NAMED_OBJECTS + 1).collect();
-        let (mut conflicting, mut rest) = (Vec::new(), Vec::new());
-        // Decoding more for each autoscaler would take too long.
-        let are_few = others.len() <= MAX_NAMED_OBJECTS;
-        let decode_certain = |other: &'a Manifest| {
-            let is_certain = namespace(other) == namespace(manifest);
-            (other, (are_few && is_certain).then(|| decode(other)))
-        };
-        let decoded: Vec<_> = others.into_iter().map(decode_certain).collect();
-        let mut compared = Vec::new();
-        for (other, decoded) in &decoded {
-            let decoded = decoded.as_ref();
-            let valid = decoded.and_then(|one| Subject::new(workspace, other, one));
-            match valid.as_ref().and_then(|valid| subject.exclusive_bounds(valid)) {
-                Some((own, of_other)) => conflicting.push((*other, own, of_other)),
-                None => rest.push(*other),
-            }
-            compared.extend(valid);
-        }
-        let all: Vec<&Subject<'_>> = compared.iter().chain([subject]).collect();
-        let has_conflict = any_bounds_exclude_others(&all);
-        let has_paused = all.iter().any(|one| !one.may_scale());
-        Self { conflicting, rest, has_conflict, has_paused }
-    }
-}
-
-pub(super) fn conflicting_bounds(subject: &Subject<'_>, report: &mut Report<'_>) {
+pub(super) fn conflicting_bounds(
+    subject: &Subject<'_>,
+    others: &OtherAutoscalers<'_>,
+    report: &mut Report<'_>,
+) {
     let Reference { kind, name, .. } = subject.target_reference();
-    for api in AutoscalerApi::ALL {
-        for (other, own, of_other) in OtherAutoscalers::new(subject, api).conflicting {
-            let message = format!(
-                "{kind} {name} is also the target of {}, with {of_other} instead of {own}: {}. \
-                 Delete one",
-                names_with_places(&[other], subject.manifest),
-                bounds_conflict_effect("it", 1)
-            );
-            report.add(TARGET_FIELD, message);
-        }
+    for (other, own, of_other) in &others.conflicting {
+        let message = format!(
+            "{kind} {name} is also the target of {}, with {of_other} instead of {own}: {}. Delete \
+             one",
+            names_with_places(&[*other], subject.manifest),
+            bounds_conflict_effect("it", 1)
+        );
+        report.add(TARGET_FIELD, message);
     }
 }
 
-pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+pub(super) fn shared_target(
+    subject: &Subject<'_>,
+    others: &OtherAutoscalers<'_>,
+    report: &mut Report<'_>,
+) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let target = subject.target_reference();
-    let api = autoscaler_api(manifest);
-    let by_api = [api, other_api(api)].map(|api| OtherAutoscalers::new(subject, api));
-    let has_conflict = by_api.iter().any(|others| others.has_conflict);
-    for (others, is_same_api) in by_api.into_iter().zip([true, false]) {
-        let effect = match (has_conflict, is_same_api, others.has_paused) {
+    let own_identity = identity(manifest);
+    let api = own_identity.0;
+    for of_api in [api, other_api(api)] {
+        let effect = match (others.has_conflict, of_api == api, others.has_paused) {
             (true, ..) => CONFLICT_EFFECT,
             (_, true, true) => PAUSED_EFFECT,
             (_, true, false) => SAME_API_EFFECT,
             (_, false, _) => BOTH_APIS_EFFECT,
         };
-        let others = others.rest;
-        if !others.is_empty() {
+        let all = workspace.autoscalers_of(of_api, manifest, &target);
+        let all = all.chain(workspace.possible_autoscalers_of(of_api, manifest, &target));
+        let rest: Vec<&Manifest> = all
+            .filter(|other| identity(other) != own_identity && !others.is_conflicting(other))
+            .take(MAX_NAMED_OBJECTS + 1)
+            .collect();
+        if !rest.is_empty() {
             let is_certain = |other: &&Manifest| namespace(other) == namespace(manifest);
-            let condition = if others.iter().all(is_certain) {
+            let condition = if rest.iter().all(is_certain) {
                 ""
             } else {
                 ". One of the manifests has no namespace: add it if they are for different ones"
@@ -246,7 +209,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
                 "{} {} is also the target of {}: {effect}{condition}",
                 target.kind,
                 target.name,
-                names_with_places(&others, manifest)
+                names_with_places(&rest, manifest)
             );
             report.add(TARGET_FIELD, message);
         }

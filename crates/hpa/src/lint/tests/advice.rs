@@ -212,3 +212,33 @@ fn names_of_files_in_commands_are_quoted() {
         assert!(folder.starts_with('\''), "{folder}");
     }
 }
+
+#[test]
+fn counter_without_a_rate_is_reported() {
+    let workspace = |labels: Value, annotations: Value| {
+        let metric = json!([{ "type": "External", "external": {
+            "metric": { "name": "lag", "selector": { "matchLabels": labels } },
+            "target": { "type": "AverageValue", "averageValue": "5" },
+        } }]);
+        let changes = [(0, "/metadata/annotations", annotations), (0, "/spec/metrics", metric)];
+        Workspace::from_manifests(numbered(manifests_with(&changes)))
+    };
+    let assert_reported = |workspace: &Workspace, start: &str| {
+        let findings = find_violations(workspace);
+        assert_eq!(rule_ids(&findings), ["counter-without-rate"], "{findings:?}");
+        assert!(findings[0].message.starts_with(start), "{findings:?}");
+    };
+    let annotated = |query: &str| {
+        let annotations = json!({ "metric-config.external.lag.prometheus/query": query });
+        workspace(json!({ "type": "prometheus" }), annotations)
+    };
+    let start = "the query of the annotation reads lag_total without rate(): ";
+    assert_reported(&annotated("sum(lag_total)"), start);
+    assert!(find_violations(&annotated("sum(rate(lag_total[5m]))")).is_empty());
+
+    let mut by_rule = workspace(json!({}), json!({}));
+    let plain_counters = string_set(&["lag"]);
+    by_rule.served =
+        Some(ServedMetrics { plain_counters, ..ServedMetrics::default() }.with_unknown_cluster());
+    assert_reported(&by_rule, "the query of the rule reads a series without rate(): ");
+}

@@ -50,15 +50,16 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() 
     }
 }
 
+fn with_bounds(name: &str, min: i32, max: i32) -> Value {
+    let mut autoscaler = other_autoscaler("web");
+    autoscaler["metadata"]["name"] = json!(name);
+    (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) =
+        (json!(min), json!(max));
+    autoscaler
+}
+
 #[test]
 fn shared_target_with_a_conflict_is_not_called_unscaled() {
-    let with_bounds = |name: &str, min: i32, max: i32| {
-        let mut autoscaler = other_autoscaler("web");
-        autoscaler["metadata"]["name"] = json!(name);
-        (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) =
-            (json!(min), json!(max));
-        autoscaler
-    };
     let mut objects = manifests();
     objects.remove(0);
     objects.extend([with_bounds("a", 2, 4), with_bounds("b", 5, 8), with_bounds("c", 3, 6)]);
@@ -72,6 +73,48 @@ fn shared_target_with_a_conflict_is_not_called_unscaled() {
     assert!(shared.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
     let of_a = shared.iter().find(|one| one.autoscaler.ends_with("shop/a")).expect("a finding");
     assert!(!of_a.message.contains("shop/b"), "{findings:?}");
+}
+
+#[test]
+fn conflict_of_two_others_of_different_apis_is_reported() {
+    let mut custom = with_bounds("c", 6, 8);
+    custom["apiVersion"] = json!(hpa_crd::API_VERSION);
+    let mut objects = manifests_and(with_bounds("b", 2, 4));
+    objects.push(custom);
+    let findings = lint(objects);
+    let of_web = findings.iter().filter(|one| one.autoscaler == "shop/web").collect::<Vec<_>>();
+    let ids: Vec<&str> = of_web.iter().map(|one| one.rule.id).collect();
+    assert_eq!(ids, ["shared-target"; 2], "{findings:?}");
+    let effect = "they scale it up and down. Keep one autoscaler";
+    assert!(of_web.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
+}
+
+#[test]
+fn conflicts_among_many_autoscalers_of_a_target_are_reported() {
+    let mut objects = manifests();
+    objects.extend((0..14).map(|index| with_bounds(&format!("a{index}"), 2, 10)));
+    objects.push(with_bounds("high", 12, 20));
+    let findings = lint(objects);
+    let conflicts = findings.iter().filter(|one| one.rule.id == "conflicting-bounds");
+    let (of_high, of_others): (Vec<_>, Vec<_>) =
+        conflicts.partition(|one| one.autoscaler == "shop/high");
+    assert_eq!((of_high.len(), of_others.len()), (10, 15), "{findings:?}");
+    let is_unscaled = |one: &&Finding| one.message.contains("none of them scales it");
+    assert_eq!(findings.iter().find(is_unscaled).map(|one| &one.message), None);
+}
+
+#[test]
+fn conflict_of_another_environment_does_not_count() {
+    let mut objects = manifests_and(with_bounds("a", 2, 4));
+    objects.extend([with_bounds("b", 6, 8), with_bounds("a", 6, 9)]);
+    let mut manifests = numbered(objects);
+    manifests[4].file = "g.yaml".to_owned();
+    let findings = find_violations(&Workspace::from_manifests(manifests));
+    let of_file: Vec<&Finding> = findings.iter().filter(|one| one.file == "g.yaml").collect();
+    let [finding] = of_file.as_slice() else { panic!("{findings:?}") };
+    assert_eq!(finding.rule.id, "shared-target");
+    let effect = "apart from one decision after each start of a controller";
+    assert!(finding.message.ends_with(effect), "{finding:?}");
 }
 
 #[test]

@@ -333,7 +333,7 @@ fn check_syntax(
     let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
     let mut lines = in_file_order(refused.chain(others).collect());
     let labels = rules.custom.iter().chain(&rules.external).flatten();
-    let ambiguous = labels.flat_map(|rule| rule.labels().ambiguous());
+    let ambiguous = labels.flat_map(|rule| rule.labels.ambiguous());
     let ambiguous: Vec<String> = ambiguous
         .map(|AmbiguousLabel { resource, used, unused }| {
             format!("warning: {resource} has two labels: queries use {used}, not {unused}")

@@ -6,16 +6,12 @@ use std::{
 };
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Selector,
+    HorizontalPodAutoscaler, MetricsApi, Selector,
     api::{MetricIdentifier, MetricSpec, ObjectMetricSource},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::APIS;
-
-const CUSTOM: &str = "custom.metrics.k8s.io";
-const EXTERNAL: &str = "external.metrics.k8s.io";
-const RESOURCE: &str = "metrics.k8s.io";
 
 /// The characters that are percent-encoded in paths and queries.
 const ESCAPES: &AsciiSet =
@@ -29,9 +25,9 @@ pub(super) struct MetricRequest {
     pub(super) autoscalers: BTreeSet<String>,
 }
 
-/// The path of a metric's values in the API of a group, in any version.
+/// The path of a metric's values in an API, in any version.
 struct ValuesPath {
-    group: &'static str,
+    api: MetricsApi,
     /// The path below the API's `namespaces`, with the query.
     path: String,
 }
@@ -57,8 +53,8 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
 impl ValuesPath {
     /// The whole path in each version, with the query.
     fn in_each_version(&self) -> impl Iterator<Item = String> {
-        let is_of_group = move |api: &&str| api.split('/').next() == Some(self.group);
-        let apis = APIS.into_iter().filter(is_of_group);
+        let is_version = move |api: &&str| api.split('/').next() == Some(self.api.group());
+        let apis = APIS.into_iter().filter(is_version);
         apis.map(move |api| format!("/apis/{api}/namespaces/{}", self.path))
     }
 }
@@ -71,19 +67,20 @@ fn values_path(namespace: &str, spec: &MetricSpec) -> Option<ValuesPath> {
         let metric = encode(&pods.metric.name);
         let query = query("metricLabelSelector", &pods.metric)?;
         let path = format!("{namespace}/pods/*/{metric}{query}");
-        return Some(ValuesPath { group: CUSTOM, path });
+        return Some(ValuesPath { api: MetricsApi::Custom, path });
     }
     if let Some(object) = &spec.object {
-        return Some(ValuesPath { group: CUSTOM, path: object_path(&namespace, object)? });
+        let path = object_path(&namespace, object)?;
+        return Some(ValuesPath { api: MetricsApi::Custom, path });
     }
     if let Some(external) = &spec.external {
         let metric = &external.metric;
         let query = query("labelSelector", metric)?;
         let path = format!("{namespace}/{}{query}", encode(&metric.name));
-        return Some(ValuesPath { group: EXTERNAL, path });
+        return Some(ValuesPath { api: MetricsApi::External, path });
     }
     let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
-    has_usage.then(|| ValuesPath { group: RESOURCE, path: format!("{namespace}/pods") })
+    has_usage.then(|| ValuesPath { api: MetricsApi::Resource, path: format!("{namespace}/pods") })
 }
 
 fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::{fmt, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
 use hpa_metrics::{TlsSettingNames, connection_cause};
 use http::{Request, Uri};
@@ -142,7 +143,7 @@ impl Server {
         };
         let response: anyhow::Result<MetricsResponse> = timeout(TIMEOUT, response)
             .await
-            .with_context(|| format!("no response within {TIMEOUT:?}"))
+            .with_context(|| format!("{NO_RESPONSE_WITHIN}{TIMEOUT:?}"))
             .with_context(context)?;
         response.with_context(context)
     }

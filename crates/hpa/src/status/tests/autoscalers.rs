@@ -81,7 +81,8 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
         ]
     );
     let text = run_checks(&cluster).text(false);
-    assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
+    assert!(text.contains("\n    shop/a: no metrics; hpa explain shop/a\n"), "{text}");
+    assert!(text.contains("; hpa explain shop/c\n") && !text.contains("shop/c: "), "{text}");
     let read = "\n    their status has no conditions 2m after their creation; hpa-1 holds the lease \
                 scaling/hpa; kube-controller-manager holds its lease (cp-1, renewed 1.0s ago); its \
                 HPA controller is off (flags of pod kube-system/k-cp-1)\n";
@@ -101,7 +102,25 @@ fn autoscaler_whose_status_is_not_stored_is_not_judged_by_it() {
     let expected = [(Level::Skipped, unknown), (Level::Error, unstored)];
     assert_eq!(problems(&cluster), expected.map(|(level, text)| (level, text.to_owned())));
     let text = run_checks(&cluster).text(false);
-    assert!(text.contains("shop/old\n    cannot patch\n"), "{text}");
+    assert!(text.contains("shop/old\n    cannot patch; hpa explain shop/old\n"), "{text}");
+}
+
+#[test]
+fn statuses_that_no_debug_api_confirms_are_named_as_the_source() {
+    let mut cluster = healthy();
+    cluster.status = Err(Unavailable::Off { pod: "scaling/hpa-1".to_owned() });
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("√ 1 autoscaler can scale according to the stored statuses\n"), "{text}");
+    let unread = "- lateness, queue, caches, histories and failed writes of statuses are unknown";
+    assert!(text.contains(unread), "{text}");
+    // The instance at the URL has other autoscalers.
+    let source = |cluster: &ClusterState| {
+        run_checks(cluster).text(false).contains("according to the stored statuses")
+    };
+    (cluster.url, cluster.status) = (Some("http://127.0.0.1:1".into()), Ok(controller_status()));
+    assert!(source(&cluster));
+    cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
+    assert!(!source(&cluster));
 }
 
 /// The metrics API answers 503, while its `APIService` is available.
@@ -200,6 +219,30 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
         sentences,
         [with("rhpa/shop/web"), "no metric is reported".to_owned(), with("shop/web")]
     );
+}
+
+/// The flags can't be read. hpa-rs has taken over since, and a dry run leaves the status as it was.
+#[test]
+fn only_a_recent_status_shows_that_another_controller_scales_the_target() {
+    let mut dry_run = autoscaler("dry", healthy_conditions());
+    dry_run.hpa.spec.scale_target_ref.name = "web".to_owned();
+    annotate(&mut dry_run.hpa, "dry-run", "true");
+    dry_run.manager = Some("kube-controller-manager".into());
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.autoscalers.push(dry_run);
+    let mut found = |stored_at: &str| {
+        cluster.autoscalers[1].status_stored_at = stored_at.parse().ok();
+        cluster.set_acting_controllers();
+        problems(&cluster)
+    };
+    let has = |found: &[(Level, String)], level: Level, text: &str| {
+        found.iter().any(|one| one.0 == level && one.1.contains(text))
+    };
+    assert!(has(&found("2026-01-31T11:59:30Z"), Level::Error, "so the replicas may flap"));
+    let old = found("2026-01-31T11:00:00Z");
+    assert!(has(&old, Level::Warning, "with the target of another autoscaler"), "{old:?}");
+    assert!(old.iter().all(|one| !one.1.contains("may flap")), "{old:?}");
 }
 
 #[test]

@@ -85,7 +85,8 @@ fn autoscalers_without_a_controller_are_the_first_problem(
     let mut cluster = healthy();
     change(&mut cluster);
     let found = problems(&cluster);
-    let first = format!("no controller with a lease acts on 1 autoscaler (shop/web): {reason}");
+    let first =
+        format!("no controller with a known lease acts on 1 autoscaler (shop/web): {reason}");
     assert_eq!(found[0], (Level::Error, first.clone()));
     assert!(found.iter().any(|one| one.0 == level && one.1.ends_with(end)), "{found:?}");
     assert!(found.iter().all(|one| !one.1.contains("whether it still runs")), "{found:?}");
@@ -264,6 +265,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 
     cluster.holder = Err(Unavailable::NoLease(cluster.lease.clone()));
     cluster.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
     let found = problems(&cluster);
     let maybe = "maybe no controller acts on 1 autoscaler (shop/web): kube-controller-manager's HPA \
                  controller is off, and no lease hpa was found in kube-system or autoscaling; if \
@@ -276,6 +278,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
     for namespace in ["one", "two"] {
         cluster.autoscalers.push(autoscaler_of(namespace, "web", &cluster.lease));
     }
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
     let found = problems(&cluster);
     assert!(found.contains(&(Level::Error, no_lease.to_owned())), "{found:?}");
 }
@@ -284,6 +287,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 fn controller_without_election_is_ok_if_its_debug_api_answers() {
     let mut cluster = healthy();
     cluster.autoscalers[0].manager = Some("hpa-controller".into());
+    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
     let lease = cluster.lease.clone();
     cluster.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
@@ -308,7 +312,7 @@ fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
     cluster.holder = Err(Unavailable::NotHeld { lease, released: None });
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
-    let idle = "no controller with a lease acts on 1 autoscaler (blog/web): no instance holds the \
+    let idle = "no controller with a known lease acts on 1 autoscaler (blog/web): no instance holds the \
                 lease scaling/hpa";
     assert_eq!(problems(&cluster)[0], (Level::Error, idle.to_owned()));
 }
@@ -359,6 +363,34 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
         assert!(found[0].0 == Level::Warning && found[0].1.ends_with(doubt), "{found:?}");
         assert!(found[0].1.starts_with("maybe no controller acts on 2 autoscalers"), "{found:?}");
         cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease);
+    }
+}
+
+/// The release has a new name, and no status has changed since.
+#[test]
+fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
+    let new = |namespace: &str| LeaseName { namespace: namespace.into(), name: "new".into() };
+    let mut cluster = healthy();
+    let mut expired = cluster.holder.clone();
+    expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    let released = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    for lost in [expired, released] {
+        let holder = std::mem::replace(&mut cluster.holder, lost);
+        cluster.other_leases = vec![ReadLease { name: new("scaling"), holder: healthy().holder }];
+        let text = run_checks(&cluster).text(false);
+        let first = "‼ 0 errors, 1 warning: maybe no controller acts on 1 autoscaler (shop/web): ";
+        assert!(text.starts_with(first), "{text}");
+        let doubt = "whether an instance with the lease scaling/new acts instead is unknown\n";
+        let flags = "    an instance holds the lease scaling/new: --controller-namespace scaling \
+                     --controller-lease new checks it\n";
+        assert!(text.contains(doubt) && text.contains(flags), "{text}");
+
+        cluster.other_leases[0].name = new("elsewhere");
+        let is_error = |(level, text): &(Level, String)| {
+            *level == Level::Error && text.contains("lease scaling/hpa")
+        };
+        assert!(problems(&cluster).iter().any(is_error), "its instance may have own namespaces");
+        cluster.holder = holder;
     }
 }
 
@@ -472,7 +504,7 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
     cluster.other_leases = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
     cluster.local_leases = vec![evil.clone()];
     cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-    let lost = "no controller with a lease acts on 1 autoscaler (shop/web): no instance holds the \
+    let lost = "no controller with a known lease acts on 1 autoscaler (shop/web): no instance holds the \
                 lease scaling/hpa";
     assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
     let local = "autoscalers of eve name the lease eve/evil, which fake-0 holds";

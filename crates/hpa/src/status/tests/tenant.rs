@@ -40,7 +40,8 @@ fn headline_of_a_tenant_is_about_the_autoscalers() {
 
     let failed = json!([condition("AbleToScale", "False", "FailedGetScale", "not found")]);
     cluster.autoscalers = vec![autoscaler("web", failed)];
-    let failing = "× 1 error, 0 warnings: 1 of 1 autoscaler in the namespace shop can't scale";
+    let failing = "× 1 error, 0 warnings: 1 of 1 autoscaler in the namespace shop can't scale \
+                   according to the stored statuses";
     assert_eq!(headline(&cluster), format!("{failing}; {DOUBT}"));
 }
 

@@ -3,4 +3,5 @@
 mod files;
 mod proxy;
 mod requests;
+mod series;
 mod tls;

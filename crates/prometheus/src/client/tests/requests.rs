@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -19,32 +18,31 @@ use futures::StreamExt;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
 use rstest::rstest;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::bytes::Bytes;
 
 use crate::client::{
     Client, InstantQuery, QueryFailure, Settings, TimeoutParameter, Verb, parse_header,
 };
 
-const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[
+pub(super) const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[
     {"metric":{"pod":"a"},"value":[1,"2"]}]}}"#;
 
 #[derive(Debug)]
-struct SentRequest {
+pub(super) struct SentRequest {
     method: Method,
-    uri: String,
+    pub(super) uri: String,
     headers: HeaderMap,
-    body: String,
+    pub(super) body: String,
 }
 
 /// A server that sends the same response to all requests. Each request takes a permit of the gate.
 #[derive(Clone)]
-struct Server {
-    sent: Arc<Mutex<Vec<SentRequest>>>,
+pub(super) struct Server {
+    pub(super) sent: Arc<Mutex<Vec<SentRequest>>>,
     gate: Arc<Semaphore>,
     in_flight: Arc<AtomicUsize>,
     max_in_flight: Arc<AtomicUsize>,
@@ -53,7 +51,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(status: u16, body: &str) -> Self {
+    pub(super) fn new(status: u16, body: &str) -> Self {
         Self {
             sent: Arc::default(),
             gate: Arc::new(Semaphore::new(1000)),
@@ -65,11 +63,11 @@ impl Server {
     }
 
     /// A server that doesn't respond until the gate gets permits.
-    fn with_closed_gate(body: &str) -> Self {
+    pub(super) fn with_closed_gate(body: &str) -> Self {
         Self { gate: Arc::new(Semaphore::new(0)), ..Self::new(200, body) }
     }
 
-    fn client(&self, settings: Settings) -> Client {
+    pub(super) fn client(&self, settings: Settings) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -99,7 +97,7 @@ impl Server {
     }
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings::new("main", "http://prometheus/?tenant=a").unwrap()
 }
 
@@ -207,6 +205,11 @@ async fn header_can_have_several_values() {
     Some("unknown response code 400: the server may require TLS; use https://")
 )]
 #[case::other(500, VECTOR, Some("Prometheus at http://prometheus: unknown response code 500"))]
+#[case::server_error(
+    500,
+    r#"{"status":"error","errorType":"internal","error":"boom"}"#,
+    Some("Prometheus at http://prometheus: unknown response code 500: internal: boom")
+)]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
 #[tokio::test]
 async fn responses_are_accepted_by_status_and_body(
@@ -417,77 +420,4 @@ async fn waiting_for_large_responses_has_its_own_error() {
     assert_eq!(error.reason(), "other large responses were read for 10 s");
     assert!(!error.is_access_failure() && !error.is_caused_by_query());
     assert!(matches!(later, Err(QueryFailure::SlowResponse { .. })), "{later:?}");
-}
-
-/// Virtual time doesn't advance on its own while a thread reads the series.
-#[tokio::test(start_paused = true)]
-async fn stalled_response_with_series_is_a_timeout() {
-    let stalled = Arc::new(Notify::new());
-    let notifier = stalled.clone();
-    let service = tower::service_fn(move |_: Request<Body>| {
-        let start = Bytes::from(r#"{"status":"success","data":[{"__name__":"a"},"#);
-        let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
-        let notifier = notifier.clone();
-        let rest = futures::stream::poll_fn(move |_| {
-            notifier.notify_one();
-            Poll::Pending
-        });
-        async move { Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(rest)))) }
-    });
-    let client = Client::from_kube_client(settings(), kube::Client::new(service, "default"));
-    let read = client
-        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
-    let advance = async {
-        stalled.notified().await;
-        tokio::time::advance(Duration::from_secs(61)).await;
-    };
-    let (result, ()) = tokio::join!(read, advance);
-    let error = result.unwrap_err();
-    assert!(matches!(error, QueryFailure::SlowResponse { .. }), "{error}");
-    assert!(error.to_string().ends_with(" took longer than 60 s"), "{error}");
-}
-
-/// A list of series also has a limit, so that a command ends if the server hangs.
-#[rstest]
-#[case::floor(2, 60)]
-#[case::default_limit(10, 60)]
-#[case::long(20, 120)]
-#[tokio::test(start_paused = true)]
-async fn list_of_series_has_six_times_the_limit_of_a_query_but_at_least_a_minute(
-    #[case] query_seconds: u64,
-    #[case] series_seconds: u64,
-) {
-    let settings = Settings { query_timeout: Duration::from_secs(query_seconds), ..settings() };
-    let client = Server::with_closed_gate(VECTOR).client(settings);
-    let start = tokio::time::Instant::now();
-    let read = client
-        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
-    let error = read.await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
-    assert_eq!(start.elapsed(), Duration::from_secs(series_seconds));
-}
-
-#[tokio::test]
-async fn series_are_streamed() {
-    let server = Server::new(200, r#"{"status":"success","data":[{"__name__":"a","pod":"p"}]}"#);
-    let client = server.client(settings());
-    let since = Timestamp::from_second(5).unwrap();
-    let series = client.read_series(r#"{pod!=""}"#, since, 1 << 20, |reader| {
-        let mut all = Vec::new();
-        reader.for_each(|name, labels| all.push((name.to_owned(), labels.to_vec())))?;
-        Ok(all)
-    });
-    assert_eq!(series.await.unwrap(), [("a".to_owned(), vec!["pod".to_owned()])]);
-    let sent = server.sent.lock().remove(0);
-    assert_eq!(sent.uri, "/api/v1/series?tenant=a");
-    assert_eq!(sent.body, "match%5B%5D=%7Bpod%21%3D%22%22%7D&start=5");
-}
-
-#[tokio::test]
-async fn incomplete_list_of_series_is_an_error() {
-    let client = Server::new(200, r#"{"status":"success","data":[{"__na"#).client(settings());
-    let read = client
-        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
-    let error = read.await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
 }

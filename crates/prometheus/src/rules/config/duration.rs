@@ -2,30 +2,12 @@
 
 use std::time::Duration;
 
+use hpa_calc::go_text::Quoted;
+
 /// An invalid duration, with the message of Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DurationError {
-    #[error("empty duration string")]
-    Empty,
-    /// Not a sequence of numbers with units, from the largest unit to the smallest.
-    #[error("not a valid duration string: {}", hpa_calc::go_text::Quoted(.0))]
-    Invalid(String),
-    /// A unit other than `y`, `w`, `d`, `h`, `m`, `s` and `ms`.
-    #[error(
-        "unknown unit {} in duration {}",
-        hpa_calc::go_text::Quoted(unit),
-        hpa_calc::go_text::Quoted(duration)
-    )]
-    Unit {
-        unit: String,
-        /// The whole text.
-        duration: String,
-    },
-    /// More than about 292 years.
-    #[error("duration out of range")]
-    OutOfRange,
-}
+#[error("{0}")]
+pub struct DurationError(String);
 
 /// The units in milliseconds, from the largest to the smallest.
 const UNITS: [(&str, u64); 7] = [
@@ -44,10 +26,11 @@ const MAX_MS: u64 = 9_223_372_036_854;
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     match text {
         "0" => return Ok(Duration::ZERO),
-        "" => return Err(DurationError::Empty),
+        "" => return Err(DurationError("empty duration string".to_owned())),
         _ => {}
     }
-    let invalid = || DurationError::Invalid(text.to_owned());
+    let invalid = || DurationError(format!("not a valid duration string: {}", Quoted(text)));
+    let out_of_range = || DurationError("duration out of range".to_owned());
     let mut total_ms: u64 = 0;
     let mut units = UNITS.iter();
     let mut rest = text;
@@ -58,11 +41,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         rest = after.trim_start_matches(|char: char| !char.is_ascii_digit());
         let unit = after.strip_suffix(rest).filter(|unit| !unit.is_empty()).ok_or_else(invalid)?;
         if !UNITS.iter().any(|(known, _)| *known == unit) {
-            return Err(DurationError::Unit { unit: unit.to_owned(), duration: text.to_owned() });
+            let (unit, text) = (Quoted(unit), Quoted(text));
+            return Err(DurationError(format!("unknown unit {unit} in duration {text}")));
         }
         let (_, unit_ms) = units.find(|(known, _)| *known == unit).ok_or_else(invalid)?;
         let added = number.checked_mul(*unit_ms).and_then(|ms| ms.checked_add(total_ms));
-        total_ms = added.filter(|ms| *ms <= MAX_MS).ok_or(DurationError::OutOfRange)?;
+        total_ms = added.filter(|ms| *ms <= MAX_MS).ok_or_else(out_of_range)?;
     }
     Ok(Duration::from_millis(total_ms))
 }

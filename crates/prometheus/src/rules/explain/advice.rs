@@ -29,7 +29,7 @@ pub(super) fn warnings(
     }
     // An external metric has no label, because it has no objects.
     if let Some(label) = label {
-        let template = discovered.rule.query_template().text();
+        let template = discovered.rule.query.text();
         warnings.extend(object_warnings(template, query, label, &[]));
     }
     warnings

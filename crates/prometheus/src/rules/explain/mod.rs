@@ -11,7 +11,7 @@ use crate::rules::{
     Compat,
     per_object::NotPerObject,
     query::{Objects, QueryError},
-    registry::{CustomRequest, DiscoveredRule},
+    registry::DiscoveredRule,
     rule::Naming,
     ruleset::InvalidRule,
     series::{MetricSeries, RuleSeries},
@@ -19,7 +19,10 @@ use crate::rules::{
 pub use advice::counter_without_rate;
 pub(super) use advice::object_warnings;
 use advice::{similar_names, warnings};
-use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
+use hpa_metrics::{
+    CustomQuery,
+    resource::{ApiResources, GroupResource, ResourceError},
+};
 
 /// The maximum number of example names in an outcome.
 const MAX_EXAMPLES: usize = 5;
@@ -184,9 +187,11 @@ impl Explanation {
     }
 }
 
-/// Explains a request for a custom metric.
+/// Explains a request for a custom metric of the objects with these names. Ignores
+/// `request.objects`.
 pub fn explain_custom(
-    request: &CustomRequest<'_>,
+    request: &CustomQuery,
+    names: &[String],
     candidates: &[Candidate<'_>],
     resources: &ApiResources,
     compat: Compat,
@@ -195,26 +200,27 @@ pub fn explain_custom(
     let resource = resolved.as_ref().map_or(&request.resource, |known| &known.group_resource);
     let request_problem = match &resolved {
         Err(error) => Some(RequestProblem::UnknownResource(error.clone())),
-        Ok(_) if resource.has_namespaced_metrics() != request.is_namespaced => {
-            Some(if request.is_namespaced {
+        Ok(_) if resource.has_namespaced_metrics() != request.is_namespaced() => {
+            Some(if request.is_namespaced() {
                 RequestProblem::HasNamespace(resource.clone())
             } else {
                 RequestProblem::NeedsNamespace(resource.clone())
             })
         }
-        Ok(_) => request.names.is_empty().then_some(RequestProblem::NoObjects),
+        Ok(_) => names.is_empty().then_some(RequestProblem::NoObjects),
     };
-    let objects = Objects { resource, namespace: request.namespace, names: request.names };
+    let CustomQuery { namespace, metric, metric_selector, .. } = request;
+    let objects = Objects { resource, namespace, names };
     let rules = reports(candidates, |discovered| {
-        let Some(found) = discovered.series.metric(request.metric) else {
-            return without_metric(discovered, request.metric);
+        let Some(found) = discovered.series.metric(metric) else {
+            return without_metric(discovered, metric);
         };
         let Some(series) = found.for_resource(resource) else {
-            return other_resources(discovered, request.metric, resource, resources);
+            return other_resources(discovered, metric, resource, resources);
         };
         let query =
-            discovered.rule.custom_query(series, objects, request.selector, resources, compat);
-        let label = discovered.rule.labels().label(resource, resources).unwrap_or_default();
+            discovered.rule.custom_query(series, objects, metric_selector, resources, compat);
+        let label = discovered.rule.labels.label(resource, resources).unwrap_or_default();
         let sharing = query.render_shared().map(drop);
         outcome_of_query(discovered, series, query.render(), Some((&label, sharing)))
     });
@@ -274,7 +280,7 @@ fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
     let DiscoveredRule { rule, series, .. } = discovered;
     if series.series_count() == 0 {
         return RuleOutcome::NoSeries {
-            series_query: rule.series_query().to_owned(),
+            series_query: rule.series_query.clone(),
             is_described: rule.describes(metric),
         };
     }
@@ -286,8 +292,7 @@ fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
     let names: Vec<&str> = series.metrics().map(|metric| metric.metric).collect();
     if names.is_empty() {
         let refused = series.names().take(MAX_EXAMPLES);
-        let refused = refused
-            .map(|name| (name.name().to_owned(), refusal(discovered, &series.naming_of(&name))));
+        let refused = refused.map(|(name, naming)| (name.to_owned(), refusal(discovered, &naming)));
         return RuleOutcome::AllFiltered { names: refused.collect() };
     }
     let similar = similar_names(metric, &names, MAX_EXAMPLES);
@@ -297,19 +302,17 @@ fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
 fn refusal(discovered: &DiscoveredRule, naming: &Naming) -> SeriesRefusal {
     let filter = match naming {
         Naming::Filtered(index) => {
-            discovered.rule.filters().get(*index).map(|filter| (*index, filter))
+            discovered.rule.filters.get(*index).map(|filter| (*index, filter))
         }
         Naming::Metric(_) | Naming::NoMatch => None,
     };
     match filter {
         Some((index, filter)) => SeriesRefusal::Filter {
             index,
-            expression: filter.expression().to_owned(),
-            must_match: filter.must_match(),
+            expression: filter.regex.as_str().to_owned(),
+            must_match: filter.must_match,
         },
-        None => SeriesRefusal::Name {
-            expression: discovered.rule.name_rule().regex().as_str().to_owned(),
-        },
+        None => SeriesRefusal::Name { expression: discovered.rule.name.regex.as_str().to_owned() },
     }
 }
 
@@ -325,12 +328,12 @@ fn other_resources(
     let mut labels: Vec<String> = sets.flat_map(|set| set.labels.iter().cloned()).collect();
     labels.sort_unstable();
     labels.dedup();
-    let expected = discovered.rule.labels().label(resource, resources);
+    let expected = discovered.rule.labels.label(resource, resources);
     let known = series.metric(metric).into_iter().flat_map(MetricSeries::by_resource);
     RuleOutcome::OtherResources {
         resources: known.map(|(resource, _)| GroupResource::clone(resource)).collect(),
         labels,
-        expected: expected.map_err(|error| error.problem.to_string()),
+        expected: expected.map_err(|error| error.problem),
     }
 }
 

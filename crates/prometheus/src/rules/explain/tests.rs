@@ -24,7 +24,7 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
         .into_iter()
         .map(|rule| {
             rule.map(|rule| {
-                let seen = if rule.series_query() == "none" { &[][..] } else { &seen };
+                let seen = if rule.series_query == "none" { &[][..] } else { &seen };
                 let series = RuleSeries::new(&rule, &resources, seen).into();
                 DiscoveredRule { index: 0, rule, series }
             })
@@ -39,16 +39,14 @@ fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explana
             Err(error) => Candidate::Refused(*index, error),
         })
         .collect();
-    let resource = GroupResource::new("", resource);
-    let request = CustomRequest {
-        is_namespaced: resource.has_namespaced_metrics(),
-        resource,
-        metric,
-        namespace: "shop",
-        names: &["web".to_owned()],
-        selector: &Selector::parse(selector).unwrap(),
+    let request = CustomQuery {
+        resource: GroupResource::new("", resource),
+        namespace: "shop".to_owned(),
+        objects: hpa_metrics::Objects::Named("web".to_owned()),
+        metric: metric.to_owned(),
+        metric_selector: Selector::parse(selector).unwrap(),
     };
-    explain_custom(&request, &candidates, &resources, Compat::Off)
+    explain_custom(&request, &["web".to_owned()], &candidates, &resources, Compat::Off)
 }
 
 const GOOD_RULE: &str = "\

@@ -87,9 +87,9 @@ fn replace_invalid_resource_field(rules: &mut ResourceRules, error: &ResourceRul
     };
     match &error.source {
         ResourceRuleProblem::Mapping(error) => replace_mapping(&mut rule.resources, error),
-        ResourceRuleProblem::ContainerQuery { .. } => {
+        ResourceRuleProblem::Query { objects: "container", .. } => {
             METRICS_QUERY.clone_into(&mut rule.container_query);
         }
-        ResourceRuleProblem::NodeQuery { .. } => METRICS_QUERY.clone_into(&mut rule.node_query),
+        ResourceRuleProblem::Query { .. } => METRICS_QUERY.clone_into(&mut rule.node_query),
     }
 }

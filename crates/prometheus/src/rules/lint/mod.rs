@@ -186,14 +186,13 @@ impl Linter<'_> {
     fn check_selection_and_grouping(&mut self, definition: &DiscoveryRule, rule: &Rule) {
         let query = self.query_for_object(rule, rule.series_name(), &Selector::everything());
         let Some((resource, Ok(query))) = query else { return };
-        let Ok(label) = rule.labels().label(&resource, self.resources) else { return };
+        let Ok(label) = rule.labels.label(&resource, self.resources) else { return };
         if promql::parse(&query).is_err() {
             return;
         }
-        let overridden = rule.labels().overridden().into_iter();
-        let others: Vec<String> = overridden
-            .filter_map(|other| rule.labels().label(other, self.resources).ok())
-            .collect();
+        let overridden = rule.labels.overridden().into_iter();
+        let others: Vec<String> =
+            overridden.filter_map(|other| rule.labels.label(other, self.resources).ok()).collect();
         for warning in object_warnings(&definition.metrics_query, &query, &label, &others) {
             self.add_warning("metricsQuery", warning.to_string());
         }
@@ -207,7 +206,7 @@ impl Linter<'_> {
         series: Option<&str>,
         selector: &Selector,
     ) -> Option<(GroupResource, Result<String, QueryError>)> {
-        let (labels, pods) = (rule.labels(), GroupResource::pods());
+        let (labels, pods) = (&rule.labels, GroupResource::pods());
         let has_pods = labels.label(&pods, self.resources).is_ok();
         let resource = if has_pods { pods } else { (*labels.overridden().first()?).clone() };
         let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
@@ -252,7 +251,7 @@ impl Linter<'_> {
 
     fn check_name(&mut self, definition: &DiscoveryRule, rule: &Rule, series: Option<&str>) {
         let template = &definition.name.as_template;
-        let regex = rule.name_rule().regex();
+        let regex = &rule.name.regex;
         for reference in regex.unknown_references(template) {
             let suffix = reference.trim_start_matches(|char: char| char.is_ascii_digit());
             let digits = reference.strip_suffix(suffix).unwrap_or_default();

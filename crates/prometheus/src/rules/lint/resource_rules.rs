@@ -27,8 +27,9 @@ impl Linter<'_> {
                 message: message.to_owned(),
             });
         }
-        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
-            self.rule_path = format!("{RESOURCE_RULES}.{name}");
+        for usage in UsageResource::ALL {
+            let rule = metrics.rule(usage);
+            self.rule_path = format!("{RESOURCE_RULES}.{}", usage.name());
             if missing == Some(&self.rule_path) {
                 continue;
             }
@@ -39,13 +40,13 @@ impl Linter<'_> {
             ];
             for (field, resource, namespace) in queries {
                 let objects = Objects { resource, namespace, names };
-                let query = metrics.query(usage, objects, self.resources, Compat::Off);
+                let query = rule.query(objects, self.resources, Compat::Off).render();
                 if let ("containerQuery", Ok(query)) = (field, &query) {
-                    self.check_container_matchers(query, metrics.container_label(usage));
+                    self.check_container_matchers(query, &rule.container_label);
                 }
                 self.check_query(field, query, None);
             }
-            if metrics.container_label(usage).is_empty() {
+            if rule.container_label.is_empty() {
                 self.add_error("containerLabel", "it is missing: write, for example, container");
             }
         }

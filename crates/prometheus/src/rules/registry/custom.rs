@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use hpa_calc::Selector;
-
 use super::{DiscoveredRule, MetricRule, SortedMetrics, last_rule};
 use crate::rules::{
     Compat,
@@ -12,6 +10,7 @@ use crate::rules::{
     series::MetricSeries,
 };
 use hpa_metrics::{
+    CustomQuery,
     resource::{ApiResource, ApiResources, GroupResource, ResourceError},
     source::ListedCustomMetric,
 };
@@ -21,22 +20,6 @@ use hpa_metrics::{
 pub struct CustomRegistry {
     rules: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
-}
-
-/// A request for a custom metric of objects.
-#[derive(Clone, Debug)]
-pub struct CustomRequest<'a> {
-    /// The resource as requested: plural or singular, with an optional group.
-    pub resource: GroupResource,
-    pub metric: &'a str,
-    /// The namespace of the objects. Empty for cluster-scoped objects.
-    pub namespace: &'a str,
-    /// Whether the request is for objects in a namespace.
-    pub is_namespaced: bool,
-    /// The names of the objects.
-    pub names: &'a [String],
-    /// The selector of series.
-    pub selector: &'a Selector,
 }
 
 /// The rule and the series that a custom metric is read from.
@@ -103,27 +86,29 @@ impl CustomRegistry {
         }))
     }
 
-    /// The query that reads a metric.
+    /// The query that reads a metric of the objects with these names. Ignores `request.objects`.
     pub fn query(
         &self,
-        request: &CustomRequest<'_>,
+        request: &CustomQuery,
+        names: &[String],
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, CustomQueryError> {
-        let FoundMetric { resource, rule, series, .. } = self.find(request, resources)?;
-        let CustomRequest { namespace, names, selector, .. } = *request;
+        let FoundMetric { resource, rule, series, .. } = self.find(request, names, resources)?;
+        let CustomQuery { namespace, metric_selector, .. } = request;
         let objects = Objects { resource: &resource.group_resource, namespace, names };
-        Ok(rule.custom_query(&series, objects, selector, resources, compat).render()?)
+        Ok(rule.custom_query(&series, objects, metric_selector, resources, compat).render()?)
     }
 
     /// The rule and the series of a requested metric, and the label of its objects.
     pub fn find<'r>(
         &self,
-        request: &CustomRequest<'_>,
+        request: &CustomQuery,
+        names: &[String],
         resources: &'r ApiResources,
     ) -> Result<FoundMetric<'r>, CustomQueryError> {
-        let metric = request.metric;
-        if request.names.is_empty() {
+        let metric = &request.metric;
+        if names.is_empty() {
             return Err(CustomQueryError::NoNames);
         }
         let api_resource =
@@ -131,12 +116,12 @@ impl CustomRegistry {
         let resource = &api_resource.group_resource;
         let MetricRule { index, rule, series } = self
             .metric_rule(resource, metric)
-            .filter(|_| resource.has_namespaced_metrics() == request.is_namespaced)
+            .filter(|_| resource.has_namespaced_metrics() == request.is_namespaced())
             .ok_or_else(|| CustomQueryError::Unknown {
                 resource: resource.clone(),
-                metric: metric.to_owned(),
+                metric: metric.clone(),
             })?;
-        let label = rule.labels().label(resource, resources).map_err(QueryError::from)?;
+        let label = rule.labels.label(resource, resources).map_err(QueryError::from)?;
         Ok(FoundMetric { resource: api_resource, label, index, rule, series })
     }
 }

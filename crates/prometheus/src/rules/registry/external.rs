@@ -40,7 +40,7 @@ impl ExternalRegistry {
         self.sorted.names(&self.rules).map(move |metric| {
             let mut rules = self.rules.iter().rev();
             let last = rules.find(|discovered| discovered.series.metric(metric).is_some());
-            let is_namespaced = last.is_some_and(|discovered| discovered.rule.is_namespaced());
+            let is_namespaced = last.is_some_and(|discovered| discovered.rule.is_namespaced);
             let is_namespaced = is_namespaced || compat == Compat::Reference;
             ListedExternalMetric { metric: metric.to_owned(), is_namespaced }
         })

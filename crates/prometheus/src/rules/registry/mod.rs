@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use custom::{CustomQueryError, CustomRegistry, CustomRequest, FoundMetric};
+pub use custom::{CustomQueryError, CustomRegistry, FoundMetric};
 pub use external::{ExternalQueryError, ExternalRegistry};
 
 use crate::rules::{

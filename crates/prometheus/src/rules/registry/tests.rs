@@ -3,7 +3,10 @@ use rstest::rstest;
 
 use super::*;
 use crate::rules::{Compat, Config, RuleSet, Series};
-use hpa_metrics::{resource::GroupResource, source::ListedCustomMetric, test_doubles::resources};
+use hpa_metrics::{
+    CustomQuery, Objects, resource::GroupResource, source::ListedCustomMetric,
+    test_doubles::resources,
+};
 
 fn series(name: &str, labels: &[&str]) -> Series {
     Series {
@@ -22,6 +25,16 @@ fn discover(config: &str, series: &[&[Series]]) -> Vec<DiscoveredRule> {
         DiscoveredRule { index, rule, series }
     });
     rules.collect()
+}
+
+fn custom_query(resource: GroupResource, metric: &str, namespace: &str) -> CustomQuery {
+    CustomQuery {
+        resource,
+        namespace: namespace.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
+        metric: metric.to_owned(),
+        metric_selector: Selector::everything(),
+    }
 }
 
 const PODS: &str =
@@ -86,17 +99,9 @@ fn custom_metric_is_found_by_any_name_of_its_resource() {
     let registry = CustomRegistry::new(&rules);
     let resources = resources();
     let names = ["web".to_owned()];
-    let everything = Selector::everything();
     let query = |resource: &str, metric: &str, namespace: &str| {
-        let request = CustomRequest {
-            resource: GroupResource::new("", resource),
-            metric,
-            namespace,
-            is_namespaced: !namespace.is_empty(),
-            names: &names,
-            selector: &everything,
-        };
-        let query = registry.query(&request, &resources, Compat::Off);
+        let request = custom_query(GroupResource::new("", resource), metric, namespace);
+        let query = registry.query(&request, &names, &resources, Compat::Off);
         query.map_err(|error| error.to_string())
     };
     let expected = r#"m{namespace="shop",pod="web"}"#;
@@ -111,16 +116,9 @@ fn custom_metric_is_found_by_any_name_of_its_resource() {
 
 #[test]
 fn request_without_names_has_no_query() {
-    let request = CustomRequest {
-        resource: GroupResource::pods(),
-        metric: "m",
-        namespace: "shop",
-        is_namespaced: true,
-        names: &[],
-        selector: &Selector::everything(),
-    };
+    let request = custom_query(GroupResource::pods(), "m", "shop");
     let registry = CustomRegistry::default();
-    let error = registry.query(&request, &resources(), Compat::Off).unwrap_err();
+    let error = registry.query(&request, &[], &resources(), Compat::Off).unwrap_err();
     assert_eq!(error, CustomQueryError::NoNames);
 }
 

@@ -186,10 +186,10 @@ impl Sharing {
         let namespaces = hpa_metrics::resource::GroupResource::namespaces();
         let key = GroupKey {
             server: client.settings().name.clone(),
-            template: rule.query_template().text().to_owned(),
+            template: rule.query.text().to_owned(),
             series: series.clone(),
             label: label.clone(),
-            namespace_label: rule.labels().label(&namespaces, resources).ok()?,
+            namespace_label: rule.labels.label(&namespaces, resources).ok()?,
             namespace: request.namespace.to_owned(),
             selector: request.selector.clone(),
         };

@@ -1,9 +1,18 @@
 //! Discovery of series, with failing servers and invalid rules.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
 use hpa_metrics::{
-    Catalog, FixedMapper, MetricError, MetricSource, NotFound, resource::GroupResource,
+    Catalog, FixedMapper, MetricError, MetricSource, NotFound, ResourceMapper,
+    mapper::MapperError,
+    resource::{ApiResources, GroupResource},
     test_doubles::FixedObjects,
 };
 use serde_json::json;
@@ -156,7 +165,7 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
         panic!("no failure of the server");
     };
     let expected = [
-        "Prometheus at http://main: unknown response code 500",
+        "Prometheus at http://main: unknown response code 500: bad_data: boom",
         "Prometheus at http://main: unknown response code 429",
         "Prometheus at http://main: unknown response code 404: check the path of the URL",
     ];
@@ -164,6 +173,8 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
     let failures = source.inspect_custom().into_iter().map(|rule| rule.server_failure);
     let named = [expected[0], expected[1]].map(|failure| Some(failure.to_owned()));
     assert_eq!(failures.collect::<Vec<_>>(), named);
+    let for_tenants = source.state().discovery_problems();
+    assert!(for_tenants.iter().all(|problem| !problem.contains("boom")), "{for_tenants:?}");
 
     answer("inflight", 400);
     assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "the query is rejected");
@@ -246,4 +257,30 @@ async fn maximum_age_is_extended_but_not_reduced() {
         source.extend_max_age(Duration::from_secs(age));
         assert_eq!(source.settings().max_age, Duration::from_secs(expected));
     }
+}
+
+/// Counts the loads of the resources.
+#[derive(Default)]
+struct CountingMapper(AtomicUsize);
+
+#[async_trait]
+impl ResourceMapper for CountingMapper {
+    async fn load(&self) -> Result<ApiResources, MapperError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        Ok(resources())
+    }
+}
+
+#[tokio::test]
+async fn compilation_during_a_discovery_shares_its_load_of_the_resources() {
+    let servers = Servers::new(Some(prometheus().client("main", Compat::Off)), Arc::new(()));
+    let (config, settings) = (Config::parse(RULES).unwrap(), PrometheusSettings::default());
+    let (mapper, objects) = (Arc::new(CountingMapper::default()), Arc::new(objects()));
+    let source = PrometheusSource::new(config, servers, settings, mapper.clone(), objects).unwrap();
+    let (relisted, compiled) = tokio::join!(source.relist(), source.compile());
+    assert!(relisted.is_ok() && compiled.is_ok());
+    assert_eq!(mapper.0.load(Ordering::Relaxed), 1);
+    source.relist().await.unwrap();
+    assert_eq!(mapper.0.load(Ordering::Relaxed), 2, "each discovery reads the resources");
 }

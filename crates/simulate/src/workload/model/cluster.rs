@@ -8,7 +8,7 @@ use super::{
     lifecycle::{Delays, Lifecycle},
     metrics::MetricSources,
     pod::Pod,
-    workload::{Backlog, Queue, Workload, WorkloadId, drain_queues},
+    workload::{Backlog, Queue, Totals, Workload, WorkloadId, drain_queues},
 };
 use crate::workload::{
     load::Load,
@@ -294,14 +294,8 @@ pub struct WorkloadObservation {
     pub ready: u32,
     /// CPU usage of the main containers under this load, in cores.
     pub cpu: f64,
-    /// Units offered since the start.
-    pub offered_total: f64,
-    /// Units served since the start.
-    pub served_total: f64,
-    /// Seconds since the start in which less than the offered load was served.
-    pub underserved_seconds: f64,
-    /// Sum of the pods' lifetimes since the start, in seconds.
-    pub pod_seconds: f64,
+    /// Counters since the start.
+    pub totals: Totals,
 }
 
 /// A queue at one time, in units of work.
@@ -318,13 +312,12 @@ pub struct QueueObservation {
 impl WorkloadObservation {
     fn new(id: &WorkloadId, workload: &Workload) -> Self {
         let pods = || workload.pods.values();
-        let target = workload.profile.effective_target_load();
         Self {
             id: id.clone(),
             offered: workload.offered,
             served: workload.served,
             drained: workload.drained,
-            needed: number::pods_for(workload.offered + workload.arriving, target),
+            needed: workload.needed(),
             desired: workload.desired,
             pods: number::count(pods().filter(|pod| pod.lifecycle.is_active()).count()),
             ready: number::count(workload.ready_pods().count()),
@@ -332,10 +325,7 @@ impl WorkloadObservation {
                 .filter(|pod| pod.lifecycle.is_running())
                 .map(|pod| workload.usage.cpu(pod.load))
                 .sum(),
-            offered_total: workload.totals.offered,
-            served_total: workload.totals.served,
-            underserved_seconds: workload.totals.underserved_seconds,
-            pod_seconds: workload.totals.pod_seconds,
+            totals: workload.totals,
         }
     }
 }

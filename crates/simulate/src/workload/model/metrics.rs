@@ -40,8 +40,8 @@ pub struct MetricSources {
     pub settings: MetricsSettings,
     pub objects: Vec<ObjectMetric>,
     pub externals: Vec<Metric>,
-    /// All outages so far: source and end time.
-    outages: Vec<(OutageScope, f64)>,
+    /// All outages so far: source and end time. `None` is that of all sources.
+    outages: Vec<(Option<OutageScope>, f64)>,
 }
 
 impl MetricSources {
@@ -64,14 +64,12 @@ impl MetricSources {
 
     /// Makes a source unavailable. `None` selects all sources.
     pub fn begin_outage(&mut self, source: Option<OutageScope>, until: f64) {
-        let all =
-            [OutageScope::Resource, OutageScope::Pods, OutageScope::Object, OutageScope::External];
-        let affected = all.into_iter().filter(|one| source.is_none_or(|source| source == *one));
-        self.outages.extend(affected.map(|one| (one, until)));
+        self.outages.push((source, until));
     }
 
     pub fn is_down(&self, source: OutageScope, now: f64) -> bool {
-        self.outages.iter().any(|(one, until)| *one == source && now < *until)
+        let affects = |affected: Option<OutageScope>| affected.is_none_or(|one| one == source);
+        self.outages.iter().any(|(affected, until)| affects(*affected) && now < *until)
     }
 
     /// The time after which every source has scraped at least twice and its samples are readable.

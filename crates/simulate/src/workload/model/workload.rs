@@ -44,7 +44,9 @@ impl WorkloadId {
 pub struct Totals {
     pub offered: f64,
     pub served: f64,
+    /// The sum of the pods' lifetimes.
     pub pod_seconds: f64,
+    /// The time in which less than the offered load was served.
     pub underserved_seconds: f64,
 }
 
@@ -89,6 +91,12 @@ impl Workload {
             in_scenario,
             ..Self::default()
         }
+    }
+
+    /// Pods needed for the load and the queues' arrivals, at the profile's target load.
+    pub fn needed(&self) -> u32 {
+        let target = self.profile.target_load.unwrap_or(self.usage.effective_capacity);
+        number::pods_for(self.offered + self.arriving, target)
     }
 
     pub(super) fn ready_pods(&self) -> impl Iterator<Item = &Pod> {

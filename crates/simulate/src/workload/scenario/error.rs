@@ -15,8 +15,10 @@ pub enum ScenarioError {
     Syntax {
         /// The line, the column and the path of the field, as far as they are known.
         place: String,
-        problem: SyntaxProblem,
+        problem: String,
     },
+    #[error("{place}: unknown field, expected one of {}", known.join(", "))]
+    UnknownField { place: String, name: String, known: Vec<&'static str> },
     #[error("{0}")]
     InvalidField(FieldError),
     #[error("cannot read {path}")]
@@ -27,15 +29,6 @@ pub enum ScenarioError {
     Samples { path: PathBuf, source: SamplesError },
 }
 
-/// A mistake in a scenario file.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SyntaxProblem {
-    #[error("unknown field, expected one of {}", known.join(", "))]
-    UnknownField { name: String, known: Vec<&'static str> },
-    #[error("{0}")]
-    Other(String),
-}
-
 impl ScenarioError {
     /// `path` is that of the field, or `.` outside of fields.
     pub(super) fn syntax(path: &str, error: &serde_saphyr::Error) -> Self {
@@ -43,12 +36,14 @@ impl ScenarioError {
             error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
         let path = Some(path.to_owned()).filter(|path| path != ".");
         let place = position.into_iter().chain(path).collect::<Vec<_>>().join(": ");
-        let problem = match error.without_snippet() {
+        match error.without_snippet() {
             serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
-                SyntaxProblem::UnknownField { name: field.clone(), known: expected.clone() }
+                Self::UnknownField { place, name: field.clone(), known: expected.clone() }
             }
-            other => SyntaxProblem::Other(UserMessageFormatter.format_message(other).into_owned()),
-        };
-        Self::Syntax { place, problem }
+            other => {
+                let problem = UserMessageFormatter.format_message(other).into_owned();
+                Self::Syntax { place, problem }
+            }
+        }
     }
 }

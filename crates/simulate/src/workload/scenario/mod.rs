@@ -5,9 +5,9 @@ mod incident;
 mod spec;
 mod validate;
 
-pub(crate) use self::validate::check_pods;
+pub(crate) use self::validate::{built_in_api_version, check_pods};
 pub use self::{
-    error::{ScenarioError, SyntaxProblem},
+    error::ScenarioError,
     incident::{Incident, IncidentKind, OutageScope},
     spec::{
         ExternalMetricSpec, MetricsSettings, ObjectMetricSpec, ObjectRef, PAST_MINUTES,

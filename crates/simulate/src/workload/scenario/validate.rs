@@ -137,14 +137,18 @@ impl Scenario {
     }
 }
 
+/// The `apiVersion` of a built-in kind, whose controller is modelled.
+pub(crate) fn built_in_api_version(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Deployment" | "ReplicaSet" | "StatefulSet" => Some("apps/v1"),
+        "ReplicationController" => Some("v1"),
+        _ => None,
+    }
+}
+
 impl WorkloadSpec {
     /// The `apiVersion` of the object: as given, or that of a built-in kind.
     pub fn api_version(&self) -> Option<&str> {
-        let built_in = match self.kind.as_str() {
-            "Deployment" | "ReplicaSet" | "StatefulSet" => Some("apps/v1"),
-            "ReplicationController" => Some("v1"),
-            _ => None,
-        };
-        self.api_version.as_deref().or(built_in)
+        self.api_version.as_deref().or_else(|| built_in_api_version(&self.kind))
     }
 }

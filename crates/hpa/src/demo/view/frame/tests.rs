@@ -1,7 +1,7 @@
 use hpa_controller::HpaKey;
 use hpa_testbed::{
     Config, Testbed,
-    workload::{Observation, WorkloadId, WorkloadObservation, scenario::Scenario},
+    workload::{Observation, Totals, WorkloadId, WorkloadObservation, scenario::Scenario},
 };
 use jiff::Timestamp;
 use rstest::rstest;
@@ -76,10 +76,7 @@ fn records_of(testbed: &Testbed) -> DemoRecords {
             pods: 4,
             ready: 3,
             cpu: 0.0,
-            offered_total: 0.0,
-            served_total: 0.0,
-            underserved_seconds: 0.0,
-            pod_seconds: 0.0,
+            totals: Totals::default(),
         };
         records.record_observation(&Observation {
             time: Timestamp::UNIX_EPOCH,

@@ -1,0 +1,150 @@
+//! Tests of the search for leases.
+
+use hpa_controller::KEEPS_HISTORY;
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{TestbedExt, objects};
+use jiff::SignedDuration;
+use rstest::rstest;
+
+use super::*;
+
+#[test]
+fn held_lease_precedes_one_that_is_unread_and_that_precedes_one_without_a_holder() {
+    let name = || LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() };
+    let now = Timestamp::from_second(1000).expect("a time");
+    let renewed = |second| {
+        Ok(LeaseHolder {
+            lease: name(),
+            identity: "x_1".to_owned(),
+            acquired: None,
+            renewed: Timestamp::from_second(second).ok(),
+            has_unreadable_time: false,
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+        })
+    };
+    let unread = || Err(Unavailable::Unreachable("refused".to_owned()));
+    let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
+    let states = ascending.each_ref().map(|holder| LeaseState::of(holder, now));
+    assert!(states.is_sorted_by(|left, right| left < right), "{states:?}");
+    let released = Err(Unavailable::NotHeld { lease: name(), released: None });
+    assert_eq!(LeaseState::of(&released, now), LeaseState::Lost);
+
+    let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
+        let leases = holders.map(|holder| ReadLease { name: name(), holder });
+        preferred(&leases, |_| true, now)
+    };
+    let missing = || Err(Unavailable::NoLease(name()));
+    assert_eq!(index([unread(), renewed(995), missing()]), 0, "most statuses name it");
+    assert_eq!(index([renewed(900), unread(), renewed(995)]), 2);
+    assert_eq!(index([missing(), renewed(900), unread()]), 2);
+    assert_eq!(index([missing(), renewed(900), missing()]), 0);
+}
+
+/// `web` is in `bob`, whose status names `scaling/hpa`. The lease `eve/evil` is a tenant's.
+#[rstest]
+#[case::own_of_a_tenant("eve/evil", &["eve"], false)]
+#[case::of_two_other_namespaces("eve/evil", &["eve", "mallory"], false)]
+#[case::same_namespace("scaling/two", &["bob"], true)]
+#[case::usual("autoscaling/hpa-controller", &[], true)]
+#[case::first("scaling/hpa", &["bob"], true)]
+fn lease_of_a_tenant_never_answers_for_other_namespaces(
+    #[case] name: &str,
+    #[case] namespaces: &[&str],
+    #[case] expected: bool,
+) {
+    let named_by = |lease: &str, namespaces: &[&str]| NamedLease {
+        name: LeaseName::of_manager(&format!("hpa-controller:{lease}")).expect("a lease"),
+        namespaces: namespaces.iter().map(|namespace| (*namespace).to_owned()).collect(),
+    };
+    let (first, other) = (named_by("scaling/hpa", &["bob"]), named_by(name, namespaces));
+    let named = [first.clone(), other.clone()];
+    let bob = StatusOwner { namespace: "bob", manager: Some("hpa-controller:scaling/hpa") };
+    for one in [None, Some(bob)] {
+        assert_eq!(may_answer_for(&other.name, &first.name, one, &named), expected);
+    }
+    assert_eq!(first_named(Some(bob), &named), Some(first.name));
+    let replaced = StatusOwner { manager: Some("kube-controller-manager"), ..bob };
+    let unknown = first_named(Some(replaced), &[named_by("eve/evil", &["eve"])]);
+    assert_eq!(unknown, None, "only the usual leases may answer");
+}
+
+fn namespace(name: &str) -> serde_json::Value {
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+    })
+}
+
+fn flags(namespace: Option<&str>) -> ControllerArguments {
+    ControllerArguments {
+        controller_namespace: namespace.map(ToOwned::to_owned),
+        controller_lease: None,
+        controller_url: None,
+    }
+}
+
+#[tokio::test]
+async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([namespace("scaling"), namespace("eve")]);
+    let now = Timestamp::now();
+    let released = objects::lease("scaling", "hpa", "", now);
+    testbed.apply_all([released, objects::lease("eve", "evil", "fake-0_1", now)]);
+    let (real, evil) = ("hpa-controller:scaling/hpa", "hpa-controller:eve/evil");
+    let statuses = [("eve", evil), ("bob", real)];
+    let bob = StatusOwner { namespace: "bob", manager: Some(real) };
+    let client = testbed.client();
+    for one in [None, Some(bob)] {
+        let found = ControllerLease::find(&client, &flags(None), one, statuses).await;
+        assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
+        assert!(is_lost(&found.holder, Timestamp::now()));
+        assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
+    }
+    // Two namespaces of the tenant name it, and one that is not the tenant's.
+    let of_two = [("eve", evil), ("eve-2", evil), ("bob", real)];
+    for (statuses, may_answer) in [(&of_two[..], false), (&of_two[..2], true)] {
+        let found =
+            ControllerLease::find(&client, &flags(None), None, statuses.iter().copied()).await;
+        assert!(found.name.name == "evil" && found.local.is_empty());
+        assert_eq!(found.may_answer_for_all, may_answer, "{statuses:?}");
+    }
+    let found = ControllerLease::find(&client, &flags(Some("eve")), None, of_two).await;
+    assert!(found.name.name == "evil" && found.may_answer_for_all, "the reader named it");
+    // Its own autoscalers may rely on it, as in a release for one namespace.
+    let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
+    let found = ControllerLease::find(&client, &flags(None), Some(eve), statuses).await;
+    assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
+    let found = ControllerLease::find(&client, &flags(None), None, [("eve", evil)]).await;
+    assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
+}
+
+/// The release has a new name, and no status has changed since.
+#[tokio::test]
+async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([namespace("scaling"), namespace("eve")]);
+    let now = Timestamp::now();
+    let of_hpa_rs = |namespace: &str, name: &str| {
+        let mut lease = objects::lease(namespace, name, "new-0_1", now);
+        lease["metadata"]["annotations"][KEEPS_HISTORY] = "true".into();
+        lease
+    };
+    let leases = [("scaling", "new"), ("kube-system", "usual"), ("eve", "evil")];
+    testbed.apply_all(leases.map(|(namespace, name)| of_hpa_rs(namespace, name)));
+    let other_operator = objects::lease("scaling", "other", "other-0_1", now);
+    testbed.apply_all([other_operator, objects::lease("scaling", "hpa", "", now)]);
+    let client = testbed.client();
+    let unnamed = async |namespace: Option<&str>, status_namespace: &str| {
+        let statuses = [(status_namespace, "hpa-controller:scaling/hpa")];
+        let found = ControllerLease::find(&client, &flags(namespace), None, statuses).await;
+        assert!(found.name.name == "hpa" && is_lost(&found.holder, now));
+        let names = found.others.iter().map(|lease| lease.name.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(unnamed(None, "shop").await, ["usual", "new"]);
+    assert_eq!(unnamed(Some("scaling"), "shop").await, [""; 0], "the reader named it");
+    assert_eq!(unnamed(None, "scaling").await, ["usual"], "the lease may be a tenant's");
+    let found = ControllerLease::find(&client, &flags(None), None, []).await;
+    let is_found = found.others.iter().any(|lease| lease.name.name == "usual");
+    assert!(is_found && !found.searched_namespaces.is_empty());
+}

@@ -1,0 +1,161 @@
+//! Checks of the leases of hpa-rs.
+
+use hpa_calc::{explain::counted, shell::quote};
+use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+
+use super::{
+    check::{Check, Level, format_seconds},
+    cluster::ClusterState,
+    controller::unreadable,
+};
+use crate::{
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
+    liveness::{ReadLease, is_held, no_lease_found},
+    terminal::shorten_names,
+};
+
+/// The end of the check of a lost lease if hpa-rs isn't needed.
+const REPLACED: &str = "kube-controller-manager handles the autoscalers";
+
+/// Checks the lease that flags or statuses name.
+pub(super) fn check_lease(cluster: &ClusterState) -> Check {
+    let LeaseName { namespace, name } = &cluster.lease;
+    let holder = match &cluster.holder {
+        Ok(holder) => holder,
+        Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
+            return check_unheld_lease(cluster, error);
+        }
+        Err(error) if cluster.is_controller_hidden() => {
+            let text = format!("whether a controller is active is not known: {error}");
+            return Check::new(Level::Skipped, text);
+        }
+        Err(error) => return unreadable(cluster, "the lease can't be read", error),
+    };
+    if holder.has_unreadable_time {
+        let (host, expiry) = (holder.host_name(), holder.describe_expiry(cluster.now));
+        return Check::new(Level::Warning, format!("{expiry}, which is held by {host}"));
+    }
+    let age = holder.renewed.map(|renewed| cluster.now.duration_since(renewed));
+    let age =
+        age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
+    let text = format!(
+        "lease {namespace}/{name} is held by {}, renewed {age}, {}",
+        holder.host_name(),
+        counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
+    );
+    if holder.is_expired(cluster.now) {
+        let limit = format_seconds(holder.duration.as_secs_f64());
+        if is_replaced_by_built_in(cluster) {
+            let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
+            return Check::new(Level::Warning, text);
+        }
+        let successor = find_successor(cluster, &cluster.lease);
+        let (level, consequence) = if cluster.leases().has_writer_without_lease(None) {
+            let unknown = "and whether an instance without leader election reconciles is unknown";
+            (Level::Warning, unknown)
+        } else {
+            let level = if successor.is_some() { Level::Warning } else { Level::Error };
+            (level, "so no instance with this lease reconciles")
+        };
+        let text = format!("{text}: it has expired after {limit}, {consequence}");
+        let pods = || format!("kubectl get pods -n {0}; kubectl logs -n {0} POD", quote(namespace));
+        let hint = successor.as_ref().map_or_else(pods, describe_successor);
+        return Check::new(level, text).with_hint(hint);
+    }
+    Check::new(Level::Ok, text)
+}
+
+/// Checks the lease if it is missing or has no holder.
+fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
+    if is_replaced_by_built_in(cluster) {
+        let text = format!("{}: {REPLACED}", describe_lease_error(error));
+        return Check::new(Level::Ok, text);
+    }
+    let successor = find_successor(cluster, &cluster.lease);
+    // A controller without this lease may handle the autoscalers.
+    let may_be_handled = successor.is_some()
+        || cluster.writers.may_act_in(None, KUBE_CONTROLLER_MANAGER)
+        || cluster.leases().has_writer_without_lease(None);
+    let level = if may_be_handled { Level::Warning } else { Level::Error };
+    let is_searched =
+        matches!(error, Unavailable::NoLease(_)) && !cluster.searched_namespaces.is_empty();
+    let text = if is_searched {
+        no_lease_found(&cluster.lease.name, &cluster.searched_namespaces)
+    } else {
+        error.to_string()
+    };
+    let check = Check::new(level, text);
+    match successor {
+        Some(successor) => check.with_hint(describe_successor(&successor)),
+        None if is_searched => check.with_hint(
+            "--controller-namespace and --controller-lease name the lease, --controller-url a \
+             debug API",
+        ),
+        None => check,
+    }
+}
+
+/// The held lease of an instance that may have taken over from the one with the lost lease. Only
+/// leases in the usual namespaces and in the same one count, because these are the administrators':
+/// others may be a tenant's.
+fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
+    let leases = cluster.leases();
+    let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder, cluster.now));
+    let successor =
+        held.find(|(name, _)| name.is_in_usual_namespace() || name.namespace == lost.namespace);
+    successor.map(|(name, _)| name.clone())
+}
+
+/// Advice for a lost lease beside a held one.
+fn describe_successor(LeaseName { namespace, name }: &LeaseName) -> String {
+    format!(
+        "an instance holds the lease {namespace}/{name}: --controller-namespace {} \
+         --controller-lease {} checks it",
+        quote(namespace),
+        quote(name)
+    )
+}
+
+/// Reports a lost lease that is not the checked one, unless the instance of a held lease may act
+/// instead. Also `None` if other checks report an error.
+pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
+    let LeaseName { namespace, name } = &lost.name;
+    if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
+        return None;
+    }
+    let leases = cluster.leases();
+    let manager = FieldManager::for_lease(namespace, name);
+    let reason = leases.describe_lost(manager.as_str())?;
+    if find_successor(cluster, &lost.name).is_some() {
+        return None;
+    }
+    let of_lease = cluster.autoscalers.iter().filter(|one| {
+        one.manager.as_deref() == Some(manager.as_str())
+            && one.hpa.metadata.namespace != *namespace
+            && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
+    });
+    let names: Vec<String> = of_lease.map(|one| one.name.clone()).collect();
+    (!names.is_empty()).then(|| {
+        let statuses = counted(names.len(), "autoscaler");
+        let text = format!("{reason}, which the status of {statuses} names");
+        Check::new(Level::Error, format!("{text}: {}", shorten_names(&names)))
+    })
+}
+
+/// Whether kube-controller-manager handles all autoscalers, because its HPA controller is on and no
+/// hpa-rs with a lease runs.
+fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
+    let is_core = |one: &ListedAutoscaler| one.api == AutoscalerApi::Core;
+    cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
+}
+
+/// A clause about a lease that is missing, has no holder or can't be read.
+pub(super) fn describe_lease_error(error: &Unavailable) -> String {
+    match error {
+        Unavailable::NoLease(LeaseName { namespace, name }) => {
+            format!("there is no lease {namespace}/{name}")
+        }
+        error => error.to_string(),
+    }
+}
