@@ -51,5 +51,4 @@ pub use metrics::Metrics;
 pub use reviews::{
     Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,
 };
-pub use server::Server;
 pub use service::{Adapter, AdapterOptions, Version};

@@ -8,9 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingPolicy, ScalingRules},
-    history::{Direction, History},
+    history::{Direction, History, Recommendation},
     replicas::ceil_to_replicas,
     settings::Settings,
+    time::before,
 };
 
 /// The longest period that the API accepts for a policy, and so the longest time for which a scale
@@ -24,23 +25,15 @@ pub const MAX_STABILIZATION_WINDOW: SignedDuration = SignedDuration::from_hours(
 /// Without `behavior`, one step may double the replicas. It may always raise them to this number.
 const SCALE_UP_LIMIT_MINIMUM: i32 = 4;
 
-/// The unit of a policy's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PolicyUnit {
-    Pods,
-    Percent,
-}
-
 /// A scaling policy: one of the spec, or a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policy {
-    /// `None` for a policy type that this crate doesn't know.
-    pub(crate) unit: Option<PolicyUnit>,
+pub(crate) struct Policy<'a> {
+    pub(crate) unit: &'a PolicyType,
     pub(crate) value: i32,
     pub(crate) period_seconds: i32,
 }
 
-impl Policy {
+impl Policy<'_> {
     pub(crate) fn period(self) -> SignedDuration {
         SignedDuration::from_secs(self.period_seconds.into())
     }
@@ -48,8 +41,8 @@ impl Policy {
 
 /// The limit of a policy at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PolicyLimit {
-    pub(crate) policy: Policy,
+pub(crate) struct PolicyLimit<'a> {
+    pub(crate) policy: Policy<'a>,
     /// The replicas at the start of the policy's period.
     pub(crate) replicas_at_start: i64,
     /// The maximum (up) or minimum (down) of the replicas.
@@ -57,22 +50,18 @@ pub(crate) struct PolicyLimit {
 }
 
 /// The policies for scaling up if `behavior` sets none: 4 pods or 100 % in 15 seconds.
-pub(crate) const DEFAULT_SCALE_UP: [Policy; 2] = [
-    Policy { unit: Some(PolicyUnit::Pods), value: 4, period_seconds: 15 },
-    Policy { unit: Some(PolicyUnit::Percent), value: 100, period_seconds: 15 },
+pub(crate) const DEFAULT_SCALE_UP: [Policy<'static>; 2] = [
+    Policy { unit: &PolicyType::Pods, value: 4, period_seconds: 15 },
+    Policy { unit: &PolicyType::Percent, value: 100, period_seconds: 15 },
 ];
 /// The policies for scaling down if `behavior` sets none: 100 % in 15 seconds.
-pub(crate) const DEFAULT_SCALE_DOWN: [Policy; 1] =
-    [Policy { unit: Some(PolicyUnit::Percent), value: 100, period_seconds: 15 }];
+pub(crate) const DEFAULT_SCALE_DOWN: [Policy<'static>; 1] =
+    [Policy { unit: &PolicyType::Percent, value: 100, period_seconds: 15 }];
 
-impl From<&ScalingPolicy> for Policy {
-    fn from(policy: &ScalingPolicy) -> Self {
-        let unit = match policy.policy_type {
-            PolicyType::Pods => Some(PolicyUnit::Pods),
-            PolicyType::Percent => Some(PolicyUnit::Percent),
-            PolicyType::Other(_) => None,
-        };
-        Self { unit, value: policy.value, period_seconds: policy.period_seconds }
+impl<'a> From<&'a ScalingPolicy> for Policy<'a> {
+    fn from(policy: &'a ScalingPolicy) -> Self {
+        let (value, period_seconds) = (policy.value, policy.period_seconds);
+        Self { unit: &policy.policy_type, value, period_seconds }
     }
 }
 
@@ -164,6 +153,22 @@ impl<'a> EffectiveBehavior<'a> {
         self.up.stabilization_window().max(self.down.stabilization_window())
     }
 
+    /// The recommendations within the stabilization window of a direction. Without `behavior`, the
+    /// window includes its start, and nothing stabilizes a scale-up, as in the reference.
+    pub(crate) fn recent_recommendations(
+        &self,
+        direction: Direction,
+        history: &History,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Recommendation> {
+        let cutoff = before(now, self.rules(direction).stabilization_window());
+        let is_set = self.is_set();
+        let applies = is_set || direction == Direction::Down;
+        let recommendations = history.recommendations.iter().copied();
+        recommendations
+            .filter(move |old| applies && (old.at > cutoff || old.at == cutoff && !is_set))
+    }
+
     /// The longest period of all policies: older scale events don't count. Zero without policies.
     pub fn longest_policy_period(&self) -> SignedDuration {
         self.up.longest_policy_period().max(self.down.longest_policy_period())
@@ -202,9 +207,9 @@ impl<'a> EffectiveRules<'a> {
         SignedDuration::from_secs(longest.max(0).into())
     }
 
-    fn policies(&self) -> impl Iterator<Item = Policy> + use<'a> {
+    fn policies(&self) -> impl Iterator<Item = Policy<'a>> + use<'a> {
         let policies_of_spec = self.rules.and_then(|rules| rules.policies.as_deref());
-        let defaults: &[Policy] = match (policies_of_spec, self.direction) {
+        let defaults: &[Policy<'_>] = match (policies_of_spec, self.direction) {
             _ if !self.has_behavior => &[],
             (Some(_), _) => &[],
             (None, Direction::Up) => &DEFAULT_SCALE_UP,
@@ -243,7 +248,7 @@ impl<'a> EffectiveRules<'a> {
         current: i32,
         history: &History,
         now: Timestamp,
-    ) -> impl Iterator<Item = PolicyLimit> {
+    ) -> impl Iterator<Item = PolicyLimit<'a>> {
         let mut allowed = 0;
         self.policies().map(move |policy| {
             let replicas_at_start = i64::from(current) - history.net_change(policy.period(), now);
@@ -254,15 +259,16 @@ impl<'a> EffectiveRules<'a> {
         })
     }
 
-    fn allowed_by(&self, policy: Policy, replicas_at_start: i64) -> Option<i32> {
+    fn allowed_by(&self, policy: Policy<'_>, replicas_at_start: i64) -> Option<i32> {
         let (value, fraction) = (i64::from(policy.value), f64::from(policy.value) / 100.0);
-        Some(match (policy.unit?, self.direction) {
-            (PolicyUnit::Pods, Direction::Up) => saturate_replicas(replicas_at_start + value),
-            (PolicyUnit::Pods, Direction::Down) => saturate_replicas(replicas_at_start - value),
-            (PolicyUnit::Percent, Direction::Up) => {
+        Some(match (policy.unit, self.direction) {
+            (PolicyType::Other(_), _) => return None,
+            (PolicyType::Pods, Direction::Up) => saturate_replicas(replicas_at_start + value),
+            (PolicyType::Pods, Direction::Down) => saturate_replicas(replicas_at_start - value),
+            (PolicyType::Percent, Direction::Up) => {
                 ceil_to_replicas(replicas_at_start as f64 * (1.0 + fraction))
             }
-            (PolicyUnit::Percent, Direction::Down) => {
+            (PolicyType::Percent, Direction::Down) => {
                 ceil_to_replicas((replicas_at_start as f64 * (1.0 - fraction)).trunc())
             }
         })

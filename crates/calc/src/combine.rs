@@ -1,7 +1,7 @@
 //! Combines all metrics into one proposal: the largest. Handles metrics that failed.
 
 use crate::{
-    api::{ConditionReason, MetricSpec, MetricStatus},
+    api::{ConditionReason, MetricSpec, MetricStatus, MetricValueStatus},
     event::{Event, EventReason},
     explain::{
         ForecastExplanation, MetricExplanation, SettingEffect, TargetValue, counted, number,
@@ -9,9 +9,7 @@ use crate::{
     },
     fallback::{FallbackProposal, Fallbacks},
     forecast,
-    metric::{
-        Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
-    },
+    metric::{Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, metric_status},
     readings::{LoadForecast, MetricForecast, MetricQuery, Readings},
     replicas::Proposal,
 };
@@ -67,7 +65,7 @@ pub(crate) fn combine(
     let mut events = Vec::new();
     let mut explanations = Vec::with_capacity(specs.len());
     let mut largest = LargestProposal::default();
-    let mut first_failed: Option<FailedMetric> = None;
+    let mut first_failed = None;
     let (mut failed, mut without_proposal) = (0_usize, 0_usize);
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
@@ -77,13 +75,13 @@ pub(crate) fn combine(
         let fallback = fallbacks.observe(index, spec, failure);
         match evaluated {
             Ok(evaluated) => {
-                let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
+                let EvaluatedMetric { proposal, name, target, current, effects } = evaluated;
                 let forecast = forecasts.get(index).and_then(Option::as_ref);
                 let forecast = forecast.filter(|_| fallback.is_none());
                 let forecast = forecast::explain(forecast, &proposal, context);
                 let explanation = explain(&name, &proposal, target, effects, context);
                 explanations.push(MetricExplanation { forecast, ..explanation });
-                statuses.push(status);
+                statuses.push(metric_status(spec, current));
                 if fallback.is_none() {
                     largest.add(index, proposal.replicas, name, false);
                 }
@@ -97,10 +95,10 @@ pub(crate) fn combine(
                     failure: Some(error.kind),
                     ..MetricExplanation::default()
                 });
-                statuses.push(status_without_value(spec));
+                statuses.push(metric_status(spec, MetricValueStatus::default()));
                 failed += 1;
                 without_proposal += usize::from(fallback.is_none());
-                first_failed.get_or_insert(error);
+                first_failed.get_or_insert((reason, error));
             }
         }
         if let Some(FallbackProposal { replicas, name, effect }) = fallback {
@@ -164,7 +162,8 @@ impl LargestProposal {
 
 /// The metrics that failed.
 struct Failures {
-    first: Option<FailedMetric>,
+    /// The first one, with the reason of its event.
+    first: Option<(EventReason, FailedMetric)>,
     count: usize,
     /// The number of failed metrics without an active fallback.
     without_proposal: usize,
@@ -190,14 +189,15 @@ impl Failures {
                 message,
             });
         }
-        let Some(first) = first else { return Ok((largest, None)) };
+        let Some((reason, first)) = first else { return Ok((largest, None)) };
         let message = format!(
             "invalid metrics ({count} invalid out of {total}), first error is: {}",
             first.wrapped
         );
         let blocks_scale_down = without_proposal > 0 && largest.replicas < current;
         if without_proposal >= total || blocks_scale_down {
-            return Err(Undecided { reason: first.reason, cause: first.cause, message });
+            let reason = reason.as_str().into();
+            return Err(Undecided { reason, cause: first.cause, message });
         }
         Ok((largest, Some(message)))
     }

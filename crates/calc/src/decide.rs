@@ -240,7 +240,7 @@ impl Decision<'_> {
             self.draft.remove(&ConditionType::ScaledToZero);
         }
         let failing = std::mem::take(&mut self.history.failing_metrics);
-        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, self.draft.now());
+        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, self.draft.now);
         fallbacks.end_unobserved("scaling is disabled");
         self.set_fallbacks(fallbacks);
         self.explanation.summary = Summary::ScalingDisabled;

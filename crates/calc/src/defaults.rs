@@ -3,10 +3,9 @@
 use crate::{
     api::{
         Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget,
-        MetricTargetType, PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy,
-        ScalingRules,
+        MetricTargetType, PolicySelect, ResourceMetricSource, ScalingPolicy, ScalingRules,
     },
-    behavior::{DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Policy, PolicyUnit},
+    behavior::{DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Policy},
     validation::measure_spec,
 };
 
@@ -62,20 +61,15 @@ fn complete_behavior(behavior: &mut Behavior) {
     complete_rules(behavior.scale_down.get_or_insert_default(), &DEFAULT_SCALE_DOWN);
 }
 
-fn complete_rules(rules: &mut ScalingRules, policies: &[Policy]) {
+fn complete_rules(rules: &mut ScalingRules, policies: &[Policy<'_>]) {
     rules.select_policy.get_or_insert(PolicySelect::Max);
     rules.policies.get_or_insert_with(|| policies.iter().map(ScalingPolicy::from).collect());
 }
 
-impl From<&Policy> for ScalingPolicy {
-    fn from(policy: &Policy) -> Self {
-        let policy_type = match policy.unit {
-            Some(PolicyUnit::Pods) => PolicyType::Pods,
-            Some(PolicyUnit::Percent) => PolicyType::Percent,
-            None => PolicyType::default(),
-        };
-        let (value, period_seconds) = (policy.value, policy.period_seconds);
-        Self { policy_type, value, period_seconds, ..Self::default() }
+impl From<&Policy<'_>> for ScalingPolicy {
+    fn from(policy: &Policy<'_>) -> Self {
+        let Policy { unit, value, period_seconds } = *policy;
+        Self { policy_type: unit.clone(), value, period_seconds, ..Self::default() }
     }
 }
 

@@ -2,25 +2,12 @@
 
 use jiff::SignedDuration;
 
-/// The error of a text that is not a duration. The messages are those of Go's package `time`.
+/// The error of a text that is not a duration: a number is missing, a unit is missing or unknown,
+/// or the result has more than 64 bits of nanoseconds. The messages are those of Go's package
+/// `time`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DurationError {
-    /// Not a number, or more than 64 bits of nanoseconds.
-    #[error("time: invalid duration {}", quote(.0))]
-    Invalid(Box<str>),
-    /// A number without a unit. Only `0` needs none.
-    #[error("time: missing unit in duration {}", quote(.0))]
-    MissingUnit(Box<str>),
-    /// A unit other than h, m, s, ms, us (µs), ns.
-    #[error("time: unknown unit {} in duration {}", quote(.unit), quote(.text))]
-    UnknownUnit {
-        /// The unit.
-        unit: Box<str>,
-        /// The whole text.
-        text: Box<str>,
-    },
-}
+#[error("time: {0}")]
+pub struct DurationError(String);
 
 /// The largest magnitude of a negative duration, in nanoseconds. A positive duration has at most
 /// one less.
@@ -47,7 +34,7 @@ pub fn parse(text: &str) -> Result<SignedDuration, DurationError> {
 
 /// Parses a duration as [`parse`] does, and returns nanoseconds.
 pub fn parse_nanos(text: &str) -> Result<i64, DurationError> {
-    let invalid = || DurationError::Invalid(text.into());
+    let invalid = || DurationError(format!("invalid duration {}", quote(text)));
     let (is_negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, text.get(1..)),
         Some(b'+') => (false, text.get(1..)),
@@ -72,7 +59,7 @@ pub fn parse_nanos(text: &str) -> Result<i64, DurationError> {
 
 /// Parses one number with its unit. Returns nanoseconds and the rest of the text.
 fn parse_component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
-    let invalid = || DurationError::Invalid(text.into());
+    let invalid = || DurationError(format!("invalid duration {}", quote(text)));
     let (whole, after) = split_digits(rest);
     let (fraction, after) = match after.strip_prefix('.') {
         Some(after) => split_digits(after),
@@ -84,10 +71,11 @@ fn parse_component<'t>(rest: &'t str, text: &str) -> Result<(u64, &'t str), Dura
     let end = after.find(|char: char| char == '.' || char.is_ascii_digit());
     let (name, after) = after.split_at(end.unwrap_or(after.len()));
     if name.is_empty() {
-        return Err(DurationError::MissingUnit(text.into()));
+        return Err(DurationError(format!("missing unit in duration {}", quote(text))));
     }
-    let unit = unit_nanos(name)
-        .ok_or_else(|| DurationError::UnknownUnit { unit: name.into(), text: text.into() })?;
+    let unit = unit_nanos(name).ok_or_else(|| {
+        DurationError(format!("unknown unit {} in duration {}", quote(name), quote(text)))
+    })?;
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
     let nanos = whole.checked_mul(unit).filter(|nanos| *nanos <= MAX_MAGNITUDE);
     let nanos = nanos.and_then(|nanos| nanos.checked_add(fraction_nanos(fraction, unit)));

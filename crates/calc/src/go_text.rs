@@ -43,6 +43,22 @@ pub fn truncate(text: String, max: usize) -> String {
     }
 }
 
+/// Joins errors like Go's aggregated errors: without duplicates, and in brackets if there are
+/// several.
+pub(crate) fn join_errors(errors: impl IntoIterator<Item = String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
 /// A string as `encoding/json` prints it, with the characters of HTML escaped. The API server
 /// prints strings of named types (`MetricTargetType`, `ResourceName`) like this.
 pub(crate) struct JsonString<'a>(pub(crate) &'a str);

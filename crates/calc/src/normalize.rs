@@ -52,100 +52,45 @@ pub(crate) struct NormalizeInput<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// The smallest and the largest replicas that stabilization allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StabilizationRange {
-    min: i32,
-    max: i32,
-}
-
 impl NormalizeInput<'_> {
     /// Normalizes a proposal, and records it as a recommendation.
     pub(crate) fn normalize(&self, proposed: i32, history: &mut History) -> NormalizedReplicas {
         let behavior = EffectiveBehavior::new(self.spec, self.settings);
-        if behavior.is_set() {
-            self.with_behavior(&behavior, proposed, history)
-        } else {
-            self.without_behavior(&behavior, proposed, history)
-        }
-    }
-
-    fn without_behavior(
-        &self,
-        behavior: &EffectiveBehavior<'_>,
-        proposed: i32,
-        history: &mut History,
-    ) -> NormalizedReplicas {
-        let cutoff = before(self.now, behavior.down().stabilization_window());
-        let recent = history.recommendations.iter().filter(|old| is_recent(old, cutoff, behavior));
-        let stabilized = recent.map(|old| old.replicas).fold(proposed, i32::max);
+        // The windows allow a range that includes the proposal, so it is never empty.
+        let recent = |direction| behavior.recent_recommendations(direction, history, self.now);
+        let min = recent(Direction::Up).map(|old| old.replicas).fold(proposed, i32::min);
+        let max = recent(Direction::Down).map(|old| old.replicas).fold(proposed, i32::max);
+        let cutoff = before(self.now, behavior.longest_stabilization_window());
         let recommendation = Recommendation { replicas: proposed, at: self.now };
         history.add_recommendation(recommendation, |old| old.at < cutoff);
-        let stabilization = (stabilized != proposed).then_some(SCALE_DOWN_STABILIZED);
+        // Like `clamp`, but can't panic.
+        let in_range = self.current.max(min).min(max);
+        let (stabilized, reason) = if !behavior.is_set() {
+            (max, SCALE_DOWN_STABILIZED)
+        } else if proposed >= self.current {
+            (in_range, SCALE_UP_STABILIZED)
+        } else {
+            (in_range, SCALE_DOWN_STABILIZED)
+        };
+        let stabilization = (stabilized != proposed).then_some(reason);
+        let (replicas, limit) = if behavior.is_set() {
+            self.limit_rate(&behavior, stabilized, history)
+        } else {
+            self.limit_without_behavior(stabilized)
+        };
+        NormalizedReplicas { stabilized, stabilization, replicas, limit }
+    }
+
+    fn limit_without_behavior(&self, stabilized: i32) -> (i32, LimitReason) {
         let (max, max_reason) = self.upper_limit(scale_up_limit(self.current));
         let min = self.bounds.min_replicas;
-        let (replicas, limit) = if stabilized < min {
+        if stabilized < min {
             (min, TOO_FEW)
         } else if stabilized > max {
             (max, max_reason)
         } else {
             (stabilized, WITHIN_RANGE)
-        };
-        NormalizedReplicas { stabilized, stabilization, replicas, limit }
-    }
-
-    fn with_behavior(
-        &self,
-        behavior: &EffectiveBehavior<'_>,
-        proposed: i32,
-        history: &mut History,
-    ) -> NormalizedReplicas {
-        let range = self.stabilization_range(behavior, proposed, history);
-        // Like `clamp`, but can't panic. The range includes the proposal, so it is never empty.
-        let stabilized = self.current.max(range.min).min(range.max);
-        let reason =
-            if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
-        let stabilization = (stabilized != proposed).then_some(reason);
-        let (replicas, limit) = self.limit_rate(behavior, stabilized, history);
-        NormalizedReplicas { stabilized, stabilization, replicas, limit }
-    }
-
-    /// Records the proposal as a recommendation, and returns the range that the windows allow.
-    fn stabilization_range(
-        &self,
-        behavior: &EffectiveBehavior<'_>,
-        proposed: i32,
-        history: &mut History,
-    ) -> StabilizationRange {
-        let up_cutoff = before(self.now, behavior.up().stabilization_window());
-        let down_cutoff = before(self.now, behavior.down().stabilization_window());
-        let (mut min, mut max) = (proposed, proposed);
-        for recommendation in &history.recommendations {
-            if is_recent(recommendation, up_cutoff, behavior) {
-                min = min.min(recommendation.replicas);
-            }
-            if is_recent(recommendation, down_cutoff, behavior) {
-                max = max.max(recommendation.replicas);
-            }
         }
-        let recommendation = Recommendation { replicas: proposed, at: self.now };
-        history
-            .add_recommendation(recommendation, |old| old.at < up_cutoff && old.at < down_cutoff);
-        StabilizationRange { min, max }
-    }
-
-    /// The recommendations within the stabilization window of a direction.
-    pub(crate) fn recent_recommendations(
-        &self,
-        direction: Direction,
-        history: &History,
-    ) -> impl Iterator<Item = Recommendation> {
-        let behavior = EffectiveBehavior::new(self.spec, self.settings);
-        let cutoff = before(self.now, behavior.rules(direction).stabilization_window());
-        // Without behavior, nothing stabilizes a scale-up.
-        let applies = behavior.is_set() || direction == Direction::Down;
-        let recommendations = history.recommendations.iter().copied();
-        recommendations.filter(move |old| applies && is_recent(old, cutoff, &behavior))
     }
 
     /// Applies the policies and the bound in the direction of the change.
@@ -179,16 +124,6 @@ impl NormalizeInput<'_> {
         let bound = self.bounds.max_replicas;
         if bound > rate_limit { (rate_limit, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
     }
-}
-
-/// Whether a recommendation is within the stabilization window that starts at `cutoff`. Without
-/// behavior, the window includes its start, as in the reference.
-fn is_recent(
-    recommendation: &Recommendation,
-    cutoff: Timestamp,
-    behavior: &EffectiveBehavior<'_>,
-) -> bool {
-    recommendation.at > cutoff || (recommendation.at == cutoff && !behavior.is_set())
 }
 
 const SCALE_DOWN_STABILIZED: LimitReason = LimitReason {

@@ -434,12 +434,6 @@ impl ForecastReason {
 
 impl From<ForecastReason> for ConditionReason {
     fn from(reason: ForecastReason) -> Self {
-        match reason {
-            ForecastReason::Forecasting => Self::Forecasting,
-            ForecastReason::NotEnoughHistory => Self::NotEnoughHistory,
-            ForecastReason::NoSeason => Self::NoSeason,
-            ForecastReason::NoBenefit => Self::NoBenefit,
-            ForecastReason::SourceFailed => Self::SourceFailed,
-        }
+        reason.as_str().into()
     }
 }

@@ -17,7 +17,8 @@ use crate::{
 pub(crate) struct StatusDraft {
     pub(crate) status: HorizontalPodAutoscalerStatus,
     generation: Option<i64>,
-    now: Timestamp,
+    /// The time of the decision.
+    pub(crate) now: Timestamp,
 }
 
 impl StatusDraft {
@@ -76,11 +77,6 @@ impl StatusDraft {
             (ConditionReason::NotScaledToZero, messages::NOT_SCALED_TO_ZERO)
         };
         self.set(ConditionType::ScaledToZero, is_scaled_to_zero, reason, message);
-    }
-
-    /// The time of the decision.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
     }
 
     pub(crate) fn remove(&mut self, condition_type: &ConditionType) {

@@ -79,7 +79,7 @@ impl Decision<'_> {
     /// again.
     pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
         self.scale_to().filter(|to| self.scales_to_zero(*to))?;
-        let mut draft = StatusDraft::new(self.hpa, self.draft.now());
+        let mut draft = StatusDraft::new(self.hpa, self.draft.now);
         draft.set_scaled_to_zero(true);
         Some(draft.status)
     }

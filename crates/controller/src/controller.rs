@@ -40,6 +40,7 @@ pub async fn run(
     dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
+    let history = Arc::new(HistoryHealth::default());
     telemetry.attach(TelemetrySources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
@@ -47,6 +48,7 @@ pub async fn run(
         shadow: shadow.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
         forecasts: forecasts.clone(),
+        history: history.clone(),
     });
     let suspension = Arc::new(dependencies.suspension_detector(&informers.caches));
     let mut running_informers = JoinSet::new();
@@ -61,8 +63,6 @@ pub async fn run(
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
-    let history = Arc::new(HistoryHealth::default());
-    telemetry.attach_history(history.clone());
     let hooks = ControllerLease {
         keep_history: dependencies.keep_history,
         history: history.clone(),

@@ -2,12 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use kube::core::{ApiResource, GroupVersionKind, Request};
+use serde::{Deserialize, Serialize, Serializer};
 use tracing::{Span, error_span};
 
 /// Identifies an autoscaler. Prints as `namespace/name`, and as `rhpa/namespace/name` for the
-/// custom API.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// custom API. In URLs and JSON, it is `core/namespace/name` or `custom/namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HpaKey {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
@@ -28,6 +29,15 @@ impl HpaKey {
         Self { namespace: namespace.into(), name: name.into(), api }
     }
 
+    /// Parses the form in URLs and JSON.
+    pub fn parse_id(text: &str) -> Option<Self> {
+        let (api, rest) = text.split_once('/')?;
+        let (namespace, name) = rest.split_once('/')?;
+        let api = AutoscalerApi::ALL.into_iter().find(|one| one.name() == api)?;
+        let is_valid = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+        is_valid.then(|| Self::for_api(api, namespace, name))
+    }
+
     /// The span of all work on this autoscaler, which names it on each log line. It has level
     /// error: if a filter disabled the span, log lines at warn would lose the name.
     pub fn span(&self) -> Span {
@@ -41,6 +51,13 @@ impl fmt::Display for HpaKey {
             write!(f, "{}/", hpa_crd::SHORT_NAME)?;
         }
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Serialize for HpaKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { namespace, name, api } = self;
+        serializer.collect_str(&format_args!("{}/{namespace}/{name}", api.name()))
     }
 }
 
@@ -66,6 +83,19 @@ impl AutoscalerApi {
             Self::Core => "autoscaling/v2",
             Self::Custom => hpa_crd::API_VERSION,
         }
+    }
+
+    /// The resource of this API's autoscalers.
+    pub fn resource(self) -> ApiResource {
+        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
+        let kind = GroupVersionKind::gvk(group, version, hpa_crd::KIND);
+        ApiResource::from_gvk_with_plural(&kind, hpa_crd::PLURAL)
+    }
+
+    /// Builds requests for this API's autoscalers in a namespace.
+    pub(crate) fn request(self, namespace: &str) -> Request {
+        let (version, plural) = (self.api_version(), hpa_crd::PLURAL);
+        Request::new(format!("/apis/{version}/namespaces/{namespace}/{plural}"))
     }
 
     /// The name in flags, URLs and JSON: `core` or `custom`.

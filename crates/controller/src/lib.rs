@@ -39,8 +39,7 @@
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `forecast_checks` | daily background checks whether forecasts help |
 //! | `history_store` | histories for the next leader |
-//! | `health` | probes |
-//! | [`metrics`] | Prometheus metrics |
+//! | [`metrics`] | Prometheus metrics, and probes |
 //! | [`debug`] | the data of the debug API |
 //! | `config`, `worker`, `dependencies`, `leader`, `controller` | wiring |
 //!
@@ -54,7 +53,6 @@ mod dependencies;
 pub mod forecast;
 mod forecast_checks;
 mod hash;
-mod health;
 mod history_store;
 pub mod informer;
 pub mod k8s;
@@ -103,11 +101,10 @@ pub mod fuzzing {
 pub use config::Options;
 pub use controller::run;
 pub use dependencies::{Dependencies, RunError};
-pub use health::HealthError;
 pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
 pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use leader::KEEPS_HISTORY;
-pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
+pub use metrics::{BuildInfo, HealthError, Telemetry, TelemetryOptions};
 pub use peer_check::{ActivePeer, PeerWindow};
 pub use reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite};
 pub use worker::KnownMetricChanges;

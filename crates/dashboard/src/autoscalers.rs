@@ -3,12 +3,12 @@
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use hpa_controller::{
-    AutoscalerApi, Clock,
+    AutoscalerApi, Clock, HpaKey,
     k8s::{ManagedFieldsEntry, StatusWriter},
 };
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
-use kube::{Api, Client, ResourceExt, api::ApiResource, core::GroupVersionKind, runtime::watcher};
+use kube::{Api, Client, ResourceExt, runtime::watcher};
 use serde::Deserialize;
 use tokio::{
     sync::watch,
@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     informer::{Change, decode, error_message, kube_error, list_and_watch, status_code},
-    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update, format_time},
+    model::{Board, Controller, ObservedAutoscaler, SourceState, Update, format_time},
     probe::{Failure, Probe, last_cause},
 };
 
@@ -121,7 +121,7 @@ impl AutoscalerWatcher {
     }
 
     async fn watch(&self) -> StopReason {
-        let resource = api_resource(self.api);
+        let resource = self.api.resource();
         let api: Api<StoredObject> = match &self.namespace {
             Some(namespace) => {
                 self.board.set_namespace(self.api, namespace.clone());
@@ -176,7 +176,7 @@ impl AutoscalerWatcher {
                 Update::Replace(self.api, objects.iter().map(observe).collect())
             }
             Change::Apply(object) => Update::Apply(Box::new(observe(&object))),
-            Change::Delete(object) => Update::Delete(identity(self.api, &object)),
+            Change::Delete(object) => Update::Delete(key(self.api, &object)),
             Change::Failed(error) => return self.on_failure(&error, unanswered),
         };
         *unanswered = 0;
@@ -252,18 +252,12 @@ fn is_failed_watch(change: &Change<StoredObject>) -> bool {
     !matches!(error, watcher::Error::InitialListFailed(_))
 }
 
-fn api_resource(api: AutoscalerApi) -> ApiResource {
-    let (group, version) = api.api_version().split_once('/').unwrap_or_default();
-    let kind = GroupVersionKind::gvk(group, version, "HorizontalPodAutoscaler");
-    ApiResource::from_gvk_with_plural(&kind, "horizontalpodautoscalers")
-}
-
-fn identity(api: AutoscalerApi, object: &StoredObject) -> Identity {
-    Identity { api, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+fn key(api: AutoscalerApi, object: &StoredObject) -> HpaKey {
+    HpaKey::for_api(api, object.namespace().unwrap_or_default(), object.name_any())
 }
 
 fn observe(api: AutoscalerApi, object: &StoredObject, now: Timestamp) -> ObservedAutoscaler {
-    let (id, controller) = (identity(api, object), controller(object, now));
+    let (id, controller) = (key(api, object), controller(object, now));
     ObservedAutoscaler { id, hpa: decode(object), controller }
 }
 
@@ -334,7 +328,7 @@ mod tests {
             list.iter().map(|object| observe(AutoscalerApi::Core, object, now)).collect();
         let [evil, web] = &*observed else { panic!("{observed:?}") };
         assert!(evil.hpa.is_ok() && web.hpa.is_ok(), "{observed:?}");
-        assert_eq!((evil.id.name.as_str(), web.id.name.as_str()), ("evil", "web"));
+        assert_eq!((&*evil.id.name, &*web.id.name), ("evil", "web"));
         let expected = (Some("b".to_owned()), "2026-01-01T00:00:00Z".parse().ok());
         assert_eq!((evil.controller.name.clone(), evil.controller.at), expected);
         assert_eq!(web.controller, Controller::default());

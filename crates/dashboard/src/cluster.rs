@@ -1,15 +1,11 @@
 //! Reads scales and metrics for decisions, and finds the autoscalers that select the same pods.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, Selector, Settings,
-    settings::SettingPolicy,
-};
+use hpa_calc::{HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, Selector};
 use hpa_controller::{
-    Clock,
     k8s::Clients,
     scale_target::{
         MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, ScaleUnavailable, read_scale,
@@ -24,7 +20,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 
-use crate::{Options, past::RecordSource, probe::Probe};
+use crate::{Options, probe::Probe};
 
 /// The maximum number of scales that the list, or one page of an autoscaler, reads concurrently.
 pub(crate) const MAX_CONCURRENT_READS: usize = 8;
@@ -53,32 +49,19 @@ pub(crate) struct Cluster {
     scales: ScaleClient,
     pub(crate) owners: Owners,
     pub(crate) metrics: Arc<dyn DecisionMetrics>,
-    pub(crate) settings: Settings,
-    pub(crate) policy: SettingPolicy,
-    pub(crate) sync_period: Duration,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) records: Option<Arc<dyn RecordSource>>,
+    pub(crate) options: Options,
 }
 
 impl Cluster {
     pub(crate) fn new(clients: &Clients, options: Options, probe: Arc<Probe>) -> Self {
-        let Options {
-            settings,
-            setting_policy: policy,
-            sync_period,
-            request_timeout: timeout,
-            clock,
-            records,
-            metrics,
-            ..
-        } = options;
+        let timeout = options.request_timeout;
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
-        let metrics = metrics.unwrap_or_else(|| {
+        let metrics = options.metrics.clone().unwrap_or_else(|| {
             let limits = ClientSettings::default().with_request_timeout(timeout);
             let source = KubeMetricsClient::new(clients.metrics.clone(), limits);
             let kinds = KindMapper::new(mapper.clone(), timeout);
-            let sharing = CoalescingSettings::for_sync_period(sync_period);
+            let sharing = CoalescingSettings::for_sync_period(options.sync_period);
             Arc::new(Coalescing::new(source, kinds, sharing))
         });
         Self {
@@ -88,11 +71,7 @@ impl Cluster {
             client: clients.api.clone(),
             probe,
             mapper,
-            settings,
-            policy,
-            sync_period,
-            clock,
-            records,
+            options,
         }
     }
 

@@ -104,12 +104,12 @@ impl Default for Options {
     }
 }
 
-/// An error that prevents the start of the dashboard.
+/// The dashboard can't start: the port is in use, or the user may not listen on it.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The port is in use, or the user may not listen on it.
-    #[error("unable to listen on {address}")]
-    Listen { address: SocketAddr, source: io::Error },
+#[error("unable to listen on {address}")]
+pub struct StartError {
+    address: SocketAddr,
+    source: io::Error,
 }
 
 /// Asks the source at intervals for controllers that make no decisions, and for those that have
@@ -128,13 +128,8 @@ async fn poll_activity(
         board.wait_until_synced().await;
         board.wait_until_up().await;
         let writers = board.status_writers();
-        let ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting } =
-            source.activity(&writers, limit).await;
-        board.set_inactivity(inactivity, idle);
-        board.set_status_problems(status_problems);
-        board.set_overdue(overdue, clock.now());
-        board.set_unstored(unstored, clock.now());
-        board.set_acting(acting, clock.now());
+        let activity = source.activity(&writers, limit).await;
+        board.set_activity(activity, clock.now());
     }
 }
 
@@ -154,7 +149,7 @@ impl Dashboard {
     /// page reports if it doesn't answer.
     pub async fn start(clients: &Clients, options: Options) -> Result<Self, StartError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-        let error = |source| StartError::Listen { address, source };
+        let error = |source| StartError { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
         let board = Arc::new(Board::new(
@@ -189,12 +184,11 @@ impl Dashboard {
             let clock = options.clock.clone();
             tasks.spawn(poll_activity(source, board.clone(), options.sync_period, clock));
         }
-        let (title, namespace) = (options.title.clone(), options.namespace.clone());
         let cluster = Arc::new(Cluster::new(clients, options, probe));
         tasks.spawn(scales::keep_up_to_date(cluster.clone(), board.clone()));
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
-        let site = Site::new(access, board.clone(), cluster, title, namespace);
+        let site = Site::new(access, board.clone(), cluster);
         let router = site::router(Arc::new(site));
         tasks.spawn(server::serve(listener, router));
         Ok(Self { address, token, launch_token, board, clock, tasks })

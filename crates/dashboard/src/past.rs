@@ -8,7 +8,7 @@ use hpa_calc::{
     explain::{MetricExplanation, TargetValue},
 };
 use hpa_controller::{
-    AutoscalerApi, HpaKey,
+    HpaKey,
     debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument},
     forecast::ForecastView,
 };
@@ -100,18 +100,16 @@ pub struct ControllerActivity {
     /// The autoscalers whose last status a controller could not store.
     pub unstored: Vec<UnstoredStatus>,
     /// For each field manager that stored a status last: the controller that acts on its
-    /// autoscalers of [`AutoscalerApi::Core`] now, because another controller may have replaced the
-    /// manager's. For a manager without an entry, [`ActingController::of_status`] applies.
+    /// autoscalers of [`Core`](hpa_controller::AutoscalerApi::Core) now, because another controller
+    /// may have replaced the manager's. For a manager without an entry,
+    /// [`ActingController::of_status`] applies.
     pub acting: BTreeMap<String, ActingController>,
 }
 
 /// The controller that stored the status of an autoscaler last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoscalerStatusWriter {
-    pub api: AutoscalerApi,
-    pub namespace: String,
-    /// The name of the autoscaler in the namespace.
-    pub name: String,
+    pub key: HpaKey,
     /// The field manager.
     pub manager: String,
     /// The time of the write. `None` if it is unknown.

@@ -83,7 +83,7 @@ impl Probe {
                     server => format!("The API server at {server}"),
                 };
                 let text = failure.describe(&subject, &format_time(since));
-                Outage { subject, kind: failure.kind(), since, text }
+                Outage { subject, kind: failure.kind, since, text }
             }),
         }
     }
@@ -104,61 +104,51 @@ impl Probe {
     }
 }
 
-/// A reason why the API server can't be read, with the cause.
+/// A reason why the API server can't be read.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// It doesn't accept the credentials.
-    Rejected(String),
-    /// It answers with a status from 500.
-    Error(String),
-    /// There is no HTTP response.
-    Unanswered(String),
+pub(crate) struct Failure {
+    /// See [`Outage::kind`].
+    kind: &'static str,
+    /// The cause, and advice if there is any.
+    cause: String,
 }
 
 impl Failure {
     /// `None` if the error is about this request only, such as a missing right.
     pub(crate) fn from_error(error: &kube::Error, timeout: Duration) -> Option<Self> {
-        match error {
-            kube::Error::Api(status) => {
-                let (code, message) = (status.code, status.message.trim());
-                let text = match message {
-                    "" => format!("status {code}"),
-                    _ => format!("{message} (status {code})"),
-                };
-                match code {
-                    401 => Some(Self::Rejected(text)),
-                    500.. => Some(Self::Error(text)),
-                    _ => None,
-                }
-            }
-            error => Some(match last_cause(error) {
-                text if text.starts_with(DEADLINE_EXCEEDED) => Self::no_response(timeout),
-                text => Self::Unanswered(text),
+        let kube::Error::Api(status) = error else {
+            return Some(match last_cause(error) {
+                cause if cause.starts_with(DEADLINE_EXCEEDED) => Self::no_response(timeout),
+                cause => Self::unreachable(cause),
+            });
+        };
+        let (code, message) = (status.code, status.message.trim());
+        let cause = match message {
+            "" => format!("status {code}"),
+            _ => format!("{message} (status {code})"),
+        };
+        match code {
+            401 => Some(Self {
+                kind: "has rejected your credentials",
+                cause: cause
+                    + ". Log in again; if that changes the kubeconfig, restart the dashboard",
             }),
+            500.. => Some(Self { kind: "has failed", cause }),
+            _ => None,
         }
     }
 
     fn no_response(timeout: Duration) -> Self {
-        Self::Unanswered(format!("{NO_RESPONSE_WITHIN}{timeout:?}"))
+        Self::unreachable(format!("{NO_RESPONSE_WITHIN}{timeout:?}"))
     }
 
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Rejected(_) => "has rejected your credentials",
-            Self::Error(_) => "has failed",
-            Self::Unanswered(_) => "has been unreachable",
-        }
+    fn unreachable(cause: String) -> Self {
+        Self { kind: "has been unreachable", cause }
     }
 
     fn describe(&self, subject: &str, since: &str) -> String {
-        let (Self::Rejected(cause) | Self::Error(cause) | Self::Unanswered(cause)) = self;
-        let advice = match self {
-            Self::Rejected(_) => {
-                ". Log in again; if that changes the kubeconfig, restart the dashboard"
-            }
-            _ => "",
-        };
-        format!("{subject} {} since {since}: {cause}{advice}", self.kind())
+        let Self { kind, cause } = self;
+        format!("{subject} {kind} since {since}: {cause}")
     }
 }
 

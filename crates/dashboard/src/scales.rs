@@ -25,7 +25,7 @@ pub(crate) async fn keep_up_to_date(cluster: Arc<Cluster>, board: Arc<Board>) {
         board.wait_for_viewer().await;
         board.wait_until_up().await;
         board.wait_until_synced().await;
-        let since = cluster.clock.now().saturating_sub(MIN_AGE);
+        let since = cluster.options.clock.now().saturating_sub(MIN_AGE);
         let due = board.without_recent_scale(MAX_SCALES, since.unwrap_or_default());
         let reads = due.into_iter().map(|(id, hpa)| {
             let cluster = &cluster;
@@ -35,7 +35,7 @@ pub(crate) async fn keep_up_to_date(cluster: Arc<Cluster>, board: Arc<Board>) {
             stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await;
         // During an outage, keep the scales that were read before it.
         if !scales.is_empty() && !board.is_down() {
-            board.set_scales(scales, cluster.clock.now());
+            board.set_scales(scales, cluster.options.clock.now());
         }
         sleep(SEARCH_INTERVAL).await;
     }

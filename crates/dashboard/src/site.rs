@@ -14,7 +14,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use hpa_calc::explain::one_line;
-use hpa_controller::Clock;
+use hpa_controller::{Clock, HpaKey};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use tokio::{
@@ -28,7 +28,7 @@ use crate::{
     cluster::Cluster,
     detail::Detail,
     json::to_json,
-    model::{Board, Identity, ListViewer},
+    model::{Board, ListViewer},
 };
 
 /// The maximum number of concurrent event streams. A visible tab has one for the list, and another
@@ -60,24 +60,13 @@ pub(crate) struct Site {
     pub(crate) access: Access,
     pub(crate) board: Arc<Board>,
     pub(crate) cluster: Arc<Cluster>,
-    /// The name of the cluster.
-    pub(crate) title: String,
-    /// The only namespace that is shown. `None` for all.
-    pub(crate) namespace: Option<String>,
     /// A permit for each event stream.
     streams: Arc<Semaphore>,
 }
 
 impl Site {
-    pub(crate) fn new(
-        access: Access,
-        board: Arc<Board>,
-        cluster: Arc<Cluster>,
-        title: String,
-        namespace: Option<String>,
-    ) -> Self {
-        let streams = Arc::new(Semaphore::new(MAX_STREAMS));
-        Self { access, board, cluster, title, namespace, streams }
+    pub(crate) fn new(access: Access, board: Arc<Board>, cluster: Arc<Cluster>) -> Self {
+        Self { access, board, cluster, streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
     }
 }
 
@@ -145,8 +134,8 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
 
 async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     axum::Json(serde_json::json!({
-        "cluster": one_line(&site.title),
-        "namespace": site.namespace.as_deref().map(one_line),
+        "cluster": one_line(&site.cluster.options.title),
+        "namespace": site.cluster.options.namespace.as_deref().map(one_line),
         "version": env!("CARGO_PKG_VERSION"),
     }))
 }
@@ -158,7 +147,7 @@ async fn stream_list(State(site): State<Arc<Site>>) -> Response {
         versions: site.board.subscribe(),
         _viewer: site.board.add_viewer(),
         board: site.board.clone(),
-        clock: site.cluster.clock.clone(),
+        clock: site.cluster.options.clock.clone(),
         version: 0,
         is_first: true,
         _permit: permit,
@@ -202,7 +191,7 @@ async fn stream_autoscaler(
     State(site): State<Arc<Site>>,
     Query(AutoscalerQuery { id }): Query<AutoscalerQuery>,
 ) -> Response {
-    let Some(id) = Identity::parse(&id) else {
+    let Some(id) = HpaKey::parse_id(&id) else {
         let text = "id must be core/NAMESPACE/NAME or custom/NAMESPACE/NAME\n";
         return (StatusCode::BAD_REQUEST, text).into_response();
     };

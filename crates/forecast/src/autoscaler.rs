@@ -1,5 +1,7 @@
 //! A horizontal autoscaler on a recorded load, minute by minute.
 
+use std::collections::VecDeque;
+
 use hpa_calc::{
     EffectiveBehavior, HorizontalPodAutoscaler, MilliValue, Settings as EngineSettings,
     replicas::{ValueTarget, external_average_value},
@@ -131,8 +133,10 @@ impl<'a> Runner<'a> {
     ) -> Outcome {
         let loads = self.trace.loads();
         let delay = minutes(self.workload.delay);
-        let mut recommended = RecentValues::new(minutes(self.workload.stabilization).max(1));
-        let mut running = RecentValues::new(minutes(self.workload.startup) + 1);
+        let window = minutes(self.workload.stabilization).max(1);
+        let mut recommended = VecDeque::with_capacity(window);
+        let startup = minutes(self.workload.startup) + 1;
+        let mut running = VecDeque::with_capacity(startup);
         let mut outcome = Outcome::default();
         let (mut unserved, mut total) = (0.0, 0.0);
         let mut replicas = 0;
@@ -145,12 +149,14 @@ impl<'a> Runner<'a> {
             let proposal = proposal.map(|load| self.propose(replicas, load, factor)).max();
             // Without a reading, the autoscaler doesn't change the replicas.
             if let Some(proposal) = proposal.filter(|_| reading.is_some()) {
-                let highest = recommended.push(proposal).max();
+                push_newest(&mut recommended, window, proposal);
+                let highest = recommended.iter().copied().max().unwrap_or_default();
                 let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
                 // The maximum wins if it is below the minimum.
                 replicas = stable.max(self.workload.min_replicas).min(self.workload.max_replicas);
             }
-            let ready = running.push(replicas).min();
+            push_newest(&mut running, startup, replicas);
+            let ready = running.iter().copied().min().unwrap_or_default();
             let Some(load) = self.in_pods(loads.get(minute)) else { continue };
             if minute < self.first {
                 continue;
@@ -213,34 +219,12 @@ pub(crate) fn minutes(time: SignedDuration) -> usize {
     seconds.div_ceil(60).min(MAX_MINUTES)
 }
 
-/// A ring buffer of the newest numbers.
-struct RecentValues {
-    values: Vec<u32>,
-    capacity: usize,
-    next: usize,
-}
-
-impl RecentValues {
-    fn new(capacity: usize) -> Self {
-        Self { values: Vec::with_capacity(capacity), capacity, next: 0 }
+/// Adds a number to the newest ones, and drops the oldest if there are more than `max_len`.
+fn push_newest(newest: &mut VecDeque<u32>, max_len: usize, value: u32) {
+    if newest.len() == max_len {
+        newest.pop_front();
     }
-
-    fn push(&mut self, value: u32) -> &Self {
-        match self.values.get_mut(self.next) {
-            Some(oldest) => *oldest = value,
-            None => self.values.push(value),
-        }
-        self.next = (self.next + 1) % self.capacity;
-        self
-    }
-
-    fn max(&self) -> u32 {
-        self.values.iter().copied().max().unwrap_or_default()
-    }
-
-    fn min(&self) -> u32 {
-        self.values.iter().copied().min().unwrap_or_default()
-    }
+    newest.push_back(value);
 }
 
 #[cfg(test)]

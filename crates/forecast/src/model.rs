@@ -128,15 +128,14 @@ impl ModelLosses {
         let losses = Model::ALL.into_iter().enumerate();
         let losses =
             losses.filter_map(|(index, model)| Some((model, mean_losses(compared, index)?)));
-        let best =
-            losses.min_by(|(_, one), (_, other)| one.at_quantile.total_cmp(&other.at_quantile));
-        let (model, losses) = best?;
+        let best = losses.min_by(|(_, [one, _]), (_, [other, _])| one.total_cmp(other));
+        let (model, [at_quantile, at_median]) = best?;
         let changes = sorted_changes(compared);
         let skill = |quantile, loss: f64| match loss_without_season(&changes, quantile) {
             without_season if without_season > 0.0 => 1.0 - loss / without_season,
             _ => 0.0,
         };
-        let skill = skill(0.5, losses.at_median).max(skill(self.quantile, losses.at_quantile));
+        let skill = skill(0.5, at_median).max(skill(self.quantile, at_quantile));
         Some(ModelChoice { model, skill })
     }
 
@@ -148,25 +147,18 @@ impl ModelLosses {
     }
 }
 
-/// The mean losses of a model. `None` if it has forecasts for less than half of the minutes.
-fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<Losses> {
-    let (mut sums, mut count) = (Losses { at_quantile: 0.0, at_median: 0.0 }, 0_usize);
+/// The mean losses of a model at the quantile and at the median. `None` if it has forecasts for
+/// less than half of the minutes.
+fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<[f64; 2]> {
+    let (mut sums, mut count) = ([0.0; 2], 0_usize);
     let losses = compared.iter().filter_map(|compared| compared.losses.get(model));
-    for [quantile, median] in losses.filter(|losses| !losses.iter().any(|loss| loss.is_nan())) {
-        sums.at_quantile += f64::from(*quantile);
-        sums.at_median += f64::from(*median);
+    for losses in losses.filter(|losses| !losses.iter().any(|loss| loss.is_nan())) {
+        for (sum, loss) in sums.iter_mut().zip(losses) {
+            *sum += f64::from(*loss);
+        }
         count += 1;
     }
-    let mean = |sum: f64| sum / count as f64;
-    let losses = Losses { at_quantile: mean(sums.at_quantile), at_median: mean(sums.at_median) };
-    (count * 2 >= compared.len()).then_some(losses)
-}
-
-/// The mean pinball losses of the forecasts at the quantile of the settings and at the median.
-#[derive(Clone, Copy, Debug)]
-struct Losses {
-    at_quantile: f64,
-    at_median: f64,
+    (count * 2 >= compared.len()).then(|| sums.map(|sum| sum / count as f64))
 }
 
 fn sorted_changes(compared: &[MinuteLosses]) -> Vec<f64> {

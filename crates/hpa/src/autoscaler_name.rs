@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, bail};
 use hpa_calc::{HorizontalPodAutoscaler, suggestions::is_similar};
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, HpaKey};
 use hpa_metrics::decode_value;
 use kube::Client;
 use serde_json::Value;
@@ -25,9 +25,7 @@ const SHORT_RESOURCE_NAME: &str = "hpa";
 /// An autoscaler of a cluster.
 #[derive(Debug)]
 pub(crate) struct AutoscalerName {
-    pub(crate) api: AutoscalerApi,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+    pub(crate) key: HpaKey,
     /// Whether the argument names the custom API by its prefix, which overrides the flag
     /// `--autoscaler-api`.
     has_prefix: bool,
@@ -43,12 +41,9 @@ impl AutoscalerName {
         default_namespace: &str,
     ) -> anyhow::Result<Self> {
         let parts = NameParts::new(argument, flag_namespace)?;
-        Ok(Self {
-            api: if parts.is_custom { AutoscalerApi::Custom } else { api },
-            namespace: parts.namespace.unwrap_or(default_namespace).to_owned(),
-            name: parts.name.to_owned(),
-            has_prefix: parts.is_custom,
-        })
+        let api = if parts.is_custom { AutoscalerApi::Custom } else { api };
+        let namespace = parts.namespace.unwrap_or(default_namespace);
+        Ok(Self { key: HpaKey::for_api(api, namespace, parts.name), has_prefix: parts.is_custom })
     }
 
     /// Returns the same name in the custom API, if the autoscaler can be read only there. Otherwise
@@ -58,28 +53,30 @@ impl AutoscalerName {
         if exists_in(AutoscalerApi::Core).await || !exists_in(AutoscalerApi::Custom).await {
             return self;
         }
-        Self { api: AutoscalerApi::Custom, ..self }
+        let key = HpaKey { api: AutoscalerApi::Custom, ..self.key };
+        Self { key, ..self }
     }
 
     /// Reads the autoscaler. If it doesn't exist, the error says that the other API has it, or
     /// names other autoscalers if they can be listed.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
-        let error = match get_object(client, &self.path_in(self.api)).await {
+        let HpaKey { api, namespace, name } = &self.key;
+        let error = match get_object(client, &self.path_in(*api)).await {
             Ok(object) => return Ok(object),
             Err(error) => error,
         };
-        let full_name = format!("{}/{}", self.namespace, self.name);
+        let full_name = format!("{namespace}/{name}");
         if error.is::<NoResponse>() {
             return Err(error.context(format!("unable to read the autoscaler {full_name}")));
         }
-        let other_api = other_api(self.api);
+        let other_api = other_api(*api);
         if get_object(client, &self.path_in(other_api)).await.is_ok() {
             let advice = if self.has_prefix {
                 format!("leave out {}/", hpa_crd::SHORT_NAME)
             } else {
                 format!("add --autoscaler-api={}", other_api.name())
             };
-            bail!("{full_name} is an autoscaler of {other_api}, not of {}: {advice}", self.api);
+            bail!("{full_name} is an autoscaler of {other_api}, not of {api}: {advice}");
         }
         if let Some(suggestions) = self.describe_others(client).await {
             bail!("there is no autoscaler {full_name}{suggestions}");
@@ -88,19 +85,19 @@ impl AutoscalerName {
     }
 
     fn path_in(&self, api: AutoscalerApi) -> String {
-        format!("{}/{}", list_path(api, Some(&self.namespace)), escape(&self.name))
+        format!("{}/{}", list_path(api, Some(&self.key.namespace)), escape(&self.key.name))
     }
 
     /// Describes the other autoscalers of the namespace. `None` if they can't be listed, or if this
     /// autoscaler is one of them.
     async fn describe_others(&self, client: &Client) -> Option<String> {
-        let items = list(client, &list_path(self.api, Some(&self.namespace))).await.ok()?;
+        let HpaKey { api, namespace, name: own_name } = &self.key;
+        let items = list(client, &list_path(*api, Some(namespace))).await.ok()?;
         let names: Vec<_> = items.iter().map(|item| string_at(item, "/metadata/name")).collect();
-        if names.contains(&self.name.as_str()) {
+        if names.contains(&&**own_name) {
             return None;
         }
-        let namespace = &self.namespace;
-        let similar = names.iter().filter(|name| is_similar(name, &self.name));
+        let similar = names.iter().filter(|name| is_similar(name, own_name));
         let similar: Vec<String> = similar.map(|name| (*name).to_owned()).collect();
         Some(match (names.as_slice(), similar.as_slice()) {
             ([], _) => {
@@ -121,9 +118,8 @@ impl AutoscalerName {
 
     /// Advice if the namespace is a short name, which the user may have meant as the resource.
     fn resource_hint(&self) -> String {
-        let Self { namespace, name, .. } = self;
-        let is_short_name =
-            [SHORT_RESOURCE_NAME, hpa_crd::SHORT_NAME].contains(&namespace.as_str());
+        let HpaKey { namespace, name, .. } = &self.key;
+        let is_short_name = [SHORT_RESOURCE_NAME, hpa_crd::SHORT_NAME].contains(&&**namespace);
         if is_short_name {
             format!(". If {namespace} is the resource: {namespace}/NAMESPACE/{name}")
         } else {
@@ -134,11 +130,11 @@ impl AutoscalerName {
     /// Names other namespaces that have an autoscaler of this name. Empty if there are none, or if
     /// the autoscalers of all namespaces can't be listed.
     async fn describe_namesakes(&self, client: &Client) -> String {
-        let all = list(client, &list_path(self.api, None)).await.unwrap_or_default();
-        let namesakes = all.iter().filter(|item| string_at(item, "/metadata/name") == self.name);
+        let HpaKey { api, name, .. } = &self.key;
+        let all = list(client, &list_path(*api, None)).await.unwrap_or_default();
+        let namesakes = all.iter().filter(|item| string_at(item, "/metadata/name") == &**name);
         let namespaces: Vec<_> =
             namesakes.map(|item| string_at(item, "/metadata/namespace")).collect();
-        let name = &self.name;
         match namespaces.as_slice() {
             [] => String::new(),
             names if names.len() <= MAX_NAMES => format!(". {name} is in {}", names.join(", ")),
@@ -314,7 +310,7 @@ mod tests {
     ) {
         let parsed =
             AutoscalerName::new(AutoscalerApi::Core, argument, flag, "default").expect("a name");
-        assert_eq!((&*parsed.namespace, &*parsed.name), (namespace, name));
+        assert_eq!(parsed.key, HpaKey::new(namespace, name));
     }
 
     #[rstest]
@@ -330,7 +326,7 @@ mod tests {
     ) {
         let parsed =
             AutoscalerName::new(AutoscalerApi::Core, argument, flag, "default").expect("a name");
-        assert_eq!((parsed.api, &*parsed.namespace, &*parsed.name), (api, namespace, "web"));
+        assert_eq!(parsed.key, HpaKey::for_api(api, namespace, "web"));
     }
 
     #[rstest]

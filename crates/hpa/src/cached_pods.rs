@@ -101,19 +101,6 @@ impl<S: SelectPods> ObjectLister for CachedPods<S> {
         });
         Ok(metadata.collect())
     }
-
-    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
-        Ok(pods.into_iter().find(|running| running.key == *pod))
-    }
-
-    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
-    }
-
-    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
-    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,13 @@ use hpa_calc::event::EventType;
 use hpa_collectors::{
     Clients, Compat,
     collection::{
-        AutoscalerGroup, CollectedMetrics, CollectionObserver, CollectorProblem, KubeCluster,
+        AutoscalerGroup, CollectedMetrics, CollectionObserver, CollectionSettings,
+        CollectorProblem, KubeCluster,
     },
 };
 use hpa_controller::AutoscalerApi;
 use hpa_lease::{
-    LeaderTask,
+    LeaderTask, TaskPanics,
     events::{ObjectReference, RecordedEvent},
 };
 use hpa_metrics::KubeObjects;
@@ -29,7 +30,7 @@ use prometheus::{
 };
 
 use crate::{
-    args::{CollectorArguments, PrometheusArguments},
+    args::{CollectorArguments, PrometheusArguments, SourceArguments},
     prometheus_metrics::{ComputedMetrics, RequestMetrics},
 };
 
@@ -38,6 +39,37 @@ pub(crate) struct Scope {
     pub(crate) apis: Vec<AutoscalerApi>,
     /// `None` for all.
     pub(crate) namespace: Option<String>,
+}
+
+/// The sources of metrics in the controller's process that flags turn on, except for rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InProcessSources {
+    /// `--collectors`.
+    pub(crate) has_collectors: bool,
+    /// `--scaling-schedule`.
+    pub(crate) has_schedules: bool,
+    /// The settings that the collectors have if they are on.
+    pub(crate) settings: CollectionSettings,
+    /// The flags that each collector lacks if it is off, by the name of the collector.
+    missing_flags: BTreeMap<&'static str, &'static str>,
+}
+
+impl InProcessSources {
+    pub(crate) fn from_flags(arguments: &SourceArguments) -> Self {
+        let SourceArguments { schedules, collectors, rules } = arguments;
+        let has_prometheus = rules.prometheus.prometheus_url.is_some();
+        Self {
+            has_collectors: collectors.collectors,
+            has_schedules: schedules.scaling_schedule,
+            settings: collectors.collection_settings(Compat::Off, has_prometheus),
+            missing_flags: collectors.missing_flags(has_prometheus),
+        }
+    }
+
+    /// The flags that a collector lacks if it is off.
+    pub(crate) fn missing_flags(&self, collector: &str) -> &'static str {
+        self.missing_flags.get(collector).copied().unwrap_or("--collectors")
+    }
 }
 
 /// The metrics of collectors, with the pods that they read.
@@ -64,6 +96,7 @@ pub(crate) fn start(
     (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
     client: &KubeClient,
     Scope { apis, namespace }: Scope,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Collectors> {
     let settings = arguments.collection_settings(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()).with_namespace(namespace.clone()));
@@ -80,7 +113,7 @@ pub(crate) fn start(
         Arc::new(Timestamp::now),
         Arc::new(counters.clone()),
     ));
-    tokio::spawn({
+    panics.spawn("watch of pods for collectors", {
         let objects = objects.clone();
         async move { objects.watch_pods().await }
     });
@@ -89,7 +122,7 @@ pub(crate) fn start(
         AutoscalerApi::Custom => AutoscalerGroup::Custom,
     });
     let groups: Vec<_> = groups.collect();
-    tokio::spawn({
+    panics.spawn("watch of autoscalers for collectors", {
         let (collection, client) = (collection.clone(), client.clone());
         async move { collection.watch(client, &groups, namespace.as_deref()).await }
     });

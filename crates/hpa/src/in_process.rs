@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use hpa_collectors::collection::{CollectedMetrics, CollectionSource};
 use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients};
+use hpa_lease::TaskPanics;
 use hpa_metrics::{DiscoveryMapper, MetricSource, ObjectLister, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
@@ -38,6 +39,7 @@ impl Sources {
         arguments: &RunArguments,
         clients: &Clients,
         telemetry: &Telemetry,
+        panics: &TaskPanics,
     ) -> anyhow::Result<Option<Self>> {
         if arguments.metrics_config.is_none() && !arguments.collectors.collectors {
             return Ok(None);
@@ -46,10 +48,18 @@ impl Sources {
         telemetry.attach_collector(requests.clone());
         let client = arguments.prometheus.client(requests.clone())?;
         let pods = PodLookup::default();
-        let rules =
-            start_rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods)
-                .await?;
-        let collection = start_collection(arguments, clients, telemetry, client, &requests)?;
+        let rules = start_rules(
+            arguments,
+            clients,
+            telemetry,
+            client.clone(),
+            requests.clone(),
+            &pods,
+            panics,
+        );
+        let rules = rules.await?;
+        let collection =
+            start_collection(arguments, clients, telemetry, client, &requests, panics)?;
         let sources = Self { rules, collection, pods };
         // Before the first discovery, each reconcile that needs these metrics would fail.
         _ = timeout(FIRST_DISCOVERY_TIMEOUT, sources.wait_for_first_discovery()).await;
@@ -108,6 +118,7 @@ async fn start_rules(
     client: Option<Client>,
     requests: Arc<RequestMetrics>,
     pods: &PodLookup,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Option<Arc<PrometheusSource>>> {
     let Some(path) = &arguments.metrics_config else {
         return Ok(None);
@@ -140,7 +151,7 @@ async fn start_rules(
     // the file may be in progress.
     source.check_files().await.context("unable to connect to Prometheus")?;
     info!(file = %path.display(), "reading metrics from Prometheus");
-    tokio::spawn({
+    panics.spawn("discovery of metrics", {
         let source = source.clone();
         async move { source.run(Some(file)).await }
     });
@@ -154,6 +165,7 @@ fn start_collection(
     telemetry: &Telemetry,
     client: Option<Client>,
     requests: &Arc<RequestMetrics>,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Option<Arc<CollectedMetrics>>> {
     let flags = &arguments.collectors;
     if !flags.collectors {
@@ -169,6 +181,7 @@ fn start_collection(
         (client, servers),
         &clients.api,
         Scope { apis: arguments.cluster.autoscaler_api.apis(), namespace: None },
+        panics,
     )?;
     telemetry.attach_collector(Arc::new(metrics));
     telemetry.attach_metric_caches(move || objects.unsynced_caches());

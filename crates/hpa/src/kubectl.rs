@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use self::objects::{
-    get_object, list, list_first_page, list_needed, summarize_undecodable, unavailability,
+    get_object, list, list_first_page, list_needed, listed_metrics, summarize_undecodable,
+    unavailability,
 };
 use crate::{
     args::{KubectlArguments, to_std},

@@ -93,10 +93,8 @@ fn main() -> ExitCode {
         | Command::Lint(_)
         | Command::Recommend(_)
         | Command::ShadowReport(_)
-        | Command::Status(_) => ExitCode::from(EXIT_INCONCLUSIVE),
-        Command::Rules(rules) if matches!(rules.command, RulesCommand::Compare(_)) => {
-            ExitCode::from(EXIT_INCONCLUSIVE)
-        }
+        | Command::Status(_)
+        | Command::Rules(RulesCommand::Compare(_)) => ExitCode::from(EXIT_INCONCLUSIVE),
         _ => ExitCode::FAILURE,
     };
     let has_log = matches!(command, Command::Run(_) | Command::Adapter(_));
@@ -126,12 +124,12 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dashboard(arguments) => return dashboard::run(&arguments),
         Command::Status(arguments) => return status::run(&arguments),
         Command::Lint(arguments) => return lint::run(&arguments),
-        Command::Rules(arguments) => return rules::run(arguments.command),
+        Command::Rules(command) => return rules::run(command),
         Command::Recommend(arguments) => return recommend::run(&arguments),
         Command::Replay(arguments) => return replay::run(&arguments),
         Command::Forecast(arguments) => return forecast::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
-        Command::Schedule(arguments) => return schedule::run(arguments.command),
+        Command::Schedule(command) => return schedule::run(command),
         Command::Crd => terminal::print(&hpa_crd::manifest()?)?,
         Command::Convert(arguments) => return convert::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments)?,

@@ -10,6 +10,7 @@ use hpa_collectors::{
     schedules::source::{ScheduleClient, Schedules},
 };
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
+use hpa_lease::TaskPanics;
 use hpa_metrics::{
     Catalog, ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
     KubeMetricsClient, MetricSource, MetricsClient, Routed, read_all,
@@ -69,6 +70,7 @@ impl MetricReader {
             scope.namespace.iter().cloned().collect(),
             Arc::new(Timestamp::now),
             |_| {},
+            &TaskPanics::default(),
         )?;
         let collectors = start_collectors(arguments, clients, scope)?;
         let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
@@ -146,6 +148,7 @@ fn start_collectors(
     let requests = Arc::new(RequestMetrics::new()?);
     let client = rules.prometheus.client(requests.clone())?;
     let servers = collectors::prometheus_servers(flags, &rules.prometheus, &requests)?;
-    let started = collectors::start(flags, Compat::Off, (client, servers), &clients.api, scope);
+    let (prometheus, panics) = ((client, servers), TaskPanics::default());
+    let started = collectors::start(flags, Compat::Off, prometheus, &clients.api, scope, &panics);
     started.context("--collectors").map(Some)
 }

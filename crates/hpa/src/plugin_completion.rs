@@ -4,7 +4,7 @@
 
 use std::{ffi::OsString, fmt::Write as _, io::Write as _, path::Path, process::ExitCode};
 
-use clap::{Arg, Command, CommandFactory, builder::PossibleValue};
+use clap::{Arg, Command, CommandFactory, builder::StyledStr};
 
 use crate::args::Arguments;
 
@@ -110,39 +110,37 @@ fn complete_values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
     let possible = argument.get_possible_values();
     let directive = if possible.is_empty() { Directive::Files } else { Directive::NoFiles };
     let visible = possible.iter().filter(|value| !value.is_hide_set());
-    let matching = visible.filter(|value| value.get_name().starts_with(typed));
-    let candidate = |value: &PossibleValue| {
-        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-        (format!("{prefix}{}", value.get_name()), first_line(&help))
-    };
-    Completion { candidates: matching.map(candidate).collect(), directive }
+    let names = visible.map(|value| (value.get_name().to_owned(), value.get_help()));
+    complete_names(names, typed, prefix, directive)
 }
 
 fn complete_flags(command: &Command, typed: &str) -> Completion {
     let visible = command.get_arguments().filter(|flag| !flag.is_hide_set());
-    let candidate = |flag: &Arg| {
-        let name = format!("--{}", flag.get_long()?);
-        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        name.starts_with(typed).then(|| (name, first_line(&help)))
-    };
-    Completion {
-        candidates: visible.filter_map(candidate).collect(),
-        directive: Directive::NoFiles,
-    }
+    let names =
+        visible.filter_map(|flag| Some((format!("--{}", flag.get_long()?), flag.get_help())));
+    complete_names(names, typed, "", Directive::NoFiles)
 }
 
 fn complete_subcommands(command: &Command, typed: &str) -> Completion {
     let visible = command.get_subcommands().filter(|inner| !inner.is_hide_set());
-    let matching = visible.filter(|inner| inner.get_name().starts_with(typed));
-    let candidate = |inner: &Command| {
-        let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
-        (inner.get_name().to_owned(), first_line(&about))
-    };
-    Completion { candidates: matching.map(candidate).collect(), directive: Directive::NoFiles }
+    let names = visible.map(|inner| (inner.get_name().to_owned(), inner.get_about()));
+    complete_names(names, typed, "", Directive::NoFiles)
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+/// The names that begin with the typed text, with the first lines of their help. `prefix` is the
+/// part of the word before the name.
+fn complete_names<'h>(
+    names: impl Iterator<Item = (String, Option<&'h StyledStr>)>,
+    typed: &str,
+    prefix: &str,
+    directive: Directive,
+) -> Completion {
+    let matching = names.filter(|(name, _)| name.starts_with(typed));
+    let candidates = matching.map(|(name, help)| {
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        (format!("{prefix}{name}"), help.lines().next().unwrap_or_default().to_owned())
+    });
+    Completion { candidates: candidates.collect(), directive }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `hpa run`.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use anyhow::anyhow;
 use hpa_controller::{
     ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, forecast::ForecastSource,
     k8s::Clients,
 };
-use hpa_lease::{Election, ElectionConfig};
+use hpa_lease::{Election, ElectionConfig, TaskPanics};
 use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusSource};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -48,7 +48,8 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let build = version::build_info();
     info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let sources = in_process::Sources::new(&arguments, &clients, &telemetry).await?;
+    let panics = TaskPanics::default();
+    let sources = in_process::Sources::new(&arguments, &clients, &telemetry, &panics).await?;
     let rules = sources.as_ref().and_then(in_process::Sources::rules);
     let forecasts = forecast_source(&arguments, rules)?;
     let dependencies = match sources {
@@ -56,13 +57,15 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         None => Dependencies::with_telemetry(clients, &options, telemetry, arguments.dry_run, None),
     };
     let dependencies = Dependencies { election, keep_history, apis, forecasts, ..dependencies };
-    let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
+    let dependencies =
+        scaling_schedules::attach(&arguments.schedules, &options, dependencies, &panics)?;
     let (dependencies, debug_server) = debug_api::start(&arguments, dependencies, &options).await?;
-    let outcome = hpa_controller::run(dependencies, options, shutdown).await;
+    let running = pin!(hpa_controller::run(dependencies, options, shutdown.clone()));
+    let outcome = panics.stop_at_panic(&shutdown, running).await;
     for server in [debug_server, serving].into_iter().flatten() {
         server.stop().await;
     }
-    outcome.map_err(|error| match error {
+    outcome?.map_err(|error| match error {
         RunError::ActivePeer(peer) => anyhow!("{}", refusal(&peer)),
         error => error.into(),
     })

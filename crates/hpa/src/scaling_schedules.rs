@@ -10,7 +10,7 @@ use hpa_collectors::schedules::{
     source::{Now, ScheduleClient, ScheduleKey, Schedules, schedules_of},
 };
 use hpa_controller::{Dependencies, KnownMetricChanges, Options};
-use hpa_lease::LeaderTask;
+use hpa_lease::{LeaderTask, TaskPanics};
 use jiff::Timestamp;
 use kube::Client;
 
@@ -38,6 +38,7 @@ pub(crate) fn start(
     namespaces: Vec<String>,
     now: Now,
     on_change: impl Fn(&[ScheduleKey]) + Send + Sync + 'static,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Option<Arc<Schedules>>> {
     if !arguments.scaling_schedule {
         return Ok(None);
@@ -45,7 +46,8 @@ pub(crate) fn start(
     arguments.defaults.check_time_zone().map_err(|error| anyhow!(error))?;
     let schedules = Arc::new(Schedules::new(arguments.defaults.settings(compat), now));
     let watched = schedules.clone();
-    tokio::spawn(async move { watched.watch(client, &namespaces, on_change).await });
+    let watch = async move { watched.watch(client, &namespaces, on_change).await };
+    panics.spawn("watch of scaling schedules", watch);
     Ok(Some(schedules))
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn attach(
     arguments: &ScalingScheduleArguments,
     options: &Options,
     dependencies: Dependencies,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Dependencies> {
     let clock = dependencies.clock.clone();
     let trigger = dependencies.trigger.clone();
@@ -62,9 +65,8 @@ pub(crate) fn attach(
     };
     let (client, namespaces) = (dependencies.clients.api.clone(), options.namespaces.clone());
     let now = Arc::new(move || clock.now());
-    let Some(schedules) = start(arguments, Compat::Off, client, namespaces, now, on_change)? else {
-        return Ok(dependencies);
-    };
+    let schedules = start(arguments, Compat::Off, client, namespaces, now, on_change, panics)?;
+    let Some(schedules) = schedules else { return Ok(dependencies) };
     let mut leader_tasks = dependencies.leader_tasks;
     leader_tasks.push(status_writer(schedules.clone()));
     Ok(Dependencies {
@@ -81,4 +83,46 @@ pub(crate) fn status_writer(schedules: Arc<Schedules>) -> LeaderTask {
         let schedules = schedules.clone();
         async move { schedules.write_statuses(context.client).await }.boxed()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use hpa_collectors::schedules::definition::schedule_definitions;
+    use hpa_testbed::Testbed;
+    use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
+    use serde_json::json;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    #[tokio::test]
+    async fn panic_of_the_watch_is_reported() {
+        let testbed = Testbed::default();
+        testbed.apply_all(schedule_definitions().unwrap());
+        let schedule = json!({
+            "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+            "metadata": { "name": "evening", "namespace": NAMESPACE },
+            "spec": { "schedules": [] },
+        });
+        testbed.apply_all([objects::namespace(), schedule]);
+        let arguments = Arguments::parse_from(["hpa", "run", "--scaling-schedule"]);
+        let Command::Run(arguments) = arguments.command else {
+            unreachable!("the arguments say `run`")
+        };
+        let (client, panics) = (testbed.client(), TaskPanics::default());
+        let now = Arc::new(Timestamp::now);
+        start(
+            &arguments.schedules,
+            Compat::Off,
+            client,
+            Vec::new(),
+            now,
+            |_| panic!("a bug"),
+            &panics,
+        )
+        .unwrap();
+        let panicked = panics.panicked().await;
+        assert_eq!(panicked.to_string(), "the watch of scaling schedules panicked");
+    }
 }

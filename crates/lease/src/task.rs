@@ -1,10 +1,10 @@
-//! Work that only the leader does.
+//! Work that only the leader does, and panics of tasks.
 
 use std::{fmt, future::pending, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -83,23 +83,49 @@ impl fmt::Debug for LeaderTask {
     }
 }
 
-/// A task of the leader panicked. The process must end, so that another instance does the work.
+/// A task that is needed all the time panicked. The process must end, so that a restart or another
+/// instance does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {0} panicked")]
 pub struct TaskPanicked(&'static str);
 
-/// Detects panics of the leader's tasks. The work of such a task would stop unnoticed, so a panic
-/// ends the process, as in Kubernetes' own controllers.
+/// Detects panics of tasks that are needed all the time. The work of such a task would stop
+/// unnoticed, so a panic ends the process, as in Kubernetes' own controllers.
 #[derive(Clone, Debug, Default)]
 pub struct TaskPanics(watch::Sender<Option<TaskPanicked>>);
 
 impl TaskPanics {
+    /// Spawns a task. The error of a panic has the name.
+    pub fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        tokio::spawn(self.clone().catch(name, task))
+    }
+
     /// Runs a task to its end, or until it panics.
     pub async fn catch(self, name: &'static str, task: impl Future<Output = ()>) {
         if AssertUnwindSafe(task).catch_unwind().await.is_err() {
             let panicked = TaskPanicked(name);
             error!("{panicked}");
             self.0.send_replace(Some(panicked));
+        }
+    }
+
+    /// Does `work`. If a task panics, cancels `stop`, waits until `work` has ended, and fails.
+    pub async fn stop_at_panic<T>(
+        &self,
+        stop: &CancellationToken,
+        mut work: impl Future<Output = T> + Unpin,
+    ) -> Result<T, TaskPanicked> {
+        tokio::select! {
+            outcome = &mut work => Ok(outcome),
+            panicked = self.panicked() => {
+                stop.cancel();
+                work.await;
+                Err(panicked)
+            }
         }
     }
 
@@ -112,5 +138,20 @@ impl TaskPanics {
             // The sender of `self` is not dropped.
             Ok(None) | Err(_) => pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_of_a_task_stops_the_work() {
+        let (panics, stop) = (TaskPanics::default(), CancellationToken::new());
+        panics.spawn("test task", async { panic!("a bug") });
+        let outcome = panics.stop_at_panic(&stop, pin!(stop.cancelled())).await;
+        assert_eq!(outcome.unwrap_err().to_string(), "the test task panicked");
     }
 }

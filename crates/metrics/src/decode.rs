@@ -16,6 +16,12 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
+    /// An error that concerns a whole value.
+    #[must_use]
+    pub fn of_value(message: impl Into<String>) -> Self {
+        Self { field: String::new(), message: message.into() }
+    }
+
     /// The error about an object whose member `name` is the decoded value.
     #[must_use]
     pub fn in_member(self, name: &str) -> Self {
@@ -57,7 +63,7 @@ pub fn decode_json<T: DeserializeOwned>(text: &str) -> Result<T, DecodeError> {
     serde_json::from_str(text).map_err(|error| {
         let value = serde_json::from_str::<Value>(text).ok();
         let named = value.and_then(|value| decode_value::<T>(value).err());
-        named.unwrap_or_else(|| DecodeError { field: String::new(), message: error.to_string() })
+        named.unwrap_or_else(|| DecodeError::of_value(error.to_string()))
     })
 }
 

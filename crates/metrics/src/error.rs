@@ -254,14 +254,6 @@ impl MetricError {
     }
 }
 
-/// The error of [`ResourceNames::resource_for`](crate::ResourceNames::resource_for), if the lookup
-/// takes too long.
-#[derive(Debug, thiserror::Error)]
-#[error("context deadline exceeded: {}{limit:?}", error_texts::NO_RESPONSE_WITHIN)]
-pub(crate) struct LookupTimeout {
-    pub(crate) limit: Duration,
-}
-
 /// The maximum length of a description. A metrics server may return a whole HTML page, which is too
 /// long for a condition or an event.
 const MAX_DESCRIPTION_BYTES: usize = 4096;

@@ -16,7 +16,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hpa_calc::{Selector, selector::exceed_label_limits};
 use jiff::Timestamp;
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams, runtime::watcher};
+use kube::{
+    Api, Client, Resource, ResourceExt, api::ListParams, core::GroupVersionKind, runtime::watcher,
+};
 use parking_lot::RwLock;
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -225,18 +227,8 @@ fn api(
 }
 
 fn kube_resource(resource: &GroupResource, version: &str, kind: &str) -> kube::core::ApiResource {
-    let api_version = if resource.group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{}/{version}", resource.group)
-    };
-    kube::core::ApiResource {
-        group: resource.group.clone(),
-        version: version.to_owned(),
-        api_version,
-        kind: kind.to_owned(),
-        plural: resource.resource.clone(),
-    }
+    let kind = GroupVersionKind::gvk(&resource.group, version, kind);
+    kube::core::ApiResource::from_gvk_with_plural(&kind, &resource.resource)
 }
 
 #[async_trait]

@@ -12,7 +12,8 @@ use crate::{
     wire::{ItemLabels, ItemMeta},
 };
 
-/// Lists objects of the cluster.
+/// Lists objects of the cluster. By default, it has no cache, and lists fail with
+/// [`ListError::NotCached`].
 #[async_trait]
 pub trait ObjectLister: Send + Sync {
     /// The names of the selected objects, in the order of the API server's list. The namespace is
@@ -20,26 +21,38 @@ pub trait ObjectLister: Send + Sync {
     async fn names(
         &self,
         resource: &ApiResource,
-        namespace: &str,
-        selector: &Selector,
-    ) -> Result<Vec<String>, ListError>;
+        _namespace: &str,
+        _selector: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        Err(ListError::NotCached(resource.group_resource.to_string()))
+    }
 
     /// The selected running pods, sorted by namespace and name. An empty namespace stands for all
     /// namespaces.
     async fn running_pods(
         &self,
-        namespace: &str,
-        selector: &Selector,
-    ) -> Result<Vec<ObjectMetadata>, ListError>;
+        _namespace: &str,
+        _selector: &Selector,
+    ) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("pods".to_owned()))
+    }
 
     /// A running pod. `None` if there is none with this name.
-    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError>;
+    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
+        Ok(pods.into_iter().find(|running| running.key == *pod))
+    }
 
     /// The selected nodes, sorted by name.
-    async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError>;
+    async fn nodes(&self, _selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("nodes".to_owned()))
+    }
 
     /// A node. `None` if there is none with this name.
-    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError>;
+    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        let nodes = self.nodes(&Selector::everything()).await?;
+        Ok(nodes.into_iter().find(|node| node.key.name == name))
+    }
 
     /// A text for each watched cache that has not synced yet. It contains nothing that the API
     /// server sent, because every client of a readiness probe may see it.
@@ -155,30 +168,4 @@ pub enum ListError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObjects;
 
-#[async_trait]
-impl ObjectLister for NoObjects {
-    async fn names(
-        &self,
-        resource: &ApiResource,
-        _: &str,
-        _: &Selector,
-    ) -> Result<Vec<String>, ListError> {
-        Err(ListError::NotCached(resource.group_resource.to_string()))
-    }
-
-    async fn running_pods(&self, _: &str, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("pods".to_owned()))
-    }
-
-    async fn running_pod(&self, _: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("pods".to_owned()))
-    }
-
-    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
-    }
-
-    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
-    }
-}
+impl ObjectLister for NoObjects {}

@@ -7,10 +7,11 @@ use hpa_calc::{
     Selector,
     api::CrossVersionObjectReference,
     readings::{MetricQuery, MetricsApi},
+    report::error_texts::NO_RESPONSE_WITHIN,
 };
 use tokio::time::timeout;
 
-use crate::{MetricError, error::LookupTimeout, resource::GroupResource};
+use crate::{MetricError, resource::GroupResource};
 
 /// A query for one metric, as every source and decorator understands it.
 ///
@@ -276,7 +277,9 @@ impl KindMapper {
         let limit = self.limit;
         let resource = match timeout(limit, self.names.resource_for(group, kind)).await {
             Ok(resource) => resource,
-            Err(_) => Err(LookupTimeout { limit }.into()),
+            Err(_) => {
+                Err(format!("context deadline exceeded: {NO_RESPONSE_WITHIN}{limit:?}").into())
+            }
         };
         let resource = resource.map_err(|source| {
             let kind =

@@ -63,41 +63,18 @@ pub struct ApiResource {
     pub singular: String,
 }
 
-/// The error of [`ApiResources::resolve`]. The messages are those of apimachinery's `RESTMapper`.
+/// The API has no such resource, or the name of the resource is empty. The messages are those of
+/// apimachinery's `RESTMapper`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResourceError {
-    /// The name of the resource is empty.
-    #[error("a resource must be present, got: {group}/, Resource=")]
-    Empty {
-        /// The requested group.
-        group: String,
-    },
-    /// The API has no such resource.
-    #[error("no matches for {group}/, Resource={resource}")]
-    Unknown {
-        /// The requested group.
-        group: String,
-        /// The requested name.
-        resource: String,
-    },
-}
-
-impl ResourceError {
+#[error(
+    "{} {group}/, Resource={resource}",
+    if resource.is_empty() { "a resource must be present, got:" } else { "no matches for" }
+)]
+pub struct ResourceError {
     /// The requested group.
-    pub fn group(&self) -> &str {
-        match self {
-            Self::Empty { group } | Self::Unknown { group, .. } => group,
-        }
-    }
-
-    /// The requested name, which is empty for [`Self::Empty`].
-    pub fn resource(&self) -> &str {
-        match self {
-            Self::Empty { .. } => "",
-            Self::Unknown { resource, .. } => resource,
-        }
-    }
+    pub group: String,
+    /// The requested name.
+    pub resource: String,
 }
 
 /// The resources that the API server has.
@@ -131,10 +108,7 @@ impl ApiResources {
     /// Looks up a resource by its plural or singular name, in any case. An empty group means any
     /// group. If no group equals `group`, the first group that starts with `group` counts.
     pub fn resolve(&self, group: &str, name: &str) -> Result<&ApiResource, ResourceError> {
-        if name.is_empty() {
-            return Err(ResourceError::Empty { group: group.to_owned() });
-        }
-        let positions = self.by_name.get(&name.to_lowercase());
+        let positions = self.by_name.get(&name.to_lowercase()).filter(|_| !name.is_empty());
         let positions = positions.map(Vec::as_slice).unwrap_or_default();
         let named = || positions.iter().filter_map(|position| self.resources.get(*position));
         let exact = named().find(|resource| resource.group_resource.group == group);
@@ -145,10 +119,7 @@ impl ApiResources {
                 named().find(|resource| resource.group_resource.group.starts_with(group))
             })
         };
-        found.ok_or_else(|| ResourceError::Unknown {
-            group: group.to_owned(),
-            resource: name.to_owned(),
-        })
+        found.ok_or_else(|| ResourceError { group: group.to_owned(), resource: name.to_owned() })
     }
 
     /// The first resource of exactly this group and kind.

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound, ObjectKey, ObjectKind,
-    Objects, Query, UsageList, Values,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound, ObjectKind, Objects, Query,
+    UsageList, Values,
     objects::{ListError, ObjectLister, ObjectMetadata},
     resource::{ApiResource, ApiResources, GroupResource},
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
@@ -65,20 +65,10 @@ impl ObjectLister for FixedObjects {
         Ok(pods)
     }
 
-    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
-        Ok(pods.into_iter().find(|object| object.key == *pod))
-    }
-
     async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
         let mut nodes = self.select(&GroupResource::nodes(), "", selector);
         nodes.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(nodes)
-    }
-
-    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
-        let nodes = self.nodes(&Selector::everything()).await?;
-        Ok(nodes.into_iter().find(|object| object.key.name == name))
     }
 
     fn unsynced_caches(&self) -> Vec<String> {
@@ -295,6 +285,7 @@ pub fn resources() -> ApiResources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ObjectKey;
 
     fn pod(name: &str, app: &str) -> (GroupResource, ObjectMetadata) {
         let metadata = ObjectMetadata {

@@ -305,8 +305,10 @@ impl RunningRequest {
     }
 
     /// Returns the bytes of the response, and counts it as unread until they have been sent.
-    pub(crate) fn track_body(mut self, bytes: Bytes) -> Bytes {
-        self.count_response();
+    pub fn track_body(mut self, bytes: Bytes) -> Bytes {
+        if self.response.is_none() {
+            self.count_response();
+        }
         Bytes::from_owner(ResponseBody { bytes, _request: self })
     }
 }

@@ -138,67 +138,62 @@ pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// A bound listener, whose connections [`Server::serve`] accepts.
-pub struct Server {
+/// Serves connections until `stop` is cancelled. Then finishes requests in progress, for at most a
+/// minute.
+pub async fn serve(
     listener: TcpListener,
-    address: SocketAddr,
+    adapter: Arc<Adapter>,
+    certificate: Arc<ServingCertificate>,
+    options: ServerOptions,
+    stop: CancellationToken,
+) {
+    let connections = Connections::new(LIMITS);
+    let users = UserConnections::new(USER_CONNECTIONS);
+    let shared = Arc::new(ServerState { adapter, certificate, options, users, stop: stop.clone() });
+    let serve = |stream, connection| {
+        let shared = shared.clone();
+        async move { shared.serve(stream, connection).await }
+    };
+    serve_connections(listener, &connections, &stop, STOP_TIMEOUT, serve).await;
 }
 
-impl Server {
-    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        let listener = listen(address).await?;
-        let address = listener.local_addr()?;
-        Ok(Self { listener, address })
-    }
-
-    /// The address with the bound port.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves connections until `stop` is cancelled. Then finishes requests in progress, for at
-    /// most a minute.
-    pub async fn serve(
-        self,
-        adapter: Arc<Adapter>,
-        certificate: Arc<ServingCertificate>,
-        options: ServerOptions,
-        stop: CancellationToken,
-    ) {
-        let tasks = TaskTracker::new();
-        let connections = Connections::new(LIMITS);
-        let users = UserConnections::new(USER_CONNECTIONS);
-        let shared =
-            Arc::new(ServerState { adapter, certificate, options, users, stop: stop.clone() });
-        loop {
-            let accepted = tokio::select! {
-                () = stop.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, client)) => {
-                    let Some(connection) = connections.admit(client.ip()) else {
-                        debug!(
-                            %client,
-                            "refused a connection: the limit is reached and no connection can be \
-                             replaced"
-                        );
-                        continue;
-                    };
-                    let shared = shared.clone();
-                    tasks.spawn(async move { shared.serve(stream, connection).await });
-                }
-                Err(error) => {
-                    debug!(%error, "failed to accept a connection");
-                    // Without a pause, a lack of file descriptors would become a busy loop.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+/// Accepts connections until `stop` is cancelled, and calls `serve` for each that has a place among
+/// `connections`. Then waits for the calls in progress, for at most `stop_timeout`.
+pub async fn serve_connections<F: Future<Output = ()> + Send + 'static>(
+    listener: TcpListener,
+    connections: &Arc<Connections>,
+    stop: &CancellationToken,
+    stop_timeout: Duration,
+    serve: impl Fn(TcpStream, Arc<Connection>) -> F,
+) {
+    let tasks = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                let Some(connection) = connections.admit(client.ip()) else {
+                    debug!(
+                        %client,
+                        "refused a connection: the limit is reached and no connection can be \
+                         replaced"
+                    );
+                    continue;
+                };
+                tasks.spawn(serve(stream, connection));
+            }
+            Err(error) => {
+                debug!(%error, "failed to accept a connection");
+                // Without a pause, a lack of file descriptors would become a busy loop.
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-        drop(self.listener);
-        tasks.close();
-        timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
     }
+    drop(listener);
+    tasks.close();
+    timeout(stop_timeout, tasks.wait()).await.ok();
 }
 
 /// The state shared by connections.

@@ -28,13 +28,13 @@ open_enum! {
 /// `spec.behavior`: the scaling rules of both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Behavior {
     /// The rules for scaling up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up: Option<ScalingRules>,
     /// The rules for scaling down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScalingRules>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -45,21 +45,21 @@ pub struct Behavior {
 /// The scaling rules of one direction: stabilization window, policies, tolerance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ScalingRules {
     /// The stabilization window in seconds, 0 to 3600. The default is 0 for scaling up, and the
     /// controller's downscale stabilization for scaling down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stabilization_window_seconds: Option<i32>,
     /// The rule that selects among several policies. The default is `Max`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub select_policy: Option<PolicySelect>,
     /// The policies, at least one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<Vec<ScalingPolicy>>,
     /// How far the ratio of usage to target may differ from 1 without a change, as a fraction. The
     /// default is the controller's tolerance (KEP-4951).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Quantity>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -70,16 +70,14 @@ pub struct ScalingRules {
 /// A limit of the change of the replicas within a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ScalingPolicy {
     /// The unit of `value`.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub policy_type: PolicyType,
     /// The allowed change, in replicas or percent.
-    #[serde(default)]
     pub value: i32,
     /// The length of the period in seconds, 1 to 1800.
-    #[serde(default)]
     pub period_seconds: i32,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]

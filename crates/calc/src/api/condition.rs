@@ -140,30 +140,28 @@ open_enum! {
 /// One condition of an autoscaler's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// The type of the condition.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub condition_type: ConditionType,
     /// Whether the condition holds.
-    #[serde(default)]
     pub status: ConditionStatus,
     /// The time of the last change of `status`, in whole seconds on the wire.
-    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_transition_time: Option<Timestamp>,
     /// The reason for the status, in CamelCase on the wire.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     pub reason: ConditionReason,
     /// The human-readable message.
     #[serde(
-        default,
         deserialize_with = "crate::messages::deserialize",
         skip_serializing_if = "str::is_empty"
     )]
     pub message: std::borrow::Cow<'static, str>,
     /// The `metadata.generation` that the condition was determined for (since Kubernetes 1.37).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]

@@ -6,50 +6,38 @@ use serde::{Deserialize, Serialize};
 /// The part of meta/v1 ObjectMeta that decisions and event recorders need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// The object's name, unique in its namespace.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The object's namespace.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// The object's identity: a re-created object has a different UID.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The version for optimistic locking.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// The version of the spec: 1 at creation, incremented by every spec change. Kubernetes sets
     /// it on autoscalers since 1.37.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// When the object was created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
     /// When the deletion was requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
     /// The object's annotations.
-    #[serde(
-        default,
-        deserialize_with = "super::null_as_empty",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "super::null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// The object's labels.
-    #[serde(
-        default,
-        deserialize_with = "super::null_as_empty",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "super::null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The objects that this one belongs to.
-    #[serde(
-        default,
-        deserialize_with = "super::null_as_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }
 

@@ -62,25 +62,25 @@ impl MetricSourceType {
 /// A metric to scale on. Exactly the member that `type` names is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricSpec {
     /// The source, which names the member that is set.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Box<ObjectMetricSource>>,
     /// A custom metric of each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Box<PodsMetricSource>>,
     /// The usage of a resource by each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<Box<ResourceMetricSource>>,
     /// The usage of a resource by one container of each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<Box<ContainerResourceMetricSource>>,
     /// A metric from outside the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalMetricSource>>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -128,16 +128,14 @@ impl MetricSpec {
 /// A reference to an object of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct CrossVersionObjectReference {
     /// The object's kind.
-    #[serde(default)]
     pub kind: String,
     /// The object's name.
-    #[serde(default)]
     pub name: String,
     /// `group/version`, or `version` for the core group.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -158,13 +156,12 @@ impl CrossVersionObjectReference {
 /// A metric's name, with an optional selector of series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricIdentifier {
     /// The metric's name.
-    #[serde(default)]
     pub name: String,
     /// Selects series of the metric. The default is all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -175,19 +172,19 @@ pub struct MetricIdentifier {
 /// The target of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricTarget {
     /// The kind of the target. The API server doesn't compare it with the member that is set.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub target_type: MetricTargetType,
     /// The target for the value itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
     /// The target for the average over pods or replicas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Quantity>,
     /// The target for the average usage, in percent of the pods' requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub average_utilization: Option<i32>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -198,16 +195,13 @@ pub struct MetricTarget {
 /// A metric of one Kubernetes object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ObjectMetricSource {
     /// The object the metric describes.
-    #[serde(default)]
     pub described_object: CrossVersionObjectReference,
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `value` or `averageValue`.
-    #[serde(default)]
     pub target: MetricTarget,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -218,13 +212,11 @@ pub struct ObjectMetricSource {
 /// A custom metric of each pod, as an average over the pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodsMetricSource {
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `averageValue`.
-    #[serde(default)]
     pub target: MetricTarget,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -235,13 +227,11 @@ pub struct PodsMetricSource {
 /// The usage of a resource (cpu, memory, …) by each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ResourceMetricSource {
     /// The resource's name.
-    #[serde(default)]
     pub name: String,
     /// The target: `averageUtilization` or `averageValue`.
-    #[serde(default)]
     pub target: MetricTarget,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -252,16 +242,13 @@ pub struct ResourceMetricSource {
 /// The usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ContainerResourceMetricSource {
     /// The resource's name.
-    #[serde(default)]
     pub name: String,
     /// The target: `averageUtilization` or `averageValue`.
-    #[serde(default)]
     pub target: MetricTarget,
     /// The container's name.
-    #[serde(default)]
     pub container: String,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -272,13 +259,11 @@ pub struct ContainerResourceMetricSource {
 /// A metric from outside the cluster, for example the length of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ExternalMetricSource {
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The target: `value` or `averageValue`.
-    #[serde(default)]
     pub target: MetricTarget,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]

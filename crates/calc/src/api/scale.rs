@@ -2,17 +2,14 @@ use serde::{Deserialize, Serialize};
 
 /// The part of an autoscaling/v1 Scale that a decision reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Scale {
     /// `spec.replicas`: the replicas that the target should have. These are the current replicas of
     /// a decision.
-    #[serde(default)]
     pub spec_replicas: i32,
     /// `status.replicas`: the replicas that the target has.
-    #[serde(default)]
     pub status_replicas: i32,
     /// `status.selector`, the label selector of the target's pods as a string. Empty if there is
     /// none.
-    #[serde(default)]
     pub selector: String,
 }

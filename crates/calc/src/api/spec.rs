@@ -8,43 +8,35 @@ use super::{
 /// A HorizontalPodAutoscaler of autoscaling/v2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct HorizontalPodAutoscaler {
     /// Name, namespace, UID and other metadata.
-    #[serde(default)]
     pub metadata: ObjectMeta,
     /// The desired scaling.
-    #[serde(default)]
     pub spec: HorizontalPodAutoscalerSpec,
     /// The result of the last reconcile.
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     pub status: HorizontalPodAutoscalerStatus,
 }
 
 /// The desired scaling: target, bounds, metrics and behavior.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct HorizontalPodAutoscalerSpec {
     /// The object to scale, of any kind that has a scale subresource.
-    #[serde(default)]
     pub scale_target_ref: CrossVersionObjectReference,
     /// The lower bound of replicas. The default is 1. 0 requires an Object or External metric
     /// (KEP-2021).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// The upper bound of replicas.
-    #[serde(default)]
     pub max_replicas: i32,
     /// The metrics. The largest proposal wins.
-    #[serde(
-        default,
-        deserialize_with = "super::null_as_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSpec>,
     /// The scaling rules of both directions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Box<Behavior>>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]

@@ -10,30 +10,25 @@ use crate::quantity::Quantity;
 /// The result of the last reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct HorizontalPodAutoscalerStatus {
     /// The `metadata.generation` that was reconciled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When the scale was last written, in whole seconds on the wire.
-    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_scale_time: Option<Timestamp>,
     /// The target's `spec.replicas` when the scale was read.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub current_replicas: i32,
     /// The replicas of the last decision.
-    #[serde(default)]
     pub desired_replicas: i32,
     /// The measured values, in the order of `spec.metrics`.
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     pub current_metrics: Vec<MetricStatus>,
     /// The conditions, in the order in which they were first set.
-    #[serde(
-        default,
-        deserialize_with = "super::null_as_empty",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -63,25 +58,25 @@ fn is_zero(number: &i32) -> bool {
 /// none: kube-controller-manager stores an empty entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricStatus {
     /// The source, which names the member that is set.
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Box<ObjectMetricStatus>>,
     /// A custom metric of each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Box<PodsMetricStatus>>,
     /// The usage of a resource by each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<Box<ResourceMetricStatus>>,
     /// The usage of a resource by one container of each pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<Box<ContainerResourceMetricStatus>>,
     /// A metric from outside the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalMetricStatus>>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -104,16 +99,16 @@ impl MetricStatus {
 /// A measured value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MetricValueStatus {
     /// The current value, not an average.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
     /// The average over pods or replicas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Quantity>,
     /// The average over pods in percent of their requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub average_utilization: Option<i32>,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -124,16 +119,13 @@ pub struct MetricValueStatus {
 /// The measured value of a metric of one Kubernetes object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ObjectMetricStatus {
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.
-    #[serde(default)]
     pub current: MetricValueStatus,
     /// The object that the metric describes.
-    #[serde(default)]
     pub described_object: CrossVersionObjectReference,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -144,13 +136,11 @@ pub struct ObjectMetricStatus {
 /// The measured value of a custom metric of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodsMetricStatus {
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The average.
-    #[serde(default)]
     pub current: MetricValueStatus,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -161,13 +151,11 @@ pub struct PodsMetricStatus {
 /// The measured usage of a resource by each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ResourceMetricStatus {
     /// The resource's name.
-    #[serde(default)]
     pub name: String,
     /// The average.
-    #[serde(default)]
     pub current: MetricValueStatus,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -178,16 +166,13 @@ pub struct ResourceMetricStatus {
 /// The measured usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ContainerResourceMetricStatus {
     /// The resource's name.
-    #[serde(default)]
     pub name: String,
     /// The container's name.
-    #[serde(default)]
     pub container: String,
     /// The average.
-    #[serde(default)]
     pub current: MetricValueStatus,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
@@ -198,13 +183,11 @@ pub struct ContainerResourceMetricStatus {
 /// The measured value of a metric from outside the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ExternalMetricStatus {
     /// The metric's name and selector.
-    #[serde(default)]
     pub metric: MetricIdentifier,
     /// The value.
-    #[serde(default)]
     pub current: MetricValueStatus,
     /// Fields that this crate doesn't know.
     #[serde(flatten)]

@@ -24,33 +24,25 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (current, desired) = (self.current_replicas, self.desired_replicas);
         match &self.summary {
-            Summary::NoChange => write!(f, "keep {}", self.current_replicas)?,
-            // The metrics and limits, which follow, explain the change. The event's reason compares
-            // the proposal with the current replicas, so it may contradict stabilization.
-            Summary::Rescale(_) if self.winner.is_some() => {
-                write!(f, "{} -> {}", self.current_replicas, self.desired_replicas)?;
-            }
-            Summary::Rescale(reason) => {
-                write!(f, "{} -> {}: {reason}", self.current_replicas, self.desired_replicas)?;
-            }
-            Summary::Paused(_) if self.winner.is_some() => {
-                let (current, desired) = (self.current_replicas, self.desired_replicas);
-                write!(f, "keep {current}: paused; else {desired}")?;
-            }
-            Summary::Paused(reason) => {
-                write!(
-                    f,
-                    "keep {}: paused; else {}: {reason}",
-                    self.current_replicas, self.desired_replicas
-                )?;
-            }
+            Summary::NoChange => write!(f, "keep {current}")?,
+            Summary::Rescale(_) => write!(f, "{current} -> {desired}")?,
+            Summary::Paused(_) => write!(f, "keep {current}: paused; else {desired}")?,
             Summary::ScalingDisabled => write!(f, "disabled: the target is at zero replicas")?,
             // The metrics, which follow, have the error.
             Summary::Failed(_) if self.winner.is_none() && self.has_failed_metric() => {
-                write!(f, "keep {}", self.current_replicas)?;
+                write!(f, "keep {current}")?;
             }
-            Summary::Failed(error) => write!(f, "keep {}: {error}", self.current_replicas)?,
+            Summary::Failed(error) => write!(f, "keep {current}: {error}")?,
+        }
+        // With a winner, the metrics and limits, which follow, explain the change. The event's
+        // reason compares the proposal with the current replicas, so it may contradict
+        // stabilization.
+        if let (Summary::Rescale(reason) | Summary::Paused(reason), None) =
+            (&self.summary, self.winner)
+        {
+            write!(f, ": {reason}")?;
         }
         for (index, metric) in self.metrics.iter().enumerate() {
             let mark = if self.winner == Some(index) { "*" } else { "" };

@@ -26,28 +26,25 @@ pub struct Measurement {
     pub unit: &'static str,
 }
 
-impl Measurement {
-    /// The metric with the largest proposal, else the first that could be read. `None` if there is
-    /// none, or if the metric failed and its fallback has the largest proposal.
-    pub(super) fn new(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Option<Self> {
-        let readable = explanation.metrics.iter().position(|metric| metric.error.is_none());
-        let index = explanation.winner.or(readable)?;
-        let (spec, metric) = (hpa.spec.metrics.get(index)?, explanation.metrics.get(index)?);
+impl Explanation {
+    /// The metric with the largest proposal, or else the first that could be read. `None` if there
+    /// is none, or if the metric failed and its fallback has the largest proposal.
+    pub fn measurement(&self, hpa: &HorizontalPodAutoscaler) -> Option<Measurement> {
+        let readable = self.metrics.iter().position(|metric| metric.error.is_none());
+        let index = self.winner.or(readable)?;
+        let (spec, metric) = (hpa.spec.metrics.get(index)?, self.metrics.get(index)?);
         let (value, target) = match metric.target? {
             TargetValue::Value(target) => (metric.usage?, target),
             TargetValue::Utilization(target) => {
-                return Some(Self {
-                    metric: metric_name(spec),
-                    current: format_percent(percent_value(metric.utilization?)),
-                    target: format_percent(percent_value(target)),
-                    unit: utilization_unit(metric.utilization_of),
-                });
+                (percent_value(metric.utilization?), percent_value(target))
             }
         };
-        let has_pods = explanation.current_replicas > 0;
-        Some(Self::of_value(spec, metric.utilization_of, value, target, has_pods))
+        let has_pods = self.current_replicas > 0;
+        Some(Measurement::of_value(spec, metric.utilization_of, value, target, has_pods))
     }
+}
 
+impl Measurement {
     /// Formats a value and its target, which are in percent for a utilization. Without pods, an
     /// average is the total, so it has no unit.
     pub(crate) fn of_value(
@@ -59,7 +56,10 @@ impl Measurement {
     ) -> Self {
         let (is_utilization, is_average) = (is_utilization(spec), is_average(spec));
         let unit = match (is_utilization, is_average && has_pods) {
-            (true, _) => utilization_unit(utilization_of),
+            (true, _) => match utilization_of {
+                UtilizationOf::Requests => " of requests",
+                UtilizationOf::Limits => " of limits",
+            },
             (false, true) => " per pod",
             (false, false) => "",
         };
@@ -70,13 +70,6 @@ impl Measurement {
         };
         let (current, target) = (format(value), format(target));
         Self { metric: metric_name(spec), current, target, unit }
-    }
-}
-
-fn utilization_unit(utilization_of: UtilizationOf) -> &'static str {
-    match utilization_of {
-        UtilizationOf::Requests => " of requests",
-        UtilizationOf::Limits => " of limits",
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{
     Explanation, MetricExplanation, SettingEffect, Summary, TargetValue,
     format::{minutes_and_seconds, number, one_line},
-    measurement::{Measurement, metric_name},
+    measurement::metric_name,
 };
 use crate::{
     api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, PolicySelect},
@@ -137,12 +137,6 @@ impl Explanation {
             }
         }
         main.into_iter()
-    }
-
-    /// The metric with the largest proposal, or else the first that could be read. `None` if there
-    /// is none, or if the metric failed and its fallback has the largest proposal.
-    pub fn measurement(&self, hpa: &HorizontalPodAutoscaler) -> Option<Measurement> {
-        Measurement::new(hpa, self)
     }
 
     /// The metrics that failed, as a sentence. A cause that they share is printed once. `None` if

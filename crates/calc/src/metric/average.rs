@@ -4,19 +4,15 @@ use super::{
     context::{Context, EvaluatedMetric, expect_reading},
     effects,
     error::{EvaluateError, MetricSpecError, ReadingError},
-    status::resource_status,
     value::average_status,
 };
 use crate::{
-    api::{
-        MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
-        PodsMetricStatus, ResourceName,
-    },
+    api::{MetricTarget, MetricValueStatus, PodsMetricSource, ResourceName},
     explain::{SettingEffect, TargetValue},
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
     replicas::{Proposal, UtilizationTarget, average_value_with_rules, utilization_with_rules},
-    settings::{Aggregate, MetricSettings, UtilizationOf},
+    settings::{Aggregate, MetricSettings},
 };
 
 pub(super) fn evaluate_pods(
@@ -39,17 +35,11 @@ pub(super) fn evaluate_pods(
     let (proposal, effects) =
         (average.proposal, effects::average_effects(&average, too_old, context, None));
     let current = average_status(proposal.usage);
-    let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
-    let status = MetricStatus {
-        source_type: MetricSourceType::Pods,
-        pods: Some(status.into()),
-        ..Default::default()
-    };
     let name = match context.metric_settings.aggregate {
         Aggregate::Average => format!("pods metric {name}"),
         aggregate => format!("pods metric {name} ({})", aggregate.as_str()),
     };
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), current, effects })
 }
 
 /// A Resource or ContainerResource metric.
@@ -77,8 +67,14 @@ impl Resource<'_> {
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
         let name = self.condition_name(target, context.metric_settings);
-        let status = self.status(&resource, &proposal);
-        Ok(EvaluatedMetric { proposal, name, target, status, effects })
+        let format =
+            if resource == ResourceName::Memory { Format::BinarySI } else { Format::DecimalSI };
+        let current = MetricValueStatus {
+            average_value: Some(Quantity::from_milli(proposal.usage, format)),
+            average_utilization: proposal.utilization,
+            ..Default::default()
+        };
+        Ok(EvaluatedMetric { proposal, name, target, current, effects })
     }
 
     /// The name in conditions and events.
@@ -89,10 +85,7 @@ impl Resource<'_> {
             aggregate => Some(aggregate.as_str()),
         };
         let kind = if self.container.is_some() { "container resource" } else { "resource" };
-        let base = match settings.utilization_of {
-            UtilizationOf::Requests => "request",
-            UtilizationOf::Limits => "limit",
-        };
+        let base = settings.utilization_of.singular();
         match (target, aggregate) {
             (TargetValue::Value(_), None) => format!("{name} resource"),
             (TargetValue::Value(_), Some(aggregate)) => format!("{name} resource ({aggregate})"),
@@ -139,17 +132,6 @@ impl Resource<'_> {
         };
         let effects = effects::average_effects(&average, too_old, context, utilization_resource);
         Ok((average.proposal, effects))
-    }
-
-    fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
-        let format =
-            if *resource == ResourceName::Memory { Format::BinarySI } else { Format::DecimalSI };
-        let current = MetricValueStatus {
-            average_value: Some(Quantity::from_milli(proposal.usage, format)),
-            average_utilization: proposal.utilization,
-            ..Default::default()
-        };
-        resource_status(self.name, self.container, current)
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{error::ReadingError, source::is_object_average};
 use crate::{
-    api::{MetricSourceType, MetricSpec, MetricStatus, Pod, Scale},
+    api::{MetricSourceType, MetricSpec, MetricValueStatus, Pod, Scale},
     explain::{SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{ReadError, Reading, Sample},
@@ -111,7 +111,8 @@ pub(crate) struct EvaluatedMetric {
     /// The name in conditions and events.
     pub(crate) name: String,
     pub(crate) target: TargetValue,
-    pub(crate) status: MetricStatus,
+    /// The value for the status.
+    pub(crate) current: MetricValueStatus,
     pub(crate) effects: Vec<SettingEffect>,
 }
 

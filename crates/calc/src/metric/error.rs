@@ -97,13 +97,8 @@ impl EvaluateError {
                 CalculationError::NoSamples => MetricFailure::NoSamples,
                 CalculationError::NoContainer { .. } => MetricFailure::NoContainer,
                 CalculationError::NothingRequested
-                | CalculationError::MissingRequest { .. }
-                | CalculationError::MissingPodLevelRequest { .. }
-                | CalculationError::UnreadableRequest { .. }
-                | CalculationError::UnreadablePodLevelRequest { .. }
-                | CalculationError::MissingLimit { .. }
-                | CalculationError::UnreadableLimit { .. }
-                | CalculationError::UnreadablePodLevelLimit { .. } => MetricFailure::MissingRequest,
+                | CalculationError::MissingAmount(_)
+                | CalculationError::UnreadableAmount(_) => MetricFailure::MissingRequest,
             },
         }
     }

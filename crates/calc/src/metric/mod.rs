@@ -9,7 +9,7 @@ mod status;
 mod value;
 
 use crate::{
-    api::{ConditionReason, MetricSourceType, MetricSpec},
+    api::MetricSpec,
     explain::MetricFailure,
     readings::{MetricQuery, ReadError, Reading},
 };
@@ -21,12 +21,11 @@ use error::EvaluateError;
 pub(crate) use error::MetricSpecError;
 pub(crate) use source::query;
 use source::{Source, is_object_average, source};
-pub(crate) use status::status_without_value;
+pub(crate) use status::metric_status;
 use value::{evaluate_external, evaluate_object};
 
 /// A metric without a proposal. The reference has two texts for the error: `cause` and `wrapped`.
 pub(crate) struct FailedMetric {
-    pub(crate) reason: ConditionReason,
     pub(crate) kind: MetricFailure,
     /// The innermost cause, for the explanation.
     pub(crate) root: String,
@@ -43,11 +42,10 @@ pub(crate) fn evaluate(
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
 ) -> Result<EvaluatedMetric, FailedMetric> {
-    let reason = || failure_reason(&spec.source_type);
     let source = source(spec).map_err(|error| {
         let cause = error.to_string();
         let kind = MetricFailure::InvalidSpec;
-        FailedMetric { reason: reason(), kind, root: cause.clone(), wrapped: cause.clone(), cause }
+        FailedMetric { kind, root: cause.clone(), wrapped: cause.clone(), cause }
     })?;
     let (error, prefix) = match query {
         Ok(_) => match source.evaluate(reading, context) {
@@ -59,18 +57,7 @@ pub(crate) fn evaluate(
     };
     let (kind, root, cause) = (error.kind(), error.root(), error.to_string());
     let wrapped = format!("{}{prefix}{cause}", source.error_prefix());
-    Err(FailedMetric { reason: reason(), kind, root, cause, wrapped })
-}
-
-fn failure_reason(source_type: &MetricSourceType) -> ConditionReason {
-    match source_type {
-        MetricSourceType::Object => ConditionReason::FailedGetObjectMetric,
-        MetricSourceType::Pods => ConditionReason::FailedGetPodsMetric,
-        MetricSourceType::Resource => ConditionReason::FailedGetResourceMetric,
-        MetricSourceType::ContainerResource => ConditionReason::FailedGetContainerResourceMetric,
-        MetricSourceType::External => ConditionReason::FailedGetExternalMetric,
-        MetricSourceType::Other(_) => ConditionReason::InvalidMetricSourceType,
-    }
+    Err(FailedMetric { kind, root, cause, wrapped })
 }
 
 impl Source<'_> {

@@ -2,69 +2,45 @@
 
 use super::source::{Source, source};
 use crate::api::{
-    ContainerResourceMetricStatus, ExternalMetricStatus, MetricSourceType, MetricSpec,
-    MetricStatus, MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
+    ContainerResourceMetricStatus, ExternalMetricStatus, MetricSpec, MetricStatus,
+    MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
 };
 
-pub(super) fn resource_status(
-    name: &str,
-    container: Option<&str>,
-    current: MetricValueStatus,
-) -> MetricStatus {
-    let name = name.to_owned();
-    match container {
-        None => MetricStatus {
-            source_type: MetricSourceType::Resource,
-            resource: Some(ResourceMetricStatus { name, current, ..Default::default() }.into()),
-            ..Default::default()
-        },
-        Some(container) => {
-            let container = container.to_owned();
-            MetricStatus {
-                source_type: MetricSourceType::ContainerResource,
-                container_resource: Some(
-                    ContainerResourceMetricStatus {
-                        name,
-                        container,
-                        current,
-                        ..Default::default()
-                    }
-                    .into(),
-                ),
-                ..Default::default()
-            }
-        }
-    }
-}
-
-/// The status of a failed metric: the metric without a value, or only its type if the spec has no
-/// source of that type. The reference stores an empty entry instead. Strict clients fail to decode
-/// that.
-pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
-    let current = MetricValueStatus::default();
-    let source_type = spec.source_type.clone();
+/// The status of a metric. `current` is empty if the metric failed: the status then only names the
+/// metric or, if the spec has no source of the metric's type, that type. The reference stores an
+/// empty entry instead. Strict clients fail to decode that.
+pub(crate) fn metric_status(spec: &MetricSpec, current: MetricValueStatus) -> MetricStatus {
+    let mut status = MetricStatus { source_type: spec.source_type.clone(), ..Default::default() };
     match source(spec) {
-        Ok(Source::Resource(source)) => resource_status(&source.name, None, current),
+        Ok(Source::Resource(source)) => {
+            let name = source.name.clone();
+            let resource = ResourceMetricStatus { name, current, ..Default::default() };
+            status.resource = Some(resource.into());
+        }
         Ok(Source::ContainerResource(source)) => {
-            resource_status(&source.name, Some(&source.container), current)
+            let (name, container) = (source.name.clone(), source.container.clone());
+            let resource =
+                ContainerResourceMetricStatus { name, container, current, ..Default::default() };
+            status.container_resource = Some(resource.into());
         }
         Ok(Source::Pods(source)) => {
-            let pods = PodsMetricStatus { metric: source.metric.clone(), ..Default::default() };
-            MetricStatus { source_type, pods: Some(pods.into()), ..Default::default() }
+            let metric = source.metric.clone();
+            let pods = PodsMetricStatus { metric, current, ..Default::default() };
+            status.pods = Some(pods.into());
         }
         Ok(Source::Object(source)) => {
-            let object = ObjectMetricStatus {
-                metric: source.metric.clone(),
-                described_object: source.described_object.clone(),
-                ..Default::default()
-            };
-            MetricStatus { source_type, object: Some(object.into()), ..Default::default() }
+            let (metric, described_object) =
+                (source.metric.clone(), source.described_object.clone());
+            let object =
+                ObjectMetricStatus { metric, current, described_object, ..Default::default() };
+            status.object = Some(object.into());
         }
         Ok(Source::External(source)) => {
-            let external =
-                ExternalMetricStatus { metric: source.metric.clone(), ..Default::default() };
-            MetricStatus { source_type, external: Some(external.into()), ..Default::default() }
+            let metric = source.metric.clone();
+            let external = ExternalMetricStatus { metric, current, ..Default::default() };
+            status.external = Some(external.into());
         }
-        Err(_) => MetricStatus { source_type, ..Default::default() },
+        Err(_) => {}
     }
+    status
 }

@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     api::{
-        ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType,
-        MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
+        ExternalMetricSource, MetricIdentifier, MetricTarget, MetricValueStatus, ObjectMetricSource,
     },
     explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
@@ -52,18 +51,7 @@ pub(super) fn evaluate_object(
     } else {
         (format!("{} metric {metric}", object.kind), value_status(proposal.usage))
     };
-    let status = ObjectMetricStatus {
-        metric: source.metric.clone(),
-        current,
-        described_object: object.clone(),
-        ..Default::default()
-    };
-    let status = MetricStatus {
-        source_type: MetricSourceType::Object,
-        object: Some(status.into()),
-        ..Default::default()
-    };
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), current, effects })
 }
 
 /// The proposal of a value, after the settings `rollout` and `activation`, and their effects.
@@ -131,14 +119,8 @@ pub(super) fn evaluate_external(
     })?;
     let current =
         if is_average { average_status(proposal.usage) } else { value_status(proposal.usage) };
-    let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };
-    let status = MetricStatus {
-        source_type: MetricSourceType::External,
-        external: Some(status.into()),
-        ..Default::default()
-    };
     let name = external_name(metric);
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), current, effects })
 }
 
 fn value_status(usage: MilliValue) -> MetricValueStatus {

@@ -224,14 +224,6 @@ impl FromStr for Quantity {
     }
 }
 
-impl TryFrom<&str> for Quantity {
-    type Error = QuantityError;
-
-    fn try_from(text: &str) -> Result<Self, QuantityError> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {

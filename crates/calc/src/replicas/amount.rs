@@ -43,16 +43,15 @@ struct AmountFinder<'a> {
 
 impl AmountFinder<'_> {
     fn whole_pod(&self) -> Result<MilliValue, CalculationError> {
-        match (self.base, &self.amounts.pod_level_requests) {
-            (UtilizationOf::Requests, Some(requests)) => return self.pod_level_request(requests),
-            (UtilizationOf::Requests, None) => {}
-            (UtilizationOf::Limits, _) => {
-                if let Some(limit) = self.find(&self.amounts.pod_level_limits) {
-                    let (resource, pod) = self.names();
-                    let unreadable = || CalculationError::UnreadablePodLevelLimit { resource, pod };
-                    return limit.amount.ok_or_else(unreadable);
-                }
+        let pod_level = match self.base {
+            UtilizationOf::Requests => self.amounts.pod_level_requests.as_deref(),
+            // Resources without a pod-level limit have the limits of the containers.
+            UtilizationOf::Limits => {
+                Some(&*self.amounts.pod_level_limits).filter(|limits| self.find(limits).is_some())
             }
+        };
+        if let Some(amounts) = pod_level {
+            return self.amount(amounts, None);
         }
         let mut sum = MilliValue::ZERO;
         for container in &self.amounts.containers {
@@ -61,60 +60,42 @@ impl AmountFinder<'_> {
         Ok(sum)
     }
 
-    fn pod_level_request(
-        &self,
-        requests: &[ResourceAmount],
-    ) -> Result<MilliValue, CalculationError> {
-        let request = self.find(requests);
-        if let Some(ResourceAmount { amount: Some(amount), .. }) = request {
-            return Ok(*amount);
-        }
-        let (resource, pod) = self.names();
-        Err(if request.is_none() {
-            CalculationError::MissingPodLevelRequest { resource, pod }
-        } else {
-            CalculationError::UnreadablePodLevelRequest { resource, pod }
-        })
-    }
-
     #[inline]
     fn of_container(&self, container: &ContainerResources) -> Result<MilliValue, CalculationError> {
-        let amount = self.find(match self.base {
+        let amounts = match self.base {
             UtilizationOf::Requests => &container.requests,
             UtilizationOf::Limits => &container.limits,
-        });
-        match amount {
+        };
+        self.amount(amounts, Some(&container.name))
+    }
+
+    /// The amount among those of a container or, without one, among the pod-level ones.
+    #[inline]
+    fn amount(
+        &self,
+        amounts: &[ResourceAmount],
+        container: Option<&str>,
+    ) -> Result<MilliValue, CalculationError> {
+        match self.find(amounts) {
             Some(ResourceAmount { amount: Some(amount), .. }) => Ok(*amount),
-            _ => Err(self.container_error(container, amount)),
+            found => Err(self.error(container, found.is_some())),
         }
     }
 
     #[cold]
-    fn container_error(
-        &self,
-        container: &ContainerResources,
-        amount: Option<&ResourceAmount>,
-    ) -> CalculationError {
-        let (resource, pod) = self.names();
-        let container = container.name.to_string();
-        match (self.base, amount.is_none()) {
-            (UtilizationOf::Requests, true) => {
-                CalculationError::MissingRequest { resource, container, pod }
+    fn error(&self, container: Option<&str>, is_unreadable: bool) -> CalculationError {
+        let (base, resource, pod) = (self.base.singular(), self.resource, &self.pod.name);
+        let amount = match container {
+            Some(container) => {
+                format!("{base} for {resource} in container {container} of Pod {pod}")
             }
-            (UtilizationOf::Requests, false) => {
-                CalculationError::UnreadableRequest { resource, container, pod }
-            }
-            (UtilizationOf::Limits, true) => {
-                CalculationError::MissingLimit { resource, container, pod }
-            }
-            (UtilizationOf::Limits, false) => {
-                CalculationError::UnreadableLimit { resource, container, pod }
-            }
+            None => format!("pod-level {base} for {resource} in Pod {pod}"),
+        };
+        if is_unreadable {
+            CalculationError::UnreadableAmount(amount)
+        } else {
+            CalculationError::MissingAmount(amount)
         }
-    }
-
-    fn names(&self) -> (String, String) {
-        (self.resource.to_string(), self.pod.name.to_string())
     }
 
     fn find<'b>(&self, amounts: &'b [ResourceAmount]) -> Option<&'b ResourceAmount> {

@@ -184,77 +184,16 @@ pub enum CalculationError {
     /// The requests or limits of the pods that count add up to zero.
     #[error("no metrics returned matched known pods")]
     NothingRequested,
-    /// A container doesn't request the resource.
-    #[error("missing request for {resource} in container {container} of Pod {pod}")]
-    MissingRequest {
-        /// The resource.
-        resource: String,
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: String,
-    },
-    /// A pod with pod-level requests doesn't request the resource, and neither do its containers.
-    #[error("missing pod-level request for {resource} in Pod {pod}")]
-    MissingPodLevelRequest {
-        /// The resource.
-        resource: String,
-        /// The pod.
-        pod: String,
-    },
-    /// The request of a container is too long to be read.
-    #[error(
-        "unreadable request for {resource} in container {container} of Pod {pod}: {}",
-        QuantityError::TooLong
-    )]
-    UnreadableRequest {
-        /// The resource.
-        resource: String,
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: String,
-    },
-    /// A pod has pod-level requests, and a request for the resource is too long to be read: that of
-    /// the pod or, if it has none, that of a container.
-    #[error("unreadable pod-level request for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
-    UnreadablePodLevelRequest {
-        /// The resource.
-        resource: String,
-        /// The pod.
-        pod: String,
-    },
-    /// A container has no limit for the resource.
-    #[error("missing limit for {resource} in container {container} of Pod {pod}")]
-    MissingLimit {
-        /// The resource.
-        resource: String,
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: String,
-    },
-    /// The limit of a container is too long to be read.
-    #[error(
-        "unreadable limit for {resource} in container {container} of Pod {pod}: {}",
-        QuantityError::TooLong
-    )]
-    UnreadableLimit {
-        /// The resource.
-        resource: String,
-        /// The container.
-        container: String,
-        /// The pod.
-        pod: String,
-    },
-    /// The pod-level limit of a pod is too long to be read.
-    #[error("unreadable pod-level limit for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
-    UnreadablePodLevelLimit {
-        /// The resource.
-        resource: String,
-        /// The pod.
-        pod: String,
-    },
+    /// A container has no request or limit for the resource. If the pod has pod-level requests:
+    /// neither these nor the containers have a request. The text names the amount and its place,
+    /// such as `request for cpu in container app of Pod web-0`.
+    #[error("missing {0}")]
+    MissingAmount(String),
+    /// A request or limit is too long to be read: that of a container or of the pod. If the pod has
+    /// pod-level requests, it may be one from a container. The text is as in
+    /// [`Self::MissingAmount`].
+    #[error("unreadable {}: {}", .0, QuantityError::TooLong)]
+    UnreadableAmount(String),
     /// A pod has no container of that name.
     #[error("container {container} not found in Pod {pod}")]
     NoContainer {
@@ -269,13 +208,7 @@ impl CalculationError {
     /// Whether `settings` leave out the pod of this error, because the pod lacks the container, the
     /// request or the limit.
     pub(crate) fn skips_pod(&self, settings: &MetricSettings) -> bool {
-        let allows_skipping = matches!(
-            self,
-            Self::MissingRequest { .. }
-                | Self::MissingPodLevelRequest { .. }
-                | Self::MissingLimit { .. }
-                | Self::NoContainer { .. }
-        );
+        let allows_skipping = matches!(self, Self::MissingAmount(_) | Self::NoContainer { .. });
         allows_skipping && settings.missing_requests == MissingRequests::SkipPod
     }
 }

@@ -47,13 +47,14 @@ pub(super) fn advise(
     advice.extend(failed_write::advice(&inputs.hpa).filter(|_| !inputs.settings.dry_run));
     advice.extend(about_plan(inputs));
     let reported = ReportedMetrics::new(inputs, decision);
-    for (index, metric) in metrics.iter().enumerate() {
+    for metric in metrics {
+        let index = metric.index;
         let Some(failure) = metric.explanation.failure else {
             advice.extend(advice_of_caller.get(&index).cloned());
             continue;
         };
         match (reported.cause(index), advice_of_caller.get(&index)) {
-            (Some(cause), _) => advice.extend(reported_cause::advise(inputs, index, metric, cause)),
+            (Some(cause), _) => advice.extend(reported_cause::advise(inputs, metric, cause)),
             (_, Some(known)) if reported.has_value(index) => advice.push(format!(
                 "The controller had a value of {} in its last status. {known}",
                 metric.name
@@ -62,12 +63,12 @@ pub(super) fn advise(
             (_, None) if reported.has_value(index) => advice.push(about_unread(inputs, metric)),
             // The controller may not need the API that is missing here.
             (_, None) if reported.has_own_sources() && is_of_missing_api(metric) => {}
-            (_, None) => advice.push(about_failure(inputs, index, metric, failure)),
+            (_, None) => advice.push(about_failure(inputs, metric, failure)),
         }
     }
-    let has_failed = metrics.iter().enumerate().any(|(index, metric)| {
+    let has_failed = metrics.iter().any(|metric| {
         let MetricExplanation { failure, proposed_replicas, .. } = &metric.explanation;
-        failure.is_some() && proposed_replicas.is_none() && !reported.has_value(index)
+        failure.is_some() && proposed_replicas.is_none() && !reported.has_value(metric.index)
     });
     if has_failed && metrics.iter().any(|metric| metric.explanation.failure.is_none()) {
         advice.push(

@@ -9,10 +9,10 @@ use super::{
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
-    phrases::{age, metrics_api, metrics_server, names, namespace},
+    phrases::{age, metrics_api, metrics_server, names},
     source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
     target_pods::{
-        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state,
+        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state, pods_command,
         started_recently,
     },
 };
@@ -22,7 +22,6 @@ use crate::{
     explain::MetricFailure,
     pods::PodClass,
     settings::UtilizationOf,
-    shell::quote_always,
 };
 
 /// A sample is stale if it is older than its measurement window plus this duration.
@@ -101,13 +100,10 @@ fn no_pod_runs(inputs: &Inputs) -> Option<String> {
 /// Advice about a metric that failed.
 pub(super) fn about_failure(
     inputs: &Inputs,
-    index: usize,
     metric: &MetricReport,
     failure: MetricFailure,
 ) -> String {
-    let namespace = namespace(&inputs.hpa);
-    let name = &metric.name;
-    let selector = quote_always(inputs.scale.as_ref().map_or("", |scale| &scale.selector));
+    let MetricReport { name, index, .. } = metric;
     let is_by_pod = !metric.source_type.exists_without_pods();
     let failure = match failure {
         // Without pods, the response about pods is empty.
@@ -115,7 +111,7 @@ pub(super) fn about_failure(
             MetricFailure::NoPods
         }
         // A pod without the container has no sample of it.
-        MetricFailure::NoSamples if absent_container(inputs, index).is_some() => {
+        MetricFailure::NoSamples if absent_container(inputs, *index).is_some() => {
             MetricFailure::NoContainer
         }
         failure => failure,
@@ -124,14 +120,12 @@ pub(super) fn about_failure(
         && failure == MetricFailure::Empty
         && let Some(state) = no_pod_runs(inputs)
     {
-        let command =
-            format!("kubectl describe pods --selector {selector} --namespace {namespace}");
-        return about_idle_pods(inputs, metric, &state, &command);
+        return about_idle_pods(inputs, metric, &state);
     }
     match failure {
-        MetricFailure::InvalidSpec => about_invalid_spec(inputs, index, name),
-        MetricFailure::Fetch => about_failed_request(inputs, index, metric),
-        MetricFailure::Empty => about_empty_response(index, metric),
+        MetricFailure::InvalidSpec => about_invalid_spec(inputs, metric),
+        MetricFailure::Fetch => about_failed_request(inputs, metric),
+        MetricFailure::Empty => about_empty_response(metric),
         MetricFailure::NotRead => {
             format!("Without a value of {name}, nothing is scaled down: add its value.")
         }
@@ -144,23 +138,24 @@ pub(super) fn about_failure(
         }
         MetricFailure::NoPods => format!(
             "No pod matches the target's selector. Check that the target's pods exist and carry \
-             its labels: kubectl get pods --selector {selector} --namespace {namespace}"
+             its labels: {}",
+            pods_command(inputs, "get")
         ),
         MetricFailure::NoSamples => about_missing_samples(inputs, metric),
         MetricFailure::MissingRequest => {
-            about_missing_requests(metric, inputs.settings.metric(index).utilization_of)
+            about_missing_requests(metric, inputs.settings.metric(*index).utilization_of)
         }
         MetricFailure::NoContainer => format!(
             "Correct the name of the container in spec.metrics[{index}], or select only pods that \
-             have it: kubectl get pods --selector {selector} --namespace {namespace}"
+             have it: {}",
+            pods_command(inputs, "get")
         ),
     }
 }
 
-/// Advice about an empty response while no pod runs or is ready, as `state` says. `command` prints
-/// the events of the pods.
-fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str, command: &str) -> String {
-    let name = &metric.name;
+/// Advice about an empty response while no pod runs or is ready, as `state` says.
+fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str) -> String {
+    let (name, command) = (&metric.name, pods_command(inputs, "describe"));
     if inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
         return format!(
             "There is no value of {name}, because {state}. The events of the pods say why: {command}"
@@ -175,10 +170,10 @@ fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str, command:
 }
 
 /// Advice about a metrics API that responded without a value of the metric.
-fn about_empty_response(index: usize, metric: &MetricReport) -> String {
+fn about_empty_response(metric: &MetricReport) -> String {
     let api = metrics_api(&metric.source_type);
     let server = metrics_server(&metric.source_type, "an");
-    let name = &metric.name;
+    let MetricReport { name, index, .. } = metric;
     if metric.source_type.is_resource() {
         return format!(
             "{api} works but has no value of {name} for the target's pods. kubectl get \
@@ -227,10 +222,7 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
 /// Advice about pods without a readable request or limit.
 fn about_missing_requests(metric: &MetricReport, utilization_of: UtilizationOf) -> String {
     let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
-    let (plural, singular) = match utilization_of {
-        UtilizationOf::Requests => ("requests", "request"),
-        UtilizationOf::Limits => ("limits", "limit"),
-    };
+    let (plural, singular) = (utilization_of.as_str(), utilization_of.singular());
     format!(
         "A utilization is a percentage of {plural}. Set the {singular} in every container of every \
          pod that the selector matches (missing in {}), or use a target of type AverageValue, or a \
@@ -240,9 +232,10 @@ fn about_missing_requests(metric: &MetricReport, utilization_of: UtilizationOf) 
 }
 
 /// Advice about a metric whose spec the API server accepts, but no controller.
-fn about_invalid_spec(inputs: &Inputs, index: usize, name: &str) -> String {
-    let metric = inputs.hpa.spec.metrics.get(index);
-    let object = metric.and_then(|metric| metric.object.as_ref());
+fn about_invalid_spec(inputs: &Inputs, metric: &MetricReport) -> String {
+    let MetricReport { name, index, .. } = metric;
+    let spec = inputs.hpa.spec.metrics.get(*index);
+    let object = spec.and_then(|metric| metric.object.as_ref());
     let Some(target) = object.map(|object| &object.target) else {
         return format!("Correct spec.metrics[{index}]: {name}.");
     };
@@ -260,12 +253,12 @@ fn about_invalid_spec(inputs: &Inputs, index: usize, name: &str) -> String {
 }
 
 /// Advice if the request for a metric failed, by the text of the error.
-fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) -> String {
+fn about_failed_request(inputs: &Inputs, metric: &MetricReport) -> String {
     let api = metrics_api(&metric.source_type);
-    let name = &metric.name;
+    let MetricReport { name, index, .. } = metric;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(ALSO_NOT_BY_API) {
-        return about_absence(inputs, index, metric, error);
+        return about_absence(inputs, metric, error);
     }
     if error.contains(FORBIDDEN) {
         return format!(
@@ -290,7 +283,7 @@ fn about_failed_request(inputs: &Inputs, index: usize, metric: &MetricReport) ->
         );
     }
     if error.starts_with(NO_VALUE) {
-        return about_no_value(inputs, index, metric, error);
+        return about_no_value(inputs, metric, error);
     }
     if error.contains(REFUSED_ADDRESS) {
         return about_refused_address();

@@ -6,9 +6,8 @@ use serde::Serialize;
 use super::inputs::Inputs;
 use crate::{
     api::{PolicySelect, PolicyType},
-    behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, PolicyUnit, scale_up_limit},
+    behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, scale_up_limit},
     history::{Direction, History},
-    normalize::NormalizeInput,
     time::after,
 };
 
@@ -124,11 +123,7 @@ fn stabilization(
     proposed: i32,
     stabilized: i32,
 ) -> Stabilization {
-    let current = inputs.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
-    let (spec, settings, now) = (&inputs.hpa.spec, &inputs.settings, inputs.now);
-    let bounds = settings.bounds_at(spec, now);
-    let input = NormalizeInput { spec, settings, bounds, current, now };
-    let recent = |direction| input.recent_recommendations(direction, history);
+    let recent = |direction| behavior.recent_recommendations(direction, history, inputs.now);
     let direction = if stabilized > proposed { Direction::Down } else { Direction::Up };
     let holds = |replicas: i32| match direction {
         Direction::Down => replicas >= stabilized,
@@ -165,15 +160,13 @@ fn rate_limit(
     }
 }
 
-fn policy_report(limit: PolicyLimit, history: &History, now: Timestamp) -> PolicyReport {
+fn policy_report(limit: PolicyLimit<'_>, history: &History, now: Timestamp) -> PolicyReport {
     let PolicyLimit { policy, replicas_at_start, allowed } = limit;
     let events = history.scale_ups.iter().chain(&history.scale_downs);
     let ends = events.map(|event| after(event.at, policy.period())).filter(|end| *end > now);
+    let is_known = !matches!(policy.unit, PolicyType::Other(_));
     PolicyReport {
-        policy_type: policy.unit.map(|unit| match unit {
-            PolicyUnit::Pods => PolicyType::Pods,
-            PolicyUnit::Percent => PolicyType::Percent,
-        }),
+        policy_type: is_known.then(|| policy.unit.clone()),
         value: policy.value,
         period_seconds: policy.period_seconds,
         replicas_at_start,

@@ -19,6 +19,9 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MetricReport {
+    /// The index in `spec.metrics`.
+    #[serde(skip)]
+    pub index: usize,
     /// The metric's name, with its container or object.
     pub name: String,
     /// Whether the values are bytes of memory, by the metric's own name.
@@ -126,6 +129,7 @@ impl MetricReport {
             _ => None,
         };
         Self {
+            index,
             name: metric_name(spec),
             is_memory: is_memory(spec),
             source_type: spec.source_type.clone(),

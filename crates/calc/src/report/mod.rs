@@ -39,9 +39,9 @@ pub use self::{
     metrics::{MetricReport, PodReport, UnselectedSamples},
     reported::root_cause,
     shared_target::{
-        TargetIndex, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
+        TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
     },
-    short::{ShortReport, State, Surroundings, TargetKey},
+    short::{ShortReport, State, Surroundings},
     source_failure::rules_explain_command,
     text::ReportLines,
     warning::{Warning, describe_built_in},
@@ -75,12 +75,6 @@ impl Inputs {
         advice: &BTreeMap<usize, String>,
     ) -> Report {
         Report::new(self, doubt, advice).with_escaped_texts()
-    }
-
-    /// Advice for the metrics of an API for which no server is registered, as the controller
-    /// reported in `ScalingActive=False`. By the index of the metric.
-    pub fn advice_about_unserved_api(&self) -> BTreeMap<usize, String> {
-        reported_cause::about_unserved_api(&self.hpa)
     }
 
     /// The indices of the metrics that could not be read here, but that have a value in the

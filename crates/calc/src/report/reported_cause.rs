@@ -26,32 +26,30 @@ const CONTROLLER_URL: &str = "the controller's --prometheus-url";
 /// The prefix of annotations that configure collectors.
 const COLLECTORS: &str = "metric-config.";
 
-/// Advice for the metrics of an API for which no server is registered, as the controller reported.
-/// By the index of the metric.
-pub(super) fn about_unserved_api(hpa: &HorizontalPodAutoscaler) -> BTreeMap<usize, String> {
-    let active = hpa.status.condition(&ConditionType::ScalingActive);
-    let is_unserved = |active: &&Condition| {
-        let cause = root_cause(&active.message);
-        is_api_missing(cause) && !is_in_process(cause)
-    };
-    let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
-    let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
-        return BTreeMap::new();
-    };
-    let advice = failure::about_missing_api(&failed.source_type);
-    let metrics = hpa.spec.metrics.iter().enumerate();
-    let of_api =
-        metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
-    of_api.map(|(index, _)| (index, advice.clone())).collect()
+impl Inputs {
+    /// Advice for the metrics of an API for which no server is registered, as the controller
+    /// reported in `ScalingActive=False`. By the index of the metric.
+    pub fn advice_about_unserved_api(&self) -> BTreeMap<usize, String> {
+        let Self { hpa, .. } = self;
+        let active = hpa.status.condition(&ConditionType::ScalingActive);
+        let is_unserved = |active: &&Condition| {
+            let cause = root_cause(&active.message);
+            is_api_missing(cause) && !is_in_process(cause)
+        };
+        let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
+        let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
+            return BTreeMap::new();
+        };
+        let advice = failure::about_missing_api(&failed.source_type);
+        let metrics = hpa.spec.metrics.iter().enumerate();
+        let of_api =
+            metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
+        of_api.map(|(index, _)| (index, advice.clone())).collect()
+    }
 }
 
 /// Advice about the cause that the controller reported for a metric, and about reading it here.
-pub(super) fn advise(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    cause: &str,
-) -> Vec<String> {
+pub(super) fn advise(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Vec<String> {
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     let here = if error.contains(FORBIDDEN) {
         Some(
@@ -72,17 +70,12 @@ pub(super) fn advise(
              --scaling-schedule."
         ))
     };
-    let about_cause = about_cause(inputs, index, metric, cause);
+    let about_cause = about_cause(inputs, metric, cause);
     about_cause.into_iter().chain(here).collect()
 }
 
 /// Advice about the cause that the controller reported for a metric.
-pub(super) fn about_cause(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    cause: &str,
-) -> Option<String> {
+pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Option<String> {
     let mut annotations = inputs.hpa.metadata.annotations.keys();
     let has_collectors = annotations.any(|key| key.starts_with(COLLECTORS));
     let missing = ["request", "limit"].into_iter().find(|amount| {
@@ -90,56 +83,48 @@ pub(super) fn about_cause(
             .iter()
             .any(|start| cause.starts_with(start))
     });
-    if cause.contains(FORBIDDEN) {
-        Some(
-            "Give the user in the message, as which the controller runs, the right that it lacks: \
-             the ClusterRole of the chart hpa-controller has all rights that a controller needs."
-                .to_owned(),
-        )
+    Some(if cause.contains(FORBIDDEN) {
+        "Give the user in the message, as which the controller runs, the right that it lacks: the \
+         ClusterRole of the chart hpa-controller has all rights that a controller needs."
+            .to_owned()
     } else if let Some(amount) = missing {
-        Some(format!(
+        format!(
             "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
              every pod that the selector matches, or use a target of type AverageValue, or a \
              ContainerResource metric."
-        ))
-    } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
-        Some(
-            "Correct the name of the container in spec.metrics, or select only pods that have it."
-                .to_owned(),
         )
+    } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
+        "Correct the name of the container in spec.metrics, or select only pods that have it."
+            .to_owned()
     } else if cause.contains(RESOURCES_NOT_READ) {
-        Some(source_failure::about_api_server_resources())
+        source_failure::about_api_server_resources()
     } else if let Some(advice) = source_failure::about_answer(cause, CONTROLLER_URL) {
-        Some(advice)
+        advice
     } else if cause.contains(PROMETHEUS)
         || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
     {
-        Some(
-            "Check that Prometheus runs, and that the controller's URL of it is right \
-             (--prometheus-url, or servers in the rules file)."
-                .to_owned(),
-        )
+        "Check that Prometheus runs, and that the controller's URL of it is right \
+         (--prometheus-url, or servers in the rules file)."
+            .to_owned()
     } else if is_in_process(cause) && is_refused_query(cause) {
-        Some(source_failure::about_refused_query(&metric.name))
+        source_failure::about_refused_query(&metric.name)
     } else if cause.contains(REFUSED_ADDRESS) {
-        Some(source_failure::about_refused_address())
+        source_failure::about_refused_address()
     } else if cause.contains(ALSO_NOT_BY_API) {
-        Some(source_failure::about_absence(inputs, index, metric, cause))
+        source_failure::about_absence(inputs, metric, cause)
     } else if cause.starts_with(NO_VALUE) {
-        Some(source_failure::about_no_value(inputs, index, metric, cause))
+        source_failure::about_no_value(inputs, metric, cause)
     } else if is_api_missing(cause) {
-        Some(failure::about_missing_api(&metric.source_type))
+        failure::about_missing_api(&metric.source_type)
     } else if has_collectors && !cause.contains(METRICS_API) {
-        Some(about_annotations(&inputs.hpa, cause))
+        about_annotations(&inputs.hpa, cause)
     } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
-        Some(
-            "Check the names and selectors in spec.metrics, and that the controller's source has \
-             these metrics."
-                .to_owned(),
-        )
+        "Check the names and selectors in spec.metrics, and that the controller's source has \
+         these metrics."
+            .to_owned()
     } else {
-        None
-    }
+        return None;
+    })
 }
 
 /// Advice about the annotations of a collector that failed for this cause.

@@ -57,11 +57,8 @@ impl<'a> ReportedFailure<'a> {
     pub(super) fn advice(&self, inputs: &Inputs, metrics: &[MetricReport]) -> String {
         let cause = root_cause(&self.condition.message);
         let about_list = lacked_series(cause).then(|| about_relist().to_owned());
-        let about_cause = about_list.or_else(|| {
-            let index = self.metric?;
-            let metric = metrics.get(index)?;
-            about_cause(inputs, index, metric, cause)
-        });
+        let about_cause =
+            about_list.or_else(|| about_cause(inputs, metrics.get(self.metric?)?, cause));
         let about_cause = about_cause.unwrap_or_else(|| {
             "This doesn't fail here. If it stays, compare the controller's rights, flags and \
              sources with those of this report."

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Display};
 
 use jiff::Timestamp;
 
-use super::{inputs::Inputs, phrases::names, short::TargetKey};
+use super::{inputs::Inputs, phrases::names};
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
     settings::{Bounds, Settings},
@@ -61,17 +61,34 @@ pub fn describe_bounds_conflict<N: Display>(
     })
 }
 
-/// The autoscalers of each target, by name, with their [`enforced_bounds`]. What reports say about
-/// the other autoscalers of a target depends on nothing else.
-#[derive(Clone, Debug)]
-pub struct TargetIndex<N> {
-    by_target: BTreeMap<TargetKey, BTreeMap<N, Option<Bounds>>>,
+/// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetKey {
+    namespace: String,
+    group: String,
+    kind: String,
+    name: String,
 }
 
-impl<N> Default for TargetIndex<N> {
-    fn default() -> Self {
-        Self { by_target: BTreeMap::new() }
+impl TargetKey {
+    /// The target of this autoscaler.
+    pub fn new(hpa: &HorizontalPodAutoscaler) -> Self {
+        let target = &hpa.spec.scale_target_ref;
+        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+        Self {
+            namespace: hpa.metadata.namespace.clone(),
+            group: group.to_owned(),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+        }
     }
+}
+
+/// The autoscalers of each target, by name, with their [`enforced_bounds`]. What reports say about
+/// the other autoscalers of a target depends on nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct TargetIndex<N> {
+    by_target: BTreeMap<TargetKey, BTreeMap<N, Option<Bounds>>>,
 }
 
 impl<N: Ord + Display> TargetIndex<N> {

@@ -110,29 +110,6 @@ pub struct Surroundings<'a> {
     pub bounds_conflict: Option<&'a str>,
 }
 
-/// Identifies the target of an autoscaler. Versions of a kind's API have the same objects.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TargetKey {
-    namespace: String,
-    group: String,
-    kind: String,
-    name: String,
-}
-
-impl TargetKey {
-    /// The target of this autoscaler.
-    pub fn new(hpa: &HorizontalPodAutoscaler) -> Self {
-        let target = &hpa.spec.scale_target_ref;
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-        Self {
-            namespace: hpa.metadata.namespace.clone(),
-            group: group.to_owned(),
-            kind: target.kind.clone(),
-            name: target.name.clone(),
-        }
-    }
-}
-
 fn shared_target_text(others: &[String]) -> String {
     let verb = if others.len() == 1 { "has" } else { "have" };
     format!("{} {verb} the same target", names(others.iter().map(String::as_str)))

@@ -30,62 +30,48 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
     if let Some(advice) = about_answer(error, "--prometheus-url URL") {
         return Some(advice);
     }
-    if error.contains(PROMETHEUS) {
-        return Some(
-            "The request to Prometheus fails here, as the message says. Check --prometheus-url \
-             URL, or servers in the rules file. If only the cluster reaches that server: kubectl \
-             port-forward --namespace NAMESPACE service/NAME PORT, and here --prometheus-url \
-             http://localhost:PORT."
-                .to_owned(),
-        );
-    }
-    if error.contains(RESOURCES_NOT_READ) {
-        return Some(about_api_server_resources());
-    }
-    if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
-        return Some(
-            "The series of the rules (--metrics-config) could not be read here. The details: hpa \
-             rules check FILE --prometheus-url URL"
-                .to_owned(),
-        );
-    }
-    is_refused_query(error).then(|| about_refused_query(name))
+    Some(if error.contains(PROMETHEUS) {
+        "The request to Prometheus fails here, as the message says. Check --prometheus-url URL, or \
+         servers in the rules file. If only the cluster reaches that server: kubectl port-forward \
+         --namespace NAMESPACE service/NAME PORT, and here --prometheus-url http://localhost:PORT."
+            .to_owned()
+    } else if error.contains(RESOURCES_NOT_READ) {
+        about_api_server_resources()
+    } else if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
+        "The series of the rules (--metrics-config) could not be read here. The details: hpa rules \
+         check FILE --prometheus-url URL"
+            .to_owned()
+    } else if is_refused_query(error) {
+        about_refused_query(name)
+    } else {
+        return None;
+    })
 }
 
 /// Advice about a server at the URL of Prometheus that answers, but refuses the credentials or
 /// isn't Prometheus, or isn't ready. `None` for other errors. `url` is the setting with the URL.
 pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
-    if is_not_ready(error) && (is_in_process(error) || error.contains(PROMETHEUS)) {
-        return Some(
-            "Prometheus answers, but isn't ready, as the message says: after a start, it first \
-             reads its write-ahead log. If this persists, read its log."
-                .to_owned(),
-        );
-    }
-    if !error.contains(PROMETHEUS) {
+    Some(if is_not_ready(error) && (is_in_process(error) || error.contains(PROMETHEUS)) {
+        "Prometheus answers, but isn't ready, as the message says: after a start, it first reads \
+         its write-ahead log. If this persists, read its log."
+            .to_owned()
+    } else if !error.contains(PROMETHEUS) {
         return None;
-    }
-    if is_refused_access(error) {
-        return Some(
-            "The server answers, but refuses the credentials of the request. Check \
-             --prometheus-token-file, --prometheus-username with --prometheus-password-file, and \
-             --prometheus-header, or the credentials of the server in the rules file."
-                .to_owned(),
-        );
-    }
-    if is_server_error_of_prometheus(error) {
-        return Some(
-            "Prometheus answers with an error of its own, as the message says. Read its log."
-                .to_owned(),
-        );
-    }
-    let is_other_server = error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS);
-    is_other_server.then(|| {
+    } else if is_refused_access(error) {
+        "The server answers, but refuses the credentials of the request. Check \
+         --prometheus-token-file, --prometheus-username with --prometheus-password-file, and \
+         --prometheus-header, or the credentials of the server in the rules file."
+            .to_owned()
+    } else if is_server_error_of_prometheus(error) {
+        "Prometheus answers with an error of its own, as the message says. Read its log.".to_owned()
+    } else if error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS) {
         format!(
             "The server answers, but not as Prometheus does, as the message says. Check {url} with \
              its path, or servers in the rules file. If they are right, read the log of that \
              server, or of the proxy before it."
         )
+    } else {
+        return None;
     })
 }
 
@@ -107,12 +93,8 @@ pub(super) fn about_refused_query(name: &str) -> String {
 
 /// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
 /// is the text that says so.
-pub(super) fn about_absence(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    error: &str,
-) -> String {
+pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str) -> String {
+    let index = metric.index;
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
     let api = metrics_api(&metric.source_type);
     let about_api = if is_api_missing(error) {
@@ -173,13 +155,8 @@ fn series_selector(metric: &MetricSpec) -> Option<Selector> {
 }
 
 /// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
-pub(super) fn about_no_value(
-    inputs: &Inputs,
-    index: usize,
-    metric: &MetricReport,
-    error: &str,
-) -> String {
-    let name = &metric.name;
+pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str) -> String {
+    let MetricReport { name, index, .. } = metric;
     if error.contains(NOT_A_NUMBER) {
         let default = match metric.source_type {
             MetricSourceType::External => "vector(0)",
@@ -201,7 +178,7 @@ pub(super) fn about_no_value(
         return format!(
             "The query in the message is that of {name}, but has no value now. Check the names and \
              selectors in spec.metrics[{index}]: {} says which series there are.",
-            rules_explain_command(&inputs.hpa, index)
+            rules_explain_command(&inputs.hpa, *index)
         );
     }
     format!(

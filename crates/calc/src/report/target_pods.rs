@@ -135,14 +135,16 @@ pub(super) fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Opt
     let absent = absent_pods(inputs, decision)?;
     let scale = inputs.scale.as_ref().ok()?;
     Some(if scale.status_replicas >= scale.spec_replicas {
-        format!(
-            "Only {absent}. Check the target's pods: kubectl get pods --selector {} --namespace {}",
-            quote_always(&scale.selector),
-            namespace(&inputs.hpa)
-        )
+        format!("Only {absent}. Check the target's pods: {}", pods_command(inputs, "get"))
     } else {
         format!("Only {absent}. The {}", creation_events(inputs))
     })
+}
+
+/// The command that prints the pods of the target's selector. `verb` is `get` or `describe`.
+pub(super) fn pods_command(inputs: &Inputs, verb: &str) -> String {
+    let selector = quote_always(inputs.scale.as_ref().map_or("", |scale| &scale.selector));
+    format!("kubectl {verb} pods --selector {selector} --namespace {}", namespace(&inputs.hpa))
 }
 
 /// The rest of a sentence that starts with `the`, with a command that shows why the target doesn't
@@ -165,12 +167,7 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
 /// Advice about the pods of [`unready_pods`].
 pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let unready = unready_pods(inputs, decision)?;
-    let scale = inputs.scale.as_ref().ok()?;
-    Some(format!(
-        "Check why {unready}: kubectl describe pods --selector {} --namespace {}",
-        quote_always(&scale.selector),
-        namespace(&inputs.hpa)
-    ))
+    Some(format!("Check why {unready}: {}", pods_command(inputs, "describe")))
 }
 
 /// Whether a pod started within the CPU initialization period, in which it may be unready or not

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::{Operator, Requirement, Selector, SelectorError};
+use crate::api::null_as_empty;
 
 /// A meta/v1 `LabelSelector`. It matches objects that meet all of `match_labels` and
 /// `match_expressions`. An empty one matches all objects.
@@ -12,18 +13,14 @@ use super::{Operator, Requirement, Selector, SelectorError};
 /// `Display` prints the object like Go's `%v`, see [`go_string`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
 pub struct LabelSelector {
     /// Labels that an object must have, with these values.
-    #[serde(
-        default,
-        deserialize_with = "null_as_empty",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// More requirements.
-    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "atomic")))]
     pub match_expressions: Vec<LabelSelectorRequirement>,
     /// Fields that this crate doesn't know.
@@ -53,12 +50,6 @@ pub struct LabelSelectorRequirement {
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: serde_json::Map<String, serde_json::Value>,
-}
-
-fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl LabelSelector {

@@ -8,13 +8,7 @@ use super::{Operator, Requirement, SelectorError, validate};
 enum Token {
     /// A key or a value. `in` and `notin` are also identifiers where a key or value is expected.
     Identifier,
-    In,
-    NotIn,
-    Equals,
-    DoubleEquals,
-    NotEquals,
-    GreaterThan,
-    LessThan,
+    Operator(Operator),
     Not,
     Open,
     Close,
@@ -26,7 +20,7 @@ impl Token {
     /// The token at a position of a key or value, where `in` and `notin` are identifiers.
     fn as_value(self) -> Self {
         match self {
-            Self::In | Self::NotIn => Self::Identifier,
+            Self::Operator(Operator::In | Operator::NotIn) => Self::Identifier,
             other => other,
         }
     }
@@ -41,15 +35,15 @@ fn lex(text: &str) -> (Token, &str, &str) {
     let text = text.trim_start_matches(SPACES);
     let (token, len) = match text.as_bytes() {
         [] | [0, ..] => return (Token::End, "", ""),
-        [b'=', b'=', ..] => (Token::DoubleEquals, 2),
-        [b'=', ..] => (Token::Equals, 1),
-        [b'!', b'=', ..] => (Token::NotEquals, 2),
+        [b'=', b'=', ..] => (Token::Operator(Operator::DoubleEquals), 2),
+        [b'=', ..] => (Token::Operator(Operator::Equals), 1),
+        [b'!', b'=', ..] => (Token::Operator(Operator::NotEquals), 2),
         [b'!', ..] => (Token::Not, 1),
         [b'(', ..] => (Token::Open, 1),
         [b')', ..] => (Token::Close, 1),
         [b',', ..] => (Token::Comma, 1),
-        [b'>', ..] => (Token::GreaterThan, 1),
-        [b'<', ..] => (Token::LessThan, 1),
+        [b'>', ..] => (Token::Operator(Operator::GreaterThan), 1),
+        [b'<', ..] => (Token::Operator(Operator::LessThan), 1),
         _ => {
             let ends =
                 |char: char| char == '\0' || SPACES.contains(&char) || SYMBOLS.contains(&char);
@@ -58,8 +52,8 @@ fn lex(text: &str) -> (Token, &str, &str) {
     };
     let (literal, rest) = text.split_at(len);
     let token = match literal {
-        "in" => Token::In,
-        "notin" => Token::NotIn,
+        "in" => Token::Operator(Operator::In),
+        "notin" => Token::Operator(Operator::NotIn),
         _ => token,
     };
     (token, literal, rest.strip_prefix('\0').unwrap_or(rest))
@@ -121,17 +115,10 @@ impl<'a> Parser<'a> {
     }
 
     fn operator(&mut self) -> Result<Operator, SelectorError> {
-        let (token, literal) = self.take();
-        Ok(match token {
-            Token::In => Operator::In,
-            Token::NotIn => Operator::NotIn,
-            Token::Equals => Operator::Equals,
-            Token::DoubleEquals => Operator::DoubleEquals,
-            Token::NotEquals => Operator::NotEquals,
-            Token::GreaterThan => Operator::GreaterThan,
-            Token::LessThan => Operator::LessThan,
-            _ => return Err(unexpected(literal, ", expected: in, notin, =, ==, !=, gt, lt")),
-        })
+        match self.take() {
+            (Token::Operator(operator), _) => Ok(operator),
+            (_, literal) => Err(unexpected(literal, ", expected: in, notin, =, ==, !=, gt, lt")),
+        }
     }
 
     /// Parses the values in parentheses. Nothing between two delimiters is the empty value.

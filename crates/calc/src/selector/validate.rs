@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::{Operator, Requirement, SelectorError};
 use crate::{
-    go_text::{JsonString, Quoted},
+    go_text::{JsonString, Quoted, join_errors},
     names::{label_value_errors, qualified_name_errors},
 };
 
@@ -21,42 +21,31 @@ impl Requirement {
     ) -> Result<Self, SelectorError> {
         let mut errors: Vec<String> = Vec::new();
         errors.extend(key_error(key, "key"));
-        match operator {
-            Operator::In | Operator::NotIn if values.is_empty() => {
-                errors.push(invalid_values(
-                    values,
-                    "for 'in', 'notin' operators, values set can't be empty",
-                ));
+        let has_one_value = values.len() == 1;
+        let (has_valid_count, expected) = match operator {
+            Operator::In | Operator::NotIn => {
+                (!values.is_empty(), "for 'in', 'notin' operators, values set can't be empty")
             }
-            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals
-                if values.len() != 1 =>
-            {
-                errors.push(invalid_values(
-                    values,
-                    "exact-match compatibility requires one single value",
-                ));
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals => {
+                (has_one_value, "exact-match compatibility requires one single value")
             }
-            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
-                errors.push(invalid_values(
-                    values,
-                    "values set must be empty for exists and does not exist",
-                ));
+            Operator::Exists | Operator::DoesNotExist => {
+                (values.is_empty(), "values set must be empty for exists and does not exist")
             }
             Operator::GreaterThan | Operator::LessThan => {
-                if values.len() != 1 {
-                    errors.push(invalid_values(
-                        values,
-                        "for 'Gt', 'Lt' operators, exactly one value is required",
-                    ));
-                }
-                let non_integers =
-                    values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
-                for (index, value) in non_integers.take(MAX_ERRORS) {
-                    let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
-                    errors.push(invalid(&format!("values[{index}]"), Quoted(value), detail));
-                }
+                (has_one_value, "for 'Gt', 'Lt' operators, exactly one value is required")
             }
-            _ => {}
+        };
+        if !has_valid_count {
+            errors.push(invalid_values(values, expected));
+        }
+        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+            let non_integers =
+                values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+            for (index, value) in non_integers.take(MAX_ERRORS) {
+                let detail = "for 'Gt', 'Lt' operators, the value must be an integer";
+                errors.push(invalid(&format!("values[{index}]"), Quoted(value), detail));
+            }
         }
         for (index, value) in values.iter().enumerate() {
             if errors.len() >= MAX_ERRORS {
@@ -78,21 +67,6 @@ impl Requirement {
             return Ok(Self { key: key.into(), operator, values });
         }
         Err(SelectorError::Invalid(join_errors(errors)))
-    }
-}
-
-/// Joins messages like Go's aggregated errors: without duplicates, and in brackets if there are
-/// several.
-fn join_errors(errors: Vec<String>) -> String {
-    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
-    match distinct.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
     }
 }
 

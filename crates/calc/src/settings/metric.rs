@@ -56,6 +56,14 @@ impl UtilizationOf {
         }
     }
 
+    /// `request` or `limit`.
+    pub(crate) const fn singular(self) -> &'static str {
+        match self {
+            Self::Requests => "request",
+            Self::Limits => "limit",
+        }
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::Requests

@@ -86,11 +86,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The time from the end of a reconcile to the next one (KEP-6003).",
         default: "--horizontal-pod-autoscaler-sync-period",
         kind: Kind::Duration { min: 3, max: HOUR },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(period) = value {
-                settings.sync_period = Some(*period);
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.sync_period = Some(value.duration())),
     },
     Setting {
         name: "pods",
@@ -140,11 +136,7 @@ pub const SETTINGS: &[Setting] = &[
             long.",
         default: "0s",
         kind: Kind::Duration { min: 0, max: DAY },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(delay) = value {
-                settings.zero_after = *delay;
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.zero_after = value.duration()),
     },
     Setting {
         name: "forecast",
@@ -169,11 +161,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "the measured time until pods of a scale-up are ready, plus the age of the \
             metric and a sync period",
         kind: Kind::Duration { min: 30, max: 6 * HOUR },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(horizon) = value {
-                settings.forecasts.horizon = Some(*horizon);
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.forecasts.horizon = Some(value.duration())),
     },
     Setting {
         name: "forecast-quantile",
@@ -183,9 +171,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "0.8",
         kind: Kind::Quantity { max: 1 },
         scope: Autoscaler(|settings, value| {
-            if let Value::Quantity(quantile) = value {
-                settings.forecasts.quantile = Some(quantile.as_f64());
-            }
+            settings.forecasts.quantile = Some(value.quantity().as_f64());
         }),
     },
     Setting {
@@ -195,11 +181,7 @@ pub const SETTINGS: &[Setting] = &[
             change. A tolerance in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-tolerance",
         kind: Kind::Quantity { max: 1 },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Quantity(tolerance) = value {
-                settings.tolerance = tolerance.as_f64();
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.tolerance = value.quantity().as_f64()),
     },
     Setting {
         name: "downscale-stabilization",
@@ -207,11 +189,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The stabilization window for scaling down. One in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-downscale-stabilization",
         kind: Kind::Duration { min: 0, max: HOUR },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(window) = value {
-                settings.downscale_stabilization = *window;
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.downscale_stabilization = value.duration()),
     },
     Setting {
         name: "cpu-initialization-period",
@@ -220,11 +198,7 @@ pub const SETTINGS: &[Setting] = &[
             pod is ready and was ready during the sample's whole window.",
         default: "--horizontal-pod-autoscaler-cpu-initialization-period",
         kind: Kind::Duration { min: 0, max: HOUR },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(period) = value {
-                settings.cpu_initialization_period = *period;
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.cpu_initialization_period = value.duration()),
     },
     Setting {
         name: "initial-readiness-delay",
@@ -233,11 +207,7 @@ pub const SETTINGS: &[Setting] = &[
             having been ready.",
         default: "--horizontal-pod-autoscaler-initial-readiness-delay",
         kind: Kind::Duration { min: 0, max: HOUR },
-        scope: Autoscaler(|settings, value| {
-            if let Value::Duration(delay) = value {
-                settings.initial_readiness_delay = *delay;
-            }
-        }),
+        scope: Autoscaler(|settings, value| settings.initial_readiness_delay = value.duration()),
     },
     Setting {
         name: "fallback",
@@ -258,9 +228,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "0",
         kind: Kind::Quantity { max: i64::MAX },
         scope: Metrics(WITHOUT_PODS, |metric, value| {
-            if let Value::Quantity(activation) = value {
-                metric.activation = Some(activation.milli_value());
-            }
+            metric.activation = Some(value.quantity().milli_value());
         }),
     },
     Setting {
@@ -269,11 +237,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Samples that are older are missing samples.",
         default: "samples of any age count",
         kind: Kind::Duration { min: 1, max: HOUR },
-        scope: Metrics(ALL, |metric, value| {
-            if let Value::Duration(age) = value {
-                metric.max_sample_age = Some(*age);
-            }
-        }),
+        scope: Metrics(ALL, |metric, value| metric.max_sample_age = Some(value.duration())),
     },
     Setting {
         name: "aggregate",

@@ -225,11 +225,7 @@ impl Kind {
 
 /// An annotation's value or, if that is too long, a part that is still rejected for its length.
 pub(super) fn limited_annotation(value: &str) -> &str {
-    let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
-    while !value.is_char_boundary(end) {
-        end += 1;
-    }
-    value.get(..end).unwrap_or_default()
+    value.get(..value.ceil_char_boundary(MAX_ANNOTATION_LEN + 1)).unwrap_or_default()
 }
 
 /// A duration as in an annotation, such as `1h30m`.
@@ -258,6 +254,22 @@ impl std::fmt::Display for Value {
 }
 
 impl Value {
+    /// The duration, if the kind is [`Kind::Duration`].
+    pub(super) fn duration(&self) -> SignedDuration {
+        match self {
+            Self::Duration(duration) => *duration,
+            _ => SignedDuration::ZERO,
+        }
+    }
+
+    /// The quantity, if the kind is [`Kind::Quantity`].
+    pub(super) fn quantity(&self) -> Quantity {
+        match self {
+            Self::Quantity(quantity) => quantity.clone(),
+            _ => Quantity::default(),
+        }
+    }
+
     /// The value as a field.
     pub(crate) fn to_field(&self, kind: Kind) -> Json {
         match (self, kind) {

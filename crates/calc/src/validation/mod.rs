@@ -5,7 +5,6 @@
 //! writes an object.
 
 mod behavior;
-mod cause;
 mod field;
 mod metric;
 mod names;
@@ -21,11 +20,11 @@ use self::{
     reference::{ApiVersionRule, validate_reference},
 };
 pub use self::{
-    cause::{Cause, CauseReason},
+    field::{Cause, CauseReason},
     size::{MAX_SPEC_BYTES, drop_refused_parts},
 };
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType, ObjectMeta};
-use crate::go_text::Quoted;
+use crate::go_text::{Quoted, join_errors};
 use crate::names::{label_value_errors, qualified_name_errors};
 pub(crate) use size::measure_spec;
 
@@ -201,16 +200,7 @@ pub fn validate_labels_and_annotations(metadata: &ObjectMeta) -> Vec<Cause> {
 /// once, in brackets if there are several. `kind_and_group` is, for example,
 /// `HorizontalPodAutoscaler.autoscaling`.
 pub fn invalid_message(kind_and_group: &str, name: &str, causes: &[Cause]) -> String {
-    let mut texts: Vec<String> = Vec::with_capacity(causes.len());
-    for text in causes.iter().map(ToString::to_string) {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    let name = Quoted(name);
-    match texts.as_slice() {
-        [] => format!("{kind_and_group} {name} is invalid"),
-        [cause] => format!("{kind_and_group} {name} is invalid: {cause}"),
-        several => format!("{kind_and_group} {name} is invalid: [{}]", several.join(", ")),
-    }
+    let separator = if causes.is_empty() { "" } else { ": " };
+    let causes = join_errors(causes.iter().map(ToString::to_string));
+    format!("{kind_and_group} {} is invalid{separator}{causes}", Quoted(name))
 }

@@ -5,6 +5,7 @@ mod tests;
 
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -12,6 +13,7 @@ use futures::future::join_all;
 use hpa_calc::{HorizontalPodAutoscaler, api::ObjectMeta};
 use hpa_metrics::StoredObject;
 use kube::{Client, ResourceExt, core::ApiResource, runtime::watcher};
+use tracing::error;
 
 use super::{CollectedMetrics, cluster::Fields, index::AutoscalerKey};
 use crate::object_watch::{ObjectWatch, WatchFailure};
@@ -99,12 +101,18 @@ impl CollectedMetrics {
         }
     }
 
+    /// Adds or replaces an autoscaler. A panic on one must not end the watch of the others.
     fn apply_object(&self, group: AutoscalerGroup, object: StoredObject) -> AutoscalerKey {
         let key = key(group, &object);
-        match decode(&object) {
+        let apply = || match decode(&object) {
             Some(hpa) => self.apply(key.clone(), &hpa),
             // The controller reports undecodable objects.
             None => self.remove(&key),
+        };
+        if catch_unwind(AssertUnwindSafe(apply)).is_err() {
+            let (_, namespace, name) = &key;
+            error!(%namespace, %name, "the annotations of an autoscaler caused a panic");
+            self.remove(&key);
         }
         key
     }

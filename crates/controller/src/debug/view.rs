@@ -64,6 +64,7 @@ impl DebugView {
         let sources = self.telemetry.sources();
         let stats = sources.queue.stats();
         let autoscalers = sources.autoscalers.all();
+        let unsaved = sources.history.unsaved_for().unwrap_or_default();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
         let age_start = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().age_start();
@@ -103,7 +104,7 @@ impl DebugView {
                 .undecodable_count
                 .load(std::sync::atomic::Ordering::Relaxed),
             keep_history: Some(self.settings.keep_history),
-            history_unsaved_seconds: self.telemetry.history_unsaved().as_secs_f64(),
+            history_unsaved_seconds: unsaved.as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             failed_status_writes: failed_status_writes(&autoscalers),

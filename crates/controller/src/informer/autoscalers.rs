@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cache::{Change, Origin},
-    k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
+    k8s::PartialObject,
     key::{AutoscalerApi, HpaKey, Scope},
     queue::InitialDelay,
 };
@@ -25,6 +25,9 @@ use crate::{
 /// If the API has not been installed for this time, its autoscalers count as deleted with its
 /// definition. If it is missing for a shorter time, the API server may just be starting.
 const DELETED_AFTER: Duration = Duration::from_mins(1);
+
+/// An autoscaler of either API: both have the same schema.
+type PartialAutoscaler = PartialObject<HorizontalPodAutoscaler>;
 
 impl Informers {
     /// Keeps the cached autoscalers of one API and scope up to date, queues those that are new or
@@ -38,35 +41,33 @@ impl Informers {
         synced: watch::Sender<bool>,
         initial_delay: InitialDelay,
     ) {
-        let resource = match api {
+        let name = match api {
             AutoscalerApi::Core => "horizontalpodautoscalers",
             AutoscalerApi::Custom => "horizontalpodautoscalers.autoscaling.hpa-rs.dev",
         };
-        let age = Arc::default();
-        match api {
-            AutoscalerApi::Core => {
-                let stream = self.stream::<HorizontalPodAutoscaler>(resource, &client, &scope, age);
-                self.handle_autoscalers(stream, scope, synced, initial_delay).await;
-            }
-            AutoscalerApi::Custom => {
-                let stream = self.stream::<CustomAutoscaler>(resource, &client, &scope, age);
-                let stream = stream.optional(CustomAutoscaler::GROUP, synced.clone());
-                self.handle_autoscalers(stream, scope, synced, initial_delay).await;
-            }
+        let mut stream = self.stream::<PartialAutoscaler>(
+            name,
+            &api.resource(),
+            &client,
+            &scope,
+            Arc::default(),
+        );
+        if api == AutoscalerApi::Custom {
+            stream = stream.optional(hpa_crd::GROUP, synced.clone());
         }
+        self.handle_autoscalers(api, stream, scope, synced, initial_delay).await;
     }
 
-    async fn handle_autoscalers<K>(
+    async fn handle_autoscalers(
         self,
-        mut stream: WatchStream<PartialObject<K>>,
+        api: AutoscalerApi,
+        mut stream: WatchStream<PartialAutoscaler>,
         scope: Scope,
         synced: watch::Sender<bool>,
         initial_delay: InitialDelay,
-    ) where
-        K: AutoscalerKind,
-    {
+    ) {
         let key_of =
-            |object: &PartialObject<K>| HpaKey::for_api(K::API, object.namespace(), object.name());
+            |object: &PartialAutoscaler| HpaKey::for_api(api, object.namespace(), object.name());
         let mut listed = HashSet::new();
         let mut all_listed_are_named = true;
         // Sorted by namespace, so that autoscalers that can share a metrics request get initial
@@ -82,7 +83,7 @@ impl Informers {
                     let since = *not_installed_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= DELETED_AFTER {
                         created.clear();
-                        self.delete_all(&mut stream, &scope);
+                        self.delete_all(api, &mut stream, &scope);
                     }
                     continue;
                 }
@@ -111,7 +112,7 @@ impl Informers {
                     listed.insert(key);
                 }
                 watcher::Event::InitDone => {
-                    self.remove_unlisted(K::API, &scope, &listed, all_listed_are_named);
+                    self.remove_unlisted(api, &scope, &listed, all_listed_are_named);
                     self.queue_distributed(std::mem::take(&mut created), initial_delay);
                     listed.clear();
                     synced.send_replace(true);
@@ -132,12 +133,13 @@ impl Informers {
     }
 
     /// Deletes the cached autoscalers of a scope, because their API is not installed.
-    fn delete_all<K: AutoscalerKind>(
+    fn delete_all(
         &self,
-        stream: &mut WatchStream<PartialObject<K>>,
+        api: AutoscalerApi,
+        stream: &mut WatchStream<PartialAutoscaler>,
         scope: &Scope,
     ) {
-        for key in self.keys_in_scope(K::API, scope) {
+        for key in self.keys_in_scope(api, scope) {
             self.on_delete(&key);
             // If the API is installed again, a watch that resumes would deliver only autoscalers
             // that change.
@@ -174,12 +176,7 @@ impl Informers {
     }
 
     /// Stores an object in the cache. `None` if it can't be decoded.
-    fn apply<K: AutoscalerKind>(
-        &self,
-        key: &HpaKey,
-        object: PartialObject<K>,
-        origin: Origin,
-    ) -> Option<Change> {
+    fn apply(&self, key: &HpaKey, object: PartialAutoscaler, origin: Origin) -> Option<Change> {
         let autoscalers = &self.caches.autoscalers;
         if origin == Origin::WatchOrResponse
             && autoscalers.has_version(key, object.uid(), object.resource_version())
@@ -193,7 +190,7 @@ impl Informers {
             autoscalers.mark_undecodable(key);
             return None;
         };
-        let change = autoscalers.apply(key, object.into(), origin);
+        let change = autoscalers.apply(key, object, origin);
         if change == Change::Created {
             self.caches.selectors.set(key, None);
         }

@@ -21,7 +21,7 @@ use std::{
 
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_lease::Clock;
-use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use kube::{Client, core::ApiResource};
 use tracing::warn;
 
 pub use scales::ScaleInformers;
@@ -83,23 +83,17 @@ impl Informers {
 
     /// The events of a watch. The watch keeps `age` up to date, and `age` is added to the ages of
     /// all watches.
-    fn stream<K>(
+    fn stream<T: Watchable>(
         &self,
-        resource: &str,
+        name: &str,
+        resource: &ApiResource,
         client: &Client,
         scope: &Scope,
         age: Arc<WatchAge>,
-    ) -> WatchStream<PartialObject<K>>
-    where
-        PartialObject<K>: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
+    ) -> WatchStream<T> {
         let ages = &self.caches.watch_ages;
-        ages.add(resource.to_owned(), age.clone());
-        let api = |client, scope: &Scope| match scope {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
-        WatchStream::new(resource, client, scope, self.intervals, age, ages, api)
+        ages.add(name.to_owned(), age.clone());
+        WatchStream::new(name, resource, client, scope, self.intervals, age, ages)
     }
 }
 

@@ -8,7 +8,11 @@ use super::{
     Informers,
     undecodable::{ObjectId, UndecodableObjects},
 };
-use crate::{cache::PodIndex, k8s::PartialObject, key::Scope};
+use crate::{
+    cache::PodIndex,
+    k8s::{PartialObject, pod_resource},
+    key::Scope,
+};
 
 impl Informers {
     /// Keeps the cached pods of a scope up to date. Sends `true` to `synced` after the first list.
@@ -17,7 +21,8 @@ impl Informers {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
         let age = index.watch_age().clone();
-        let mut stream = self.stream::<Pod>("pods", &client, &scope, age);
+        let mut stream =
+            self.stream::<PartialObject<Pod>>("pods", &pod_resource(), &client, &scope, age);
         let mut undecodable = UndecodableObjects::default();
         loop {
             let event = match stream.next_or_interrupted().await {

@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics::{describe, is_within_list, take_log_slot};
 use kube::{
     Api, Client, Resource,
+    core::{ApiResource, DynamicResourceScope},
     runtime::{
         WatchStreamExt,
         utils::Backoff,
@@ -33,11 +34,24 @@ use crate::{
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
 
 pub(super) trait Watchable:
-    Resource + DeserializeOwned + Clone + Debug + Send + 'static
+    Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+    + DeserializeOwned
+    + Clone
+    + Debug
+    + Send
+    + 'static
 {
 }
 
-impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
+impl<T> Watchable for T where
+    T: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + 'static
+{
+}
 
 /// Lists and watches without end. Backs off after failures. The API server ends each watch after at
 /// most `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped
@@ -199,17 +213,21 @@ impl<T: Watchable> WatchStream<T> {
     /// finds that the API server was rewound, it marks all `ages` as outdated, which include `age`.
     pub(super) fn new(
         name: impl Into<String>,
+        resource: &ApiResource,
         client: &Client,
         scope: &Scope,
         intervals: WatchIntervals,
         age: Arc<WatchAge>,
         ages: &Arc<WatchAges>,
-        api: impl FnOnce(Client, &Scope) -> Api<T>,
     ) -> Self {
         let name = name.into();
         let timeout = intervals.timeout(&(&name, scope));
         let observer = WatchObserver::new(age, timeout);
-        let api = api(observer.instrument(client), scope);
+        let observed_client = observer.instrument(client);
+        let api: Api<T> = match scope {
+            Some(namespace) => Api::namespaced_with(observed_client, namespace, resource),
+            None => Api::all_with(observed_client, resource),
+        };
         let rewind_check = observer.rewind_check.clone().run(
             client.clone(),
             api.resource_url().to_owned(),

@@ -11,7 +11,7 @@ use hpa_metrics::{describe, take_log_slot};
 use http::{Request, Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 use tracing::{info, warn};
 
 /// The error of a request that failed while all other requests failed as well. The
@@ -99,21 +99,9 @@ impl State {
 
 /// Reports the outcome of each request to a [`ConnectionLog`].
 #[derive(Clone)]
-pub(super) struct ConnectionLogLayer(pub(super) Arc<ConnectionLog>);
-
-impl<S> Layer<S> for ConnectionLogLayer {
-    type Service = LoggedConnection<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        LoggedConnection { inner, log: self.0.clone() }
-    }
-}
-
-/// The service of [`ConnectionLogLayer`].
-#[derive(Clone)]
 pub(super) struct LoggedConnection<S> {
-    inner: S,
-    log: Arc<ConnectionLog>,
+    pub(super) inner: S,
+    pub(super) log: Arc<ConnectionLog>,
 }
 
 impl<S, B, C> Service<Request<B>> for LoggedConnection<S>
@@ -181,7 +169,7 @@ mod tests {
             let inner = service_fn(move |_: Request<()>| async move {
                 Ok::<_, BoxError>(Response::builder().status(status).body(()).expect("a response"))
             });
-            let service = ConnectionLogLayer(log.clone()).layer(inner);
+            let service = LoggedConnection { inner, log: log.clone() };
             service.oneshot(Request::new(())).await.expect("a response");
             log.state.lock().rejection_logged
         };
@@ -209,7 +197,7 @@ mod tests {
                     if succeeds { Ok(Response::new(())) } else { Err::<_, BoxError>("down".into()) }
                 }
             });
-            ConnectionLogLayer(log.clone()).layer(inner)
+            LoggedConnection { inner, log: log.clone() }
         };
         let outcome = async |others_succeed: bool| {
             let (end, ended) = oneshot::channel();

@@ -5,10 +5,11 @@ use std::hash::BuildHasher;
 use hpa_calc::api::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
 };
+use hpa_metrics::DecodeError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::partial_object::{DecodeError, PartialMeta, autoscaler, autoscaler_spec};
+use super::partial_object::{PartialMeta, autoscaler, autoscaler_spec};
 use crate::hash::HASHER;
 
 /// An autoscaler as the API server stores it.
@@ -85,6 +86,7 @@ mod tests {
 
     #[test]
     fn object_without_name_is_rejected() {
-        assert!(matches!(response("{}").decode(None), Err(DecodeError::MissingName)));
+        let error = response("{}").decode(None).expect_err("no name");
+        assert_eq!(error.to_string(), "the name or the namespace is missing");
     }
 }

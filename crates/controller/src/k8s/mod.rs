@@ -1,6 +1,5 @@
 //! Access to the API server: the clients with their limits, requests, and decoding of objects.
 
-mod autoscaler_kind;
 mod backpressure;
 mod client;
 mod connection_log;
@@ -18,15 +17,14 @@ mod status_write;
 mod timeout;
 mod watch_throttle;
 
-pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
-    ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients, ConnectError,
-    KubeconfigOverrides, KubeconfigProblem, ProxyError, RejectingServer,
+    ClientConfig, ClientError, ClientLimits, ClientProblem, ClientSource, Clients, ConnectError,
+    KubeconfigOverrides, ProxyError, RejectingServer,
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
 pub(crate) use page_size::MAX_PAGE_SIZE;
-pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
+pub(crate) use partial_object::{CachedKind, PartialMeta, PartialObject, pod_resource};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};
 pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;

@@ -23,10 +23,13 @@ use hpa_calc::{
     settings::AnnotationFilter,
     validation::{MAX_METRICS, drop_refused_parts},
 };
-use hpa_metrics::decode_json;
+use hpa_metrics::{DecodeError, decode_json, null_as_default};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicResourceScope},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
@@ -38,29 +41,18 @@ use super::{
     status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write},
 };
 
-/// The reason why an object can't be decoded.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DecodeError {
-    #[error("the name or the namespace is missing")]
-    MissingName,
-    #[error(transparent)]
-    Field(#[from] hpa_metrics::DecodeError),
-    #[error("its decoding panicked")]
-    Panicked,
-}
-
 /// The metadata that the controller reads. No object that the API server stores can fail here:
 /// fields may be null, and timestamps are not parsed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PartialMeta {
-    #[serde(deserialize_with = "null_as_empty")]
+    #[serde(deserialize_with = "null_as_default")]
     name: String,
-    #[serde(deserialize_with = "null_as_empty")]
+    #[serde(deserialize_with = "null_as_default")]
     namespace: String,
-    #[serde(deserialize_with = "null_as_empty")]
+    #[serde(deserialize_with = "null_as_default")]
     uid: String,
-    #[serde(deserialize_with = "null_as_empty")]
+    #[serde(deserialize_with = "null_as_default")]
     resource_version: String,
     generation: Option<i64>,
     labels: LimitedLabels,
@@ -71,15 +63,11 @@ pub(crate) struct PartialMeta {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Option::<String>::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
 impl PartialMeta {
     /// Fails if name or namespace is missing.
     pub(super) fn check_names(&self) -> Result<(), DecodeError> {
         if self.name.is_empty() || self.namespace.is_empty() {
-            return Err(DecodeError::MissingName);
+            return Err(DecodeError::of_value("the name or the namespace is missing"));
         }
         Ok(())
     }
@@ -133,11 +121,6 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 /// A kind that is cached, in the form in which it is cached.
 pub(crate) trait CachedKind: Sized {
     const KIND: &'static str;
-    /// The API group; empty for the core group.
-    const GROUP: &'static str;
-    const VERSION: &'static str;
-    /// The kind's name in URLs.
-    const PLURAL: &'static str;
 
     /// `spec` and `status` are JSON, `null` if missing.
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError>;
@@ -145,14 +128,11 @@ pub(crate) trait CachedKind: Sized {
 
 /// Decodes a member of an object. The error names the field.
 fn decode_member<T: DeserializeOwned>(name: &str, json: &str) -> Result<T, DecodeError> {
-    Ok(decode_json(json).map_err(|error| error.in_member(name))?)
+    decode_json(json).map_err(|error| error.in_member(name))
 }
 
 impl CachedKind for HorizontalPodAutoscaler {
     const KIND: &'static str = "HorizontalPodAutoscaler";
-    const GROUP: &'static str = "autoscaling";
-    const VERSION: &'static str = "v2";
-    const PLURAL: &'static str = "horizontalpodautoscalers";
 
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
         let status = decode_member::<Option<_>>("status", status)?.unwrap_or_default();
@@ -178,9 +158,6 @@ pub(super) fn autoscaler(
         // Values of an earlier spec, which may repeat much of it. No status write changes them.
         status.current_metrics = Vec::new();
     }
-    // The object stays in the cache, and decoding leaves spare capacity.
-    status.current_metrics.shrink_to_fit();
-    status.conditions.shrink_to_fit();
     HorizontalPodAutoscaler { metadata, spec, status }
 }
 
@@ -193,15 +170,11 @@ pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec,
     // memory.
     drop_refused_parts(&mut spec);
     spec.metrics.truncate(MAX_METRICS + 1);
-    spec.metrics.shrink_to_fit();
     Ok(spec)
 }
 
 impl CachedKind for Pod {
     const KIND: &'static str = "Pod";
-    const GROUP: &'static str = "";
-    const VERSION: &'static str = "v1";
-    const PLURAL: &'static str = "pods";
 
     fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
         let spec = decode_member::<Option<PodSpec>>("spec", spec)?.unwrap_or_default();
@@ -213,6 +186,11 @@ impl CachedKind for Pod {
         let pod = pod.owned_by(&meta.owner_references.unwrap_or_default());
         Ok(Self { exceeds_label_limits, ..pod })
     }
+}
+
+/// The resource of pods.
+pub(crate) fn pod_resource() -> ApiResource {
+    ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&())
 }
 
 /// An object of a cached kind, not decoded yet. It implements kube's [`Resource`], so that kube
@@ -232,7 +210,8 @@ impl<K: CachedKind> PartialObject<K> {
     /// the process.
     pub(crate) fn decode(self) -> Result<K, DecodeError> {
         let decode = AssertUnwindSafe(move || self.decode_members());
-        panic::catch_unwind(decode).unwrap_or(Err(DecodeError::Panicked))
+        let panicked = |_| Err(DecodeError::of_value("its decoding panicked"));
+        panic::catch_unwind(decode).unwrap_or_else(panicked)
     }
 
     fn decode_members(self) -> Result<K, DecodeError> {
@@ -295,24 +274,24 @@ impl<'de, K: CachedKind> Deserialize<'de> for PartialObject<K> {
     }
 }
 
-impl<K: CachedKind> Resource for PartialObject<K> {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
+impl<K> Resource for PartialObject<K> {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        K::KIND.into()
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
     }
 
-    fn group((): &()) -> Cow<'_, str> {
-        K::GROUP.into()
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
     }
 
-    fn version((): &()) -> Cow<'_, str> {
-        K::VERSION.into()
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
     }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        K::PLURAL.into()
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
     }
 
     fn meta(&self) -> &meta::ObjectMeta {

@@ -9,7 +9,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
-use tower::{Layer, Service};
+use tower::Service;
 
 /// Called after each request to the API server, unless its caller stopped waiting for it. It must
 /// not block.
@@ -34,32 +34,11 @@ impl RequestObserver for () {
 /// Reports requests to a [`RequestObserver`]. It belongs below the layers that hold requests back
 /// before they are sent, so that the wait doesn't count, and above the timeout.
 #[derive(Clone)]
-pub(super) struct RequestObserverLayer {
-    observer: Arc<dyn RequestObserver>,
-    host: Arc<str>,
-}
-
-impl RequestObserverLayer {
-    /// `host` is given because kube adds it to the request only in a lower layer.
-    pub(super) fn new(observer: Arc<dyn RequestObserver>, host: impl Into<Arc<str>>) -> Self {
-        Self { observer, host: host.into() }
-    }
-}
-
-impl<S> Layer<S> for RequestObserverLayer {
-    type Service = ObservedRequests<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        ObservedRequests { inner, observer: self.observer.clone(), host: self.host.clone() }
-    }
-}
-
-/// The service of [`RequestObserverLayer`].
-#[derive(Clone)]
 pub(super) struct ObservedRequests<S> {
-    inner: S,
-    observer: Arc<dyn RequestObserver>,
-    host: Arc<str>,
+    pub(super) inner: S,
+    pub(super) observer: Arc<dyn RequestObserver>,
+    /// kube adds the host to the request only in a lower layer.
+    pub(super) host: Arc<str>,
 }
 
 impl<S, B, C> Service<Request<B>> for ObservedRequests<S>

@@ -1,7 +1,10 @@
 //! Metrics that are read from the caches and the work queue when they are collected.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,6 +22,7 @@ use super::{
 use crate::{
     cache::{Autoscaler, ErrorClass, WatchAges},
     forecast::Forecasts,
+    history_store::HistoryHealth,
     key::HpaKey,
     queue::QueueStats,
 };
@@ -26,6 +30,11 @@ use crate::{
 /// A count as a sample value.
 fn float(count: impl TryInto<u64>) -> f64 {
     count.try_into().unwrap_or(u64::MAX) as f64
+}
+
+/// A counter as a sample value.
+fn counter_value(counter: &AtomicU64) -> f64 {
+    float(counter.load(Ordering::Relaxed))
 }
 
 impl Telemetry {
@@ -40,16 +49,15 @@ impl Telemetry {
                 "hpa_controller_undecodable_objects_total",
                 "Objects from the API server that could not be decoded and are skipped.",
             )
-            .with(&[], float(sources.undecodable_count.load(Ordering::Relaxed)))
-            .build(),
+            .with(&[], counter_value(&sources.undecodable_count)),
         ];
-        families.extend(self.history_families());
+        families.extend(histories(&sources.history));
         families.push(watch_ages(&sources.watch_ages));
         families.extend(queue(&sources.queue.stats()));
         let mut autoscalers = sources.autoscalers.all();
         autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         families.extend(totals(&autoscalers));
-        if let Some(since) = self.health.working_since() {
+        if let Some(since) = self.working_since() {
             families.push(oldest_reconcile(&autoscalers, since));
         }
         families.push(desired_replicas(&autoscalers));
@@ -57,10 +65,10 @@ impl Telemetry {
         if self.options.per_autoscaler {
             families.extend(details(&autoscalers));
         }
-        families
+        families.into_iter().map(Family::build).collect()
     }
 
-    fn build_info_family(&self) -> MetricFamily {
+    fn build_info_family(&self) -> Family {
         let build = &self.options.build;
         let labels = [
             ("build_date", build.date.as_str()),
@@ -68,10 +76,10 @@ impl Telemetry {
             ("version", build.version.as_str()),
         ];
         let help = "Constant 1, labeled with version, git revision and build date.";
-        Family::gauge("hpa_build_info", help).with(&labels, 1.0).build()
+        Family::gauge("hpa_build_info", help).with(&labels, 1.0)
     }
 
-    fn leader_family(&self) -> MetricFamily {
+    fn leader_family(&self) -> Family {
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates \
                     backup, 1 indicates master. 'name' is the string used to identify the lease. \
                     Please make sure to group by name.";
@@ -79,10 +87,10 @@ impl Telemetry {
         if let Some(lease) = &*self.lease.lock() {
             family.add(&[("name", &lease.name)], f64::from(u8::from(lease.is_held)));
         }
-        family.build()
+        family
     }
 
-    fn lease_failing_family(&self) -> MetricFamily {
+    fn lease_failing_family(&self) -> Family {
         let since = *self.lease_failing_since.lock();
         let failing = since.map_or(Duration::ZERO, |since| since.elapsed());
         Family::gauge(
@@ -90,43 +98,38 @@ impl Telemetry {
             "How long requests for the leader lease have been failing; 0 if they succeed.",
         )
         .with(&[], failing.as_secs_f64())
-        .build()
     }
 
-    fn history_families(&self) -> [MetricFamily; 2] {
-        let history = self.history.lock().clone();
-        let unsaved = history.unsaved_for().unwrap_or_default();
-        [
-            Family::gauge(
-                "hpa_controller_history_unsaved_seconds",
-                "How long writes of histories for the next leader have been failing; 0 if they \
-                 succeed.",
-            )
-            .with(&[], unsaved.as_secs_f64())
-            .build(),
-            Family::counter(
-                "hpa_controller_history_rejected_total",
-                "Stored histories that were ignored because they are invalid.",
-            )
-            .with(&[], float(history.rejected()))
-            .build(),
-        ]
-    }
-
-    fn dropped_events_family(&self) -> MetricFamily {
+    fn dropped_events_family(&self) -> Family {
         let dropped = self.dropped_events.lock().clone();
         Family::counter(
             "hpa_controller_events_dropped_total",
             "Kubernetes events that were not written, by cause.",
         )
-        .with(&[("cause", "failed_write")], float(dropped.failed_write()))
-        .with(&[("cause", "over_budget")], float(dropped.over_budget()))
-        .with(&[("cause", "queue_full")], float(dropped.queue_full()))
-        .build()
+        .with(&[("cause", "failed_write")], counter_value(&dropped.failed_write))
+        .with(&[("cause", "over_budget")], counter_value(&dropped.over_budget))
+        .with(&[("cause", "queue_full")], counter_value(&dropped.queue_full))
     }
 }
 
-fn watch_ages(watch_ages: &WatchAges) -> MetricFamily {
+fn histories(health: &HistoryHealth) -> [Family; 2] {
+    let unsaved = health.unsaved_for().unwrap_or_default();
+    [
+        Family::gauge(
+            "hpa_controller_history_unsaved_seconds",
+            "How long writes of histories for the next leader have been failing; 0 if they \
+             succeed.",
+        )
+        .with(&[], unsaved.as_secs_f64()),
+        Family::counter(
+            "hpa_controller_history_rejected_total",
+            "Stored histories that were ignored because they are invalid.",
+        )
+        .with(&[], float(health.rejected())),
+    ]
+}
+
+fn watch_ages(watch_ages: &WatchAges) -> Family {
     let mut family = Family::gauge(
         "hpa_controller_watch_age_seconds",
         "Time since the API server last confirmed that the cache of a resource has all changes. A \
@@ -135,10 +138,10 @@ fn watch_ages(watch_ages: &WatchAges) -> MetricFamily {
     for (resource, age) in watch_ages.by_resource() {
         family.add(&[("resource", &resource)], age.as_secs_f64());
     }
-    family.build()
+    family
 }
 
-fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
+fn queue(stats: &QueueStats) -> [Family; 5] {
     let name = [("name", QUEUE_NAME)];
     let gauge = |metric: &str, help, value| {
         Family::gauge(format!("workqueue_{metric}"), help).with(&name, value)
@@ -146,7 +149,7 @@ fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
     let counter = |metric: &str, help, value| {
         Family::counter(format!("workqueue_{metric}"), help).with(&name, value)
     };
-    let families = [
+    [
         gauge("depth", "Current depth of workqueue", float(stats.depth)),
         counter("adds_total", "Total number of adds handled by workqueue", float(stats.became_due)),
         // The reference adds each key through its rate limiter, which counts as a retry.
@@ -167,13 +170,12 @@ fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
             "How many seconds has the longest running processor for workqueue been running.",
             stats.longest_running.as_secs_f64(),
         ),
-    ];
-    families.into_iter().map(Family::build).collect()
+    ]
 }
 
 type CachedAutoscaler = (HpaKey, Arc<Autoscaler>);
 
-fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
+fn totals(autoscalers: &[CachedAutoscaler]) -> [Family; 2] {
     let failing = |class| {
         let failed = |(_, autoscaler): &&CachedAutoscaler| {
             autoscaler.last_reconcile.lock().error == Some(class)
@@ -185,21 +187,19 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
             format!("{REFERENCE_PREFIX}_num_horizontal_pod_autoscalers"),
             "Current number of controlled HPA objects.",
         )
-        .with(&[], float(autoscalers.len()))
-        .build(),
+        .with(&[], float(autoscalers.len())),
         Family::gauge(
             "hpa_controller_autoscalers_failing",
             "Number of autoscalers whose last reconcile failed.",
         )
         .with(&[("error", "internal")], failing(ErrorClass::Internal))
-        .with(&[("error", "spec")], failing(ErrorClass::Spec))
-        .build(),
+        .with(&[("error", "spec")], failing(ErrorClass::Spec)),
     ]
 }
 
 /// The longest time since an autoscaler's last reconcile, or since the workers started if that is
 /// later. The excess of an autoscaler's own sync period over the controller's doesn't count.
-fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> MetricFamily {
+fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> Family {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {
         let age_start = autoscaler.last_reconcile.lock().age_start();
@@ -211,10 +211,9 @@ fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) ->
         "Longest time since the last reconcile of an autoscaler.",
     )
     .with(&[], oldest.as_secs_f64())
-    .build()
 }
 
-fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
+fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> Family {
     let mut family = Family::gauge(
         format!("{REFERENCE_PREFIX}_desired_replicas"),
         "Current desired replica count for HPA objects.",
@@ -224,11 +223,11 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
             family.add_for(key, &[], f64::from(replicas));
         }
     }
-    family.build()
+    family
 }
 
 /// The metrics with forecasts by reason, and the checks by result.
-fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [MetricFamily; 2] {
+fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [Family; 2] {
     let now = Timestamp::now();
     let mut counts = ForecastReason::ALL.map(|reason| (reason, 0_u32));
     for (_, autoscaler) in autoscalers {
@@ -249,18 +248,17 @@ fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [Metric
         metrics.add(&[("reason", reason.as_str())], f64::from(count));
     }
     let checks = &forecasts.counts;
-    let count = |count: &std::sync::atomic::AtomicU64| float(count.load(Ordering::Relaxed));
     let checks = Family::counter(
         "hpa_controller_forecast_checks_total",
         "Daily checks whether the forecasts of a metric help, by result.",
     )
-    .with(&[("result", "failure")], count(&checks.failed))
-    .with(&[("result", "success")], count(&checks.succeeded));
-    [metrics.build(), checks.build()]
+    .with(&[("result", "failure")], counter_value(&checks.failed))
+    .with(&[("result", "success")], counter_value(&checks.succeeded));
+    [metrics, checks]
 }
 
 /// Metrics of each autoscaler, for `--per-hpa-metrics`.
-fn details(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 3] {
+fn details(autoscalers: &[CachedAutoscaler]) -> [Family; 3] {
     let mut proposed = Family::gauge(
         "hpa_controller_proposed_replicas",
         "Replicas that a metric proposed at the last reconcile. 'metric_index' is the index in \
@@ -296,5 +294,5 @@ fn details(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 3] {
             }
         }
     }
-    [proposed.build(), limited.build(), failing.build()]
+    [proposed, limited, failing]
 }

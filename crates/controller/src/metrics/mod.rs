@@ -11,6 +11,7 @@
 mod collector;
 mod counters;
 mod family;
+mod health;
 mod reconciles;
 mod samples;
 #[cfg(test)]
@@ -20,7 +21,6 @@ mod text;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},
-    time::Duration,
 };
 
 use hpa_lease::events::DroppedEvents;
@@ -33,7 +33,6 @@ use tokio::time::Instant;
 use crate::{
     cache::{Autoscalers, WatchAges},
     forecast::Forecasts,
-    health::{Health, HealthError},
     history_store::HistoryHealth,
     key::HpaKey,
     queue::WorkQueue,
@@ -41,6 +40,8 @@ use crate::{
 };
 
 use counters::Counters;
+use health::Health;
+pub use health::HealthError;
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 
@@ -83,6 +84,7 @@ pub struct TelemetrySources {
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
     pub forecasts: Arc<Forecasts>,
+    pub(crate) history: Arc<HistoryHealth>,
 }
 
 /// Names the caches that are not synced.
@@ -100,7 +102,6 @@ pub struct Telemetry {
     counters: Counters,
     sources: Mutex<TelemetrySources>,
     dropped_events: Mutex<Arc<DroppedEvents>>,
-    history: Mutex<Arc<HistoryHealth>>,
     /// `None` without leader election.
     lease: Mutex<Option<LeaseStatus>>,
     /// The time since which requests for the lease fail. `None` if they succeed.
@@ -109,7 +110,7 @@ pub struct Telemetry {
     collectors: Mutex<Vec<Arc<dyn Collector>>>,
     /// The caches of metric sources in this process. `None` without such sources.
     metric_caches: Mutex<Option<UnsyncedCaches>>,
-    health: Health,
+    health: Mutex<Health>,
 }
 
 impl fmt::Debug for Telemetry {
@@ -131,19 +132,18 @@ impl Telemetry {
             counters: Counters::default(),
             sources: Mutex::default(),
             dropped_events: Mutex::default(),
-            history: Mutex::default(),
             lease: Mutex::default(),
             lease_failing_since: Mutex::default(),
             collectors: Mutex::default(),
             metric_caches: Mutex::default(),
-            health: Health::default(),
+            health: Mutex::default(),
         }
     }
 
     /// Attaches the parts of a controller that starts now, in place of those of an earlier one, and
     /// resets the health.
     pub fn attach(&self, sources: TelemetrySources) {
-        self.health.reset();
+        *self.health.lock() = Health::default();
         self.set_lease_failing_since(None);
         *self.sources.lock() = sources;
     }
@@ -164,16 +164,6 @@ impl Telemetry {
         lease.as_ref().map_or((None, true), |lease| (Some(lease.name.clone()), lease.is_held))
     }
 
-    /// The start of the workers; `None` if they don't run.
-    pub(crate) fn working_since(&self) -> Option<Instant> {
-        self.health.working_since()
-    }
-
-    /// The time for which writes of histories have been failing.
-    pub(crate) fn history_unsaved(&self) -> Duration {
-        self.history.lock().unsaved_for().unwrap_or_default()
-    }
-
     /// Adds the metrics of a collector to the exposition. Their names must be unique.
     pub fn attach_collector(&self, collector: Arc<dyn Collector>) {
         self.collectors.lock().push(collector);
@@ -187,10 +177,6 @@ impl Telemetry {
 
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
         *self.dropped_events.lock() = dropped;
-    }
-
-    pub(crate) fn attach_history(&self, history: Arc<HistoryHealth>) {
-        *self.history.lock() = history;
     }
 
     /// Summarizes the comparisons with the peer.
@@ -207,38 +193,6 @@ impl Telemetry {
     /// Sets the time since which requests for the lease fail; `None` if they succeed.
     pub(crate) fn set_lease_failing_since(&self, since: Option<Instant>) {
         *self.lease_failing_since.lock() = since;
-    }
-
-    /// Reports that the caches are synced: the controller becomes ready.
-    pub fn set_synced(&self) {
-        self.health.set_synced();
-    }
-
-    /// Sets whether the workers run. Workers that don't run, as in a standby, can't be stuck.
-    pub fn set_working(&self, working: bool) {
-        self.health.set_working(working);
-    }
-
-    /// Reports that the controller is shutting down.
-    pub fn set_stopping(&self) {
-        self.health.set_stopping();
-    }
-
-    /// Answers a liveness probe.
-    pub fn alive(&self) -> Result<(), HealthError> {
-        let queue = self.sources.lock().queue.clone();
-        self.health.alive(&queue)
-    }
-
-    /// Answers a readiness probe. A standby is ready as well.
-    pub fn ready(&self) -> Result<(), HealthError> {
-        self.health.ready()?;
-        let metric_caches = self.metric_caches.lock().clone();
-        let unsynced = metric_caches.map(|unsynced| unsynced()).unwrap_or_default();
-        if unsynced.is_empty() {
-            return Ok(());
-        }
-        Err(HealthError::MetricCachesNotSynced(unsynced.join("; ")))
     }
 
     /// Returns all metrics in the Prometheus text format ([`CONTENT_TYPE`]).

@@ -174,7 +174,7 @@ impl RequestObserver for Telemetry {
     ) {
         // A response to a GET may be an informer's, which says nothing about the workers.
         if status.is_some() && *method != Method::GET {
-            self.health.record_response();
+            self.record_response();
         }
         let (counters, verb) = (&self.counters, method.as_str());
         counters.request_seconds.with_label_values(&[host, verb]).observe(duration.as_secs_f64());

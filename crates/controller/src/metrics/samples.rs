@@ -42,7 +42,7 @@ impl<S: MetricSource> MetricSource for ObservedSource<S> {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let response = self.source.read(query).await;
         if !matches!(response, Err(MetricError::Timeout { .. } | MetricError::Transport { .. })) {
-            self.telemetry.health.record_response();
+            self.telemetry.record_response();
         }
         let values = response?;
         let api = query.api();

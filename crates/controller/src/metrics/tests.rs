@@ -18,7 +18,6 @@ use tokio::time::advance;
 use super::*;
 use crate::{
     cache::{ErrorClass, Origin},
-    health::HealthError,
     key::AutoscalerApi,
     reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
     settings::SyncPeriod,

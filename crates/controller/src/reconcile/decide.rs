@@ -7,7 +7,7 @@ use hpa_calc::{
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     history::Direction,
-    plan::{Plan, SelectedPods},
+    plan::SelectedPods,
     selector::Selector,
     settings::{PodSelection, Settings},
 };
@@ -67,11 +67,6 @@ impl<'a> Attempt<'a> {
     /// Decides and writes the scale, and repeats both if an input of the decision has changed.
     /// `None` if the autoscaler itself changed or was deleted.
     async fn decide_and_scale(&mut self) -> Option<TimedConclusion> {
-        if self.autoscaler.replace_target(&self.hpa.spec.scale_target_ref) {
-            // The registered selector is the previous target's, and the new target may be
-            // unreadable.
-            self.reconciler.selectors.set(self.key, None);
-        }
         let slot = self.slot;
         let mut target = slot.release_if_slow(self.target()).await;
         if let Ok(target) = &target {
@@ -200,23 +195,16 @@ impl<'a> Attempt<'a> {
 
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> TimedDecision<'a> {
         let Self { reconciler, key, hpa, settings, .. } = *self;
-        if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
-            // The selector of a missing target must not make other selectors ambiguous.
-            reconciler.selectors.set(key, None);
-        }
         let scale = target.as_ref().map(|target| target.scale_object.scale.clone());
-        let scale = scale.map_err(|unavailable| unavailable.error.clone());
+        let scale = scale.map_err(Clone::clone);
         let (listed, ownership_error) = match self.owned_pods.take() {
             None => (self.listed_pods.clone(), None),
             Some(SelectedPods { pods, ownership_error, .. }) => (Some(pods), ownership_error),
         };
-        let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
-        let mut has_selected = false;
         let has_forecasts = settings.forecasts.is_on();
         let mut pods = Vec::new();
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
-        let plan = Plan::new(hpa, scale, settings, |selector| {
-            has_selected = true;
+        let plan = reconciler.plan(key, hpa, scale, settings, |selector| {
             let selected =
                 SelectedPods { ownership_error, ..reconciler.select(key, selector, listed) };
             self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
@@ -225,9 +213,6 @@ impl<'a> Attempt<'a> {
             }
             selected
         });
-        if is_at_zero && !has_selected {
-            reconciler.selectors.set(key, None);
-        }
         let limit = self.time_left();
         let read = reconciler.read_metrics(hpa, &plan, limit);
         let (mut readings, read_durations) = self.slot.release_during(read).await;

@@ -6,7 +6,6 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
-    plan::{Plan, ScaleReadError},
 };
 use tracing::{debug, info, warn};
 
@@ -18,6 +17,7 @@ use super::{
 use crate::{
     cache::{Autoscaler, ErrorClass},
     key::HpaKey,
+    scale_target::ScaleUnavailable,
     shadow::{
         self, Comparison, ComparisonResult, DecisionInputs, Evaluation, Observation, compare_any,
         scale_as_seen_by_peer,
@@ -38,7 +38,7 @@ impl Reconciler {
         let record = self.shadow.record(key, autoscaler, hpa, self.settings.flags(), started);
         let observation = record.lock().observe(hpa);
         let peer = &hpa.status;
-        let scale = self.scale_to_compare(key, hpa, observation.as_ref());
+        let scale = self.scale_to_compare(hpa, observation.as_ref());
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
             let duration = self.clock.instants().monotonic.saturating_sub(started);
@@ -49,9 +49,10 @@ impl Reconciler {
             decided_on.status = observation.previous_status.clone();
         }
         let mut selected = None;
-        let plan = Plan::new(&decided_on, scale.clone(), self.settings.flags(), |selector| {
+        let plan = self.plan(key, &decided_on, scale.clone(), self.settings.flags(), |selector| {
             selected.insert(self.select(key, selector, None)).clone()
         });
+        let scale = scale.map_err(|unavailable| unavailable.error);
         let read = self.read_metrics(&decided_on, &plan, self.timeout);
         let (readings, read_durations) = slot.release_during(read).await;
         let now = self.clock.instants();
@@ -94,19 +95,13 @@ impl Reconciler {
     /// yet.
     async fn scale_to_compare(
         &self,
-        key: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         observation: Option<&Observation>,
-    ) -> Option<Result<Scale, ScaleReadError>> {
+    ) -> Option<Result<Scale, ScaleUnavailable>> {
         let peer = &hpa.status;
         let scale = match self.read_target(hpa).await {
             Ok(target) => target.scale_object.scale,
-            Err(unavailable) => {
-                if unavailable.is_gone {
-                    self.selectors.set(key, None);
-                }
-                return Some(Err(unavailable.error));
-            }
+            Err(unavailable) => return Some(Err(unavailable)),
         };
         match observation {
             Some(observation) if observation.is_new_status => {

@@ -74,6 +74,11 @@ impl Reconciler {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
         let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
+        if autoscaler.replace_target(&hpa.spec.scale_target_ref) {
+            // The registered selector is the previous target's, and the new target may be
+            // unreadable.
+            self.selectors.set(key, None);
+        }
         if settings.dry_run || self.dry_run {
             autoscaler.peer_writes.ignore_past();
             self.compare(key, &autoscaler, &hpa, slot).await;

@@ -4,17 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod},
+    api::{HorizontalPodAutoscaler, Pod, Scale},
     plan::{Plan, SelectedPods},
     readings::{ReadError, Readings},
     selector::Selector,
+    settings::Settings,
 };
 use kube::{Api, api::ListParams};
 use tokio::time::{Instant, timeout_at};
 
 use super::reconciler::Reconciler;
 use crate::{
-    k8s::{KubeError, MAX_PAGE_SIZE, PartialObject},
+    k8s::{KubeError, MAX_PAGE_SIZE, PartialObject, pod_resource},
     key::HpaKey,
     scale_target::{GroupKind, Mapping, ScaleObject, ScaleUnavailable, read_scale},
 };
@@ -73,6 +74,32 @@ impl Reconciler {
         Ok(Target { mapping, scale_object, is_cached: false })
     }
 
+    /// Plans a decision. Clears the registered selector if the target doesn't exist, or is at zero
+    /// replicas and needs no pods there: it must not make other selectors ambiguous.
+    pub(super) fn plan<'a>(
+        &self,
+        key: &HpaKey,
+        hpa: &'a HorizontalPodAutoscaler,
+        scale: Result<Scale, ScaleUnavailable>,
+        settings: &'a Settings,
+        select: impl FnOnce(&Selector) -> SelectedPods,
+    ) -> Plan<'a> {
+        let may_have_pods = match &scale {
+            Ok(scale) => scale.spec_replicas != 0,
+            Err(unavailable) => !unavailable.is_gone,
+        };
+        let mut has_selected = false;
+        let scale = scale.map_err(|unavailable| unavailable.error);
+        let plan = Plan::new(hpa, scale, settings, |selector| {
+            has_selected = true;
+            select(selector)
+        });
+        if !may_have_pods && !has_selected {
+            self.selectors.set(key, None);
+        }
+        plan
+    }
+
     /// Registers the selector and returns the pods that it matches: `listed` if given, else those
     /// in the cache.
     pub(super) fn select(
@@ -99,7 +126,8 @@ impl Reconciler {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Arc<Pod>>, KubeError> {
-        let api: Api<PartialObject<Pod>> = Api::namespaced(self.client.clone(), namespace);
+        let client = self.client.clone();
+        let api: Api<PartialObject<Pod>> = Api::namespaced_with(client, namespace, &pod_resource());
         let mut params = ListParams::default().labels(selector).limit(MAX_PAGE_SIZE);
         let mut pods = Vec::new();
         loop {

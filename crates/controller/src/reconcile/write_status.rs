@@ -7,6 +7,7 @@ use hpa_calc::{
     event::EventReason,
     settings::Tolerances,
 };
+use hpa_metrics::DecodeError;
 use kube::api::{GetParams, Patch, PatchParams};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, FailureChange},
-    k8s::{DecodeError, HpaResponse, KubeError, StoredHpa},
+    k8s::{HpaResponse, KubeError, StoredHpa},
     key::{AutoscalerApi, HpaKey},
 };
 

@@ -14,9 +14,9 @@ use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
 #[derive(Debug, Default)]
 pub(super) struct GroupResources {
     /// All resources of all versions, those of the preferred version first.
-    mappings: Vec<Mapping>,
+    pub(super) mappings: Vec<Mapping>,
     /// The last error of a version whose resources could not be read.
-    version_error: Option<ApiRequestError>,
+    pub(super) version_error: Option<ApiRequestError>,
 }
 
 impl GroupResources {
@@ -25,15 +25,6 @@ impl GroupResources {
         let serves_kind =
             |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
         self.mappings.iter().filter(serves_kind).cloned().collect()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.mappings.is_empty()
-    }
-
-    /// The last error of a version whose resources could not be read.
-    pub(super) fn version_error(&self) -> Option<&ApiRequestError> {
-        self.version_error.as_ref()
     }
 }
 

@@ -3,12 +3,8 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Shared, WeakShared},
-};
 use hashbrown::HashMap;
-use hpa_metrics::{ResourceNames, resource::GroupResource};
+use hpa_metrics::{ResourceNames, SingleFlight, resource::GroupResource};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -50,56 +46,45 @@ impl Default for MapperConfig {
 pub struct RestMapper {
     client: Client,
     config: MapperConfig,
+    discoveries: SingleFlight<String, GroupResources, ApiRequestError>,
     groups: Mutex<HashMap<Box<str>, CachedGroup>>,
 }
 
-type DiscoveryResult = Result<Arc<GroupResources>, ApiRequestError>;
-type Discovery = BoxFuture<'static, DiscoveryResult>;
-
-#[derive(Default)]
 struct CachedGroup {
-    /// The last result of a discovery that succeeded.
-    resources: Option<Arc<GroupResources>>,
-    last_discovery: Option<LastDiscovery>,
-    is_stale: bool,
-    /// The discovery in progress. Weak, so that it is cancelled when no lookup waits for it.
-    in_flight: Option<WeakShared<Discovery>>,
-}
-
-struct LastDiscovery {
-    at: Instant,
+    /// The result of the last discovery that succeeded. Empty if none did.
+    resources: Arc<GroupResources>,
+    discovered_at: Instant,
+    /// The error of the last discovery, if it failed.
     error: Option<ApiRequestError>,
-}
-
-enum Lookup {
-    Cached(Result<Vec<Mapping>, MapperError>),
-    Discover(Shared<Discovery>),
+    is_stale: bool,
 }
 
 impl RestMapper {
     pub fn new(client: Client, config: MapperConfig) -> Self {
-        Self { client, config, groups: Mutex::default() }
+        let discoveries = SingleFlight::new(Duration::ZERO);
+        Self { client, config, discoveries, groups: Mutex::default() }
     }
 
     /// The resources that serve a kind, in all versions of its group, the preferred version first.
     /// Never empty. If discovery fails, an earlier result counts.
     pub async fn mappings(&self, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
-        let discovery = match self.lookup(kind) {
-            Lookup::Cached(mappings) => return mappings,
-            Lookup::Discover(discovery) => discovery,
-        };
-        let discovered = discovery.clone().await;
+        if let Some(mappings) = self.cached_mappings(kind) {
+            return mappings;
+        }
+        let (client, timeout) = (self.client.clone(), self.config.request_timeout);
+        let discover =
+            move |group: String| async move { discovery::discover(&client, timeout, &group).await };
+        let discovered = self.discoveries.get(kind.group.clone(), discover).await;
+        let now = Instant::now();
         let mut groups = self.groups.lock();
-        let group = groups.entry(kind.group.as_str().into()).or_default();
-        let in_flight = group.in_flight.as_ref().and_then(WeakShared::upgrade);
-        // Only the first of the lookups that shared the discovery stores its result.
-        if in_flight.is_some_and(|in_flight| in_flight.ptr_eq(&discovery)) {
-            group.store(&discovered);
+        if groups.len() >= MAX_GROUPS && !groups.contains_key(kind.group.as_str()) {
+            groups.retain(|_, group| group.is_worth_keeping(now, self.config.max_age));
         }
-        match discovered {
-            Ok(resources) => find_mappings(&resources, kind),
-            Err(error) => find_after_failure(group.resources.as_deref(), kind, error),
-        }
+        let group = groups
+            .entry(kind.group.as_str().into())
+            .or_insert_with(|| CachedGroup::never_discovered(now));
+        group.store(discovered, now);
+        group.mappings(kind)
     }
 
     /// Marks a group as stale, because a resource of it turned out not to be served. The next
@@ -111,93 +96,50 @@ impl RestMapper {
         }
     }
 
-    fn lookup(&self, kind: &GroupKind) -> Lookup {
-        let now = Instant::now();
-        let mut groups = self.groups.lock();
-        if groups.len() >= MAX_GROUPS && !groups.contains_key(kind.group.as_str()) {
-            groups.retain(|_, group| group.is_worth_keeping(now, self.config.max_age));
-        }
-        let group = groups.entry(kind.group.as_str().into()).or_default();
-        if let Some(in_flight) = group.in_flight.as_ref().and_then(WeakShared::upgrade) {
-            return Lookup::Discover(in_flight);
-        }
-        let age = group.age(now);
-        let may_discover = age.is_none_or(|age| age >= self.config.min_refresh_interval);
-        let is_fresh = !group.is_stale && age.is_some_and(|age| age < self.config.max_age);
-        match group.cached(kind) {
-            Some(mappings) if !may_discover || (is_fresh && mappings.is_ok()) => {
-                Lookup::Cached(mappings)
-            }
-            _ => {
-                let (client, timeout) = (self.client.clone(), self.config.request_timeout);
-                let name = kind.group.clone();
-                let discovery =
-                    async move { discovery::discover(&client, timeout, &name).await.map(Arc::new) };
-                let discovery = discovery.boxed().shared();
-                group.in_flight = discovery.downgrade();
-                Lookup::Discover(discovery)
-            }
-        }
+    /// The result of a lookup without a discovery. `None` if the group must be discovered.
+    fn cached_mappings(&self, kind: &GroupKind) -> Option<Result<Vec<Mapping>, MapperError>> {
+        let groups = self.groups.lock();
+        let group = groups.get(kind.group.as_str())?;
+        let age = group.discovered_at.elapsed();
+        let may_discover = age >= self.config.min_refresh_interval;
+        let is_fresh = !group.is_stale && age < self.config.max_age;
+        let mappings = group.mappings(kind);
+        (!may_discover || (is_fresh && mappings.is_ok())).then_some(mappings)
     }
 }
 
 impl CachedGroup {
-    fn store(&mut self, discovered: &DiscoveryResult) {
-        self.in_flight = None;
-        let error = discovered.as_ref().err().cloned();
-        self.last_discovery = Some(LastDiscovery { at: Instant::now(), error });
-        if let Ok(resources) = discovered {
-            self.is_stale = resources.version_error().is_some();
-            self.resources = Some(Arc::clone(resources));
-        }
+    fn never_discovered(now: Instant) -> Self {
+        Self { resources: Arc::default(), discovered_at: now, error: None, is_stale: false }
     }
 
-    fn age(&self, now: Instant) -> Option<Duration> {
-        self.last_discovery.as_ref().map(|last| now.duration_since(last.at))
+    fn store(&mut self, discovered: Result<Arc<GroupResources>, ApiRequestError>, now: Instant) {
+        match discovered {
+            // Stored by another lookup that shared the discovery. It may be stale since then.
+            Ok(resources) if Arc::ptr_eq(&resources, &self.resources) => return,
+            Ok(resources) => {
+                self.is_stale = resources.version_error.is_some();
+                (self.resources, self.error) = (resources, None);
+            }
+            Err(error) => self.error = Some(error),
+        }
+        self.discovered_at = now;
     }
 
-    /// The result of a lookup without another discovery. `None` before the first discovery.
-    fn cached(&self, kind: &GroupKind) -> Option<Result<Vec<Mapping>, MapperError>> {
-        let last_error = self.last_discovery.as_ref().and_then(|last| last.error.clone());
-        match (&self.resources, last_error) {
-            (resources, Some(error)) => Some(find_after_failure(resources.as_deref(), kind, error)),
-            (Some(resources), None) => Some(find_mappings(resources, kind)),
-            (None, None) => None,
+    fn mappings(&self, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
+        let mappings = self.resources.mappings_for(&kind.kind);
+        if !mappings.is_empty() {
+            return Ok(mappings);
         }
+        Err(match self.error.as_ref().or(self.resources.version_error.as_ref()) {
+            Some(error) => MapperError::Discovery(error.clone()),
+            None => MapperError::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() },
+        })
     }
 
     fn is_worth_keeping(&self, now: Instant, max_age: Duration) -> bool {
-        let is_in_flight =
-            self.in_flight.as_ref().is_some_and(|discovery| discovery.upgrade().is_some());
-        let is_young = self.age(now).is_some_and(|age| age < max_age);
-        let has_kinds = self.resources.as_ref().is_some_and(|resources| !resources.is_empty());
-        is_in_flight || (is_young && has_kinds)
+        now.duration_since(self.discovered_at) < max_age && !self.resources.mappings.is_empty()
     }
-}
-
-fn find_mappings(
-    resources: &GroupResources,
-    kind: &GroupKind,
-) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = resources.mappings_for(&kind.kind);
-    if !mappings.is_empty() {
-        return Ok(mappings);
-    }
-    Err(match resources.version_error() {
-        Some(error) => MapperError::Discovery(error.clone()),
-        None => MapperError::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() },
-    })
-}
-
-/// Looks a kind up in an earlier result because the last discovery failed.
-fn find_after_failure(
-    resources: Option<&GroupResources>,
-    kind: &GroupKind,
-    error: ApiRequestError,
-) -> Result<Vec<Mapping>, MapperError> {
-    let mappings =
-        resources.map(|resources| resources.mappings_for(&kind.kind)).unwrap_or_default();
-    if mappings.is_empty() { Err(MapperError::Discovery(error)) } else { Ok(mappings) }
 }
 
 #[async_trait]

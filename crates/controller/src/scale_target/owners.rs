@@ -40,20 +40,6 @@ const MAX_CHAIN_LEN: usize = 5;
 /// The maximum number of cached owners.
 const MAX_OWNERS: usize = 50_000;
 
-/// A chain of references can't be followed.
-#[derive(Debug, thiserror::Error)]
-enum OwnerError {
-    /// The kind of an owner is not known, or discovery failed.
-    #[error("{kind} {name}: {reason}")]
-    Kind { kind: String, name: String, reason: String },
-    /// The owner could not be read.
-    #[error("unable to read {kind} {name}: {reason}")]
-    Read { kind: String, name: String, reason: String },
-    /// The chain has more than [`MAX_CHAIN_LEN`] references.
-    #[error("the chain of owners of {kind} {name} is too long")]
-    TooLong { kind: String, name: String },
-}
-
 /// Follows chains of controller references.
 pub struct Owners {
     client: Client,
@@ -83,7 +69,7 @@ impl Owners {
         namespace: &str,
         pods: Vec<Arc<Pod>>,
         target: &TargetIdentity<'_>,
-    ) -> Result<Vec<Arc<Pod>>, OwnerError> {
+    ) -> Result<Vec<Arc<Pod>>, String> {
         let mut checked: HashSet<&OwnerReference> = HashSet::new();
         let mut owning: HashSet<&OwnerReference> = HashSet::new();
         for controller in pods.iter().filter_map(|pod| pod.controller.as_deref()) {
@@ -111,7 +97,7 @@ impl Owners {
             uid => {
                 let target =
                     TargetIdentity { uid, intermediate_owners: intermediate_owners(reference) };
-                self.owned(namespace, pods, &target).await.map_err(|error| error.to_string())
+                self.owned(namespace, pods, &target).await
             }
         };
         match owned {
@@ -126,7 +112,7 @@ impl Owners {
         namespace: &str,
         first: &OwnerReference,
         target: &TargetIdentity<'_>,
-    ) -> Result<bool, OwnerError> {
+    ) -> Result<bool, String> {
         let mut owner = first.clone();
         for _ in 0..MAX_CHAIN_LEN {
             if *owner.uid == *target.uid {
@@ -140,7 +126,7 @@ impl Owners {
                 None => return Ok(false),
             }
         }
-        Err(OwnerError::TooLong { kind: first.kind.to_string(), name: first.name.to_string() })
+        Err(format!("the chain of owners of {} {} is too long", first.kind, first.name))
     }
 
     /// The controller of an owner; `None` if it has none or no longer exists.
@@ -148,7 +134,7 @@ impl Owners {
         &self,
         namespace: &str,
         owner: &OwnerReference,
-    ) -> Result<Option<OwnerReference>, OwnerError> {
+    ) -> Result<Option<OwnerReference>, String> {
         let key = (Box::from(namespace), owner.clone());
         if let Some(cached) = self.controllers.lock().get(&key)
             && cached.read_at.elapsed() < MAX_AGE
@@ -171,12 +157,10 @@ impl Owners {
         &self,
         namespace: &str,
         owner: &OwnerReference,
-    ) -> Result<Option<OwnerReference>, OwnerError> {
-        let (kind, name) = (owner.kind.to_string(), owner.name.to_string());
-        let mapping = match self.mapping(owner).await {
-            Ok(mapping) => mapping,
-            Err(reason) => return Err(OwnerError::Kind { kind, name, reason }),
-        };
+    ) -> Result<Option<OwnerReference>, String> {
+        let OwnerReference { kind, name, .. } = owner;
+        let mapping =
+            self.mapping(owner).await.map_err(|reason| format!("{kind} {name}: {reason}"))?;
         // A target is namespaced, and an object without a namespace can't have a namespaced owner.
         if !mapping.namespaced {
             return Ok(None);
@@ -204,7 +188,7 @@ impl Owners {
                     // The cached discovery is out of date.
                     self.mapper.invalidate(&mapping.group);
                 }
-                Err(OwnerError::Read { kind, name, reason: error.to_string() })
+                Err(format!("unable to read {kind} {name}: {error}"))
             }
         }
     }

@@ -269,7 +269,7 @@ impl ScaleClient {
 }
 
 /// The target's scale could not be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct ScaleUnavailable {
     pub error: ScaleReadError,

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::api::{ConditionReason, HorizontalPodAutoscaler};
+use hpa_calc::{
+    api::{ConditionReason, HorizontalPodAutoscaler},
+    selector::Selector,
+};
 use hpa_controller::{
     HpaKey, Observer, ReconcileBeforeStatusWrite,
     cache::Origin,
@@ -156,6 +159,26 @@ async fn unchanged_status_delays_our_recommendation() {
     }
     assert_eq!(recommended, [2, 2, 2, 1].map(Some));
     assert_eq!(*results.0.lock(), [Same, Same, Unsettled]);
+}
+
+/// An outdated selector would make those of other autoscalers ambiguous.
+#[tokio::test]
+async fn selector_is_cleared_at_zero_replicas_and_with_an_unreadable_new_target() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    reconciler.dry_run = true;
+    let pods = reconciler.pods.select("shop", &Selector::everything());
+    let controlling = || reconciler.selectors.controlling("shop", &pods);
+    for (replicas, expected) in [(2, vec![key()]), (0, vec![]), (2, vec![key()])] {
+        server.lock().replicas = replicas;
+        reconciler.reconcile(&key()).await;
+        assert_eq!(controlling(), expected, "{replicas} replicas");
+    }
+    let mut moved = hpa();
+    moved.spec.scale_target_ref.name = "unreadable".into();
+    reconciler.autoscalers.apply(&key(), moved, Origin::List);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(controlling(), []);
 }
 
 #[tokio::test]

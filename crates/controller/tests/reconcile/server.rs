@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::fixture::hpa;
 
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
+/// The scale of another target, which can't be read.
+const UNREADABLE_SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/unreadable/scale";
 const HPA: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web";
 const STATUS: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web/status";
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
@@ -130,6 +132,10 @@ impl Server {
             (_, SCALE) if !self.scale_is_served => {
                 let text = "the server could not find the requested resource";
                 failure(StatusCode::NOT_FOUND, "NotFound", text, &json!({}))
+            }
+            (_, UNREADABLE_SCALE) => {
+                let code = StatusCode::INTERNAL_SERVER_ERROR;
+                failure(code, "InternalError", "an internal error", &json!({}))
             }
             (&Method::GET, SCALE) => (StatusCode::OK, self.scale()),
             (&Method::PUT, SCALE) => self.write_scale(&body),

@@ -1,11 +1,12 @@
 //! Kubernetes events about an autoscaler.
 
 use hpa_calc::go_text::truncate;
+use hpa_controller::HpaKey;
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{informer::decode, model::Identity};
+use crate::informer::decode;
 
 /// The maximum number of characters of a type or reason. events.k8s.io limits reasons to as many,
 /// core/v1 limits neither.
@@ -77,7 +78,7 @@ fn shortened(word: Option<String>) -> String {
 
 /// The field selector for events about an autoscaler. If `uid` is empty, it includes events about
 /// earlier objects with the same name.
-pub(super) fn field_selector(id: &Identity, uid: &str) -> String {
+pub(super) fn field_selector(id: &HpaKey, uid: &str) -> String {
     let (name, api) = (&id.name, id.api);
     let object = match uid {
         "" => format!("involvedObject.apiVersion={api}"),

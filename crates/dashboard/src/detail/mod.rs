@@ -30,7 +30,7 @@ use self::{
 use crate::{
     cluster::{Cluster, usable_selector},
     informer::{Informer, Objects, decode},
-    model::{Board, Entry, Identity, Sample},
+    model::{Board, Entry, Sample},
     past::{ControllerRecords, inactivity_limit, shifted},
 };
 
@@ -48,7 +48,7 @@ const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and s
 
 /// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
-    id: Identity,
+    id: HpaKey,
     cluster: Arc<Cluster>,
     board: Arc<Board>,
     /// The field selector of the events, and their informer.
@@ -62,7 +62,7 @@ pub(crate) struct Detail {
 }
 
 impl Detail {
-    pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
+    pub(crate) fn new(id: HpaKey, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
         Self { id, cluster, board, events: None, pods: None, decided_at: None, last_view: None }
     }
 
@@ -70,7 +70,7 @@ impl Detail {
     /// receiver is dropped.
     pub(crate) async fn run(mut self, sender: mpsc::Sender<String>) {
         let mut changes = self.board.subscribe();
-        let mut period = interval(self.cluster.sync_period.max(MIN_INTERVAL));
+        let mut period = interval(self.cluster.options.sync_period.max(MIN_INTERVAL));
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             changes.borrow_and_update();
@@ -121,7 +121,7 @@ impl Detail {
                 return view;
             }
         }
-        let now = self.cluster.clock.now();
+        let now = self.cluster.options.clock.now();
         let view = match (&self.last_view, self.board.get(&self.id)) {
             (Some(last), _) => last.clone(),
             (None, Some(entry)) => View::new(entry, None, std::iter::empty(), now),
@@ -137,7 +137,7 @@ impl Detail {
     }
 
     async fn read_view(&mut self) -> View {
-        let now = self.cluster.clock.now();
+        let now = self.cluster.options.clock.now();
         let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             return View {
@@ -179,7 +179,7 @@ impl Detail {
         if let (None, Some(_), Some(doubt)) = (&report, &entry.hpa, doubt) {
             entry.row.sentence = format!("{doubt}; before: {}", entry.row.sentence);
         }
-        let now = self.cluster.clock.now();
+        let now = self.cluster.options.clock.now();
         let read_outcome = if has_failed { ReadOutcome::Failed } else { ReadOutcome::Complete };
         let view = View::new(entry, report, events.items.into_values(), now);
         View {
@@ -197,13 +197,12 @@ impl Detail {
     /// Reads the controller's records, and adds their samples to the board. Also returns sentences
     /// about what could not be read.
     async fn read_past(&self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
-        let Some(source) = &self.cluster.records else {
+        let Some(source) = &self.cluster.options.records else {
             return (ControllerRecords::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
-        let key = HpaKey::from(&self.id);
         let manager = entry.controller.name.as_deref();
-        let now = self.cluster.clock.now();
-        let mut past = match source.records(&key, manager, entry.series.past_until()).await {
+        let now = self.cluster.options.clock.now();
+        let mut past = match source.records(&self.id, manager, entry.series.past_until()).await {
             Ok(past) => past,
             Err(error) => {
                 return (
@@ -255,8 +254,9 @@ impl Detail {
         missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
         let acting = self.board.acting_controller(&self.id, &entry.controller);
-        let settings = effective_settings(self.cluster.settings.clone(), past.settings);
-        let settings = settings_of_controller(settings, hpa, &self.cluster.policy, acting);
+        let settings = effective_settings(self.cluster.options.settings.clone(), past.settings);
+        let settings =
+            settings_of_controller(settings, hpa, &self.cluster.options.setting_policy, acting);
         let selected = match &target {
             Ok(target) if settings.pods == PodSelection::Owned => {
                 let namespace = &hpa.metadata.namespace;
@@ -272,18 +272,18 @@ impl Detail {
             settings,
             selected: SelectedPods {
                 autoscalers,
-                own_name: Some(HpaKey::from(&self.id).to_string()),
+                own_name: Some(self.id.to_string()),
                 bounds_conflict: entry.row.bounds_conflict.clone(),
                 ..selected
             },
             readings: Readings::new(),
             history: past.history,
-            now: self.cluster.clock.now(),
+            now: self.cluster.options.clock.now(),
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
         // Samples can be newer than the start of the reads, so take the time again.
-        let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
+        let mut inputs = Inputs { readings, now: self.cluster.options.clock.now(), ..inputs };
         fill_forecasts(&mut inputs, &past.forecasts);
         let filled = fill_readings(&mut inputs, &past.values, past.errors);
         if !filled.is_empty() {
@@ -319,7 +319,8 @@ impl Detail {
     /// Whether the time is so long ago that a controller whose last decision it was has probably
     /// stopped deciding.
     fn is_long_ago(&self, at: Timestamp) -> bool {
-        self.cluster.clock.now().duration_since(at) > inactivity_limit(self.cluster.sync_period)
+        self.cluster.options.clock.now().duration_since(at)
+            > inactivity_limit(self.cluster.options.sync_period)
     }
 
     /// The events about the autoscaler. Starts an informer if the selector is new.
@@ -352,7 +353,6 @@ impl Detail {
     /// The autoscalers that select any of the pods. Other autoscalers are checked only if the
     /// controller reports an ambiguous selector, because each check costs requests.
     async fn selecting_autoscalers(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
-        let own_name = HpaKey::from(&self.id).to_string();
         let active = entry.hpa.as_ref();
         let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
         let is_ambiguous =
@@ -365,7 +365,7 @@ impl Detail {
             }
             (false, false) => Vec::new(),
         };
-        names.push(own_name);
+        names.push(self.id.to_string());
         names.sort();
         names
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use hpa_calc::{Report, api::Condition, report::ReportLines};
-use hpa_controller::forecast::ForecastView;
+use hpa_controller::{HpaKey, forecast::ForecastView};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::events::EventLine;
 use crate::{
     json::to_json,
-    model::{Controller, Entry, Identity, OutageSummary, Row, Series},
+    model::{Controller, Entry, OutageSummary, Row, Series},
     past::PastDecision,
 };
 
@@ -21,10 +21,10 @@ const MAX_EVENTS: usize = 50;
 const MAX_DECISIONS: usize = 50;
 
 /// The contents of the page of an autoscaler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
-    pub(super) id: Identity,
+    pub(super) id: HpaKey,
     /// The time of the view, by the clock that its other times refer to.
     pub(super) now: Timestamp,
     /// Whether the first list of every API is complete or has failed, or the API server is down.
@@ -71,8 +71,9 @@ pub(super) struct View {
 }
 
 /// The outcome of the requests for a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
+    #[default]
     Complete,
     /// Some requests failed, or the decision has an error.
     Failed,
@@ -83,30 +84,8 @@ pub(super) enum ReadOutcome {
 
 impl View {
     /// A view of an autoscaler that doesn't exist.
-    pub(super) fn empty(id: Identity, now: Timestamp) -> Self {
-        Self {
-            id,
-            now,
-            is_synced: true,
-            is_complete: true,
-            row: None,
-            report: None,
-            report_lines: ReportLines::default(),
-            controller: Controller::default(),
-            conditions: Vec::new(),
-            events: Vec::new(),
-            older_event_count: 0,
-            are_events_known: false,
-            series: Series::default(),
-            decisions: Vec::new(),
-            older_decision_count: 0,
-            last_decision: None,
-            forecasts: Vec::new(),
-            problems: Vec::new(),
-            missing: Vec::new(),
-            outage: None,
-            read_outcome: ReadOutcome::Complete,
-        }
+    pub(super) fn empty(id: HpaKey, now: Timestamp) -> Self {
+        Self { id, now, is_synced: true, is_complete: true, ..Self::default() }
     }
 
     pub(super) fn new(

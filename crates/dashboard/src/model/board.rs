@@ -1,7 +1,7 @@
 //! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
@@ -15,13 +15,13 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::{
-    Controller, Entry, Identity, Outage, OutageSummary, Sample, SourceState,
+    Controller, Entry, Outage, OutageSummary, Sample, SourceState,
     outage::Connection,
     rows::Rows,
     sources::Sources,
     state::{BoardState, Changes, Update},
 };
-use crate::past::{AutoscalerStatusWriter, OverdueAutoscaler, UnstoredStatus};
+use crate::past::{AutoscalerStatusWriter, ControllerActivity};
 
 /// All autoscalers, with a version that increases with each change of the list or of an outage.
 pub(crate) struct Board {
@@ -66,12 +66,12 @@ impl Board {
         &self,
         limit: usize,
         since: Timestamp,
-    ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
+    ) -> Vec<(HpaKey, Arc<HorizontalPodAutoscaler>)> {
         self.state.read().rows.without_recent_scale(limit, since)
     }
 
     /// Sets the scales of the autoscalers' targets. `None` is a scale that could not be read.
-    pub(crate) fn set_scales(&self, scales: Vec<(Identity, Option<Scale>)>, now: Timestamp) {
+    pub(crate) fn set_scales(&self, scales: Vec<(HpaKey, Option<Scale>)>, now: Timestamp) {
         self.modify(|state| {
             for (id, scale) in scales {
                 state.rows.set_scale(&id, scale, now);
@@ -80,7 +80,25 @@ impl Board {
     }
 
     pub(crate) fn update(&self, update: Update, now: Timestamp) {
-        self.modify(|state| state.update(update, now));
+        self.modify(|BoardState { rows, sources, .. }| {
+            match update {
+                Update::Apply(observed) => rows.apply(*observed, now),
+                Update::Delete(id) => rows.delete(&id),
+                Update::Replace(api, all) => {
+                    let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
+                    let previous: Vec<_> =
+                        rows.entries.keys().filter(|id| id.api == api).cloned().collect();
+                    for id in previous.iter().filter(|id| !listed.contains(*id)) {
+                        rows.delete(id);
+                    }
+                    for observed in all {
+                        rows.apply(observed, now);
+                    }
+                    sources.set(api, SourceState::Synced);
+                }
+            }
+            rows.refresh_changed_targets(now);
+        });
     }
 
     pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
@@ -169,62 +187,37 @@ impl Board {
         self.modify(|state| _ = state.sources.notes.insert(api, note));
     }
 
-    /// Sets the sentence about a controller that makes no decisions, `None` if there is none, and the
-    /// clauses about the autoscalers on which no controller acts.
-    pub(crate) fn set_inactivity(
-        &self,
-        inactivity: Option<String>,
-        idle: BTreeMap<HpaKey, String>,
-    ) {
-        self.state.write().idle = idle;
-        if self.state.read().inactivity != inactivity {
-            self.modify(|state| state.inactivity = inactivity);
-        }
-    }
-
-    /// Sets the sentences about statuses that several controllers store, or that can't be stored.
-    pub(crate) fn set_status_problems(&self, problems: Vec<String>) {
-        if self.state.read().status_problems != problems {
-            self.modify(|state| state.status_problems = problems);
-        }
-    }
-
-    /// Sets the controllers that act, by the field manager that stored the status last.
-    pub(crate) fn set_acting(&self, acting: BTreeMap<String, ActingController>, now: Timestamp) {
-        if self.state.read().rows.acting != acting {
-            self.modify(|state| state.rows.set_acting(acting, now));
+    /// Sets the activity of the controllers. The version increases only if that changes a page.
+    pub(crate) fn set_activity(&self, activity: ControllerActivity, now: Timestamp) {
+        let ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting } =
+            activity;
+        let unstored: HashMap<_, _> =
+            unstored.into_iter().map(|one| (one.key.clone(), one)).collect();
+        let mut state = self.state.write();
+        state.idle = idle;
+        let rows = &state.rows;
+        let overdue = rows.overdue_since(overdue, now);
+        let is_changed = state.inactivity != inactivity
+            || state.status_problems != status_problems
+            || (&rows.overdue, &rows.unstored, &rows.acting) != (&overdue, &unstored, &acting);
+        drop(state);
+        if is_changed {
+            self.modify(|state| {
+                (state.inactivity, state.status_problems) = (inactivity, status_problems);
+                state.rows.set_overdue(overdue);
+                state.rows.set_unstored(unstored, now);
+                state.rows.set_acting(acting, now);
+            });
         }
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
     pub(crate) fn acting_controller(
         &self,
-        id: &Identity,
+        id: &HpaKey,
         controller: &Controller,
     ) -> ActingController {
         self.state.read().rows.acting_controller(id, controller)
-    }
-
-    /// Sets the autoscalers without a recent decision.
-    pub(crate) fn set_overdue(&self, overdue: Vec<OverdueAutoscaler>, now: Timestamp) {
-        let (overdue, is_changed) = {
-            let state = self.state.read();
-            let overdue = state.rows.overdue_since(overdue, now);
-            let is_changed = overdue != state.rows.overdue;
-            (overdue, is_changed)
-        };
-        if is_changed {
-            self.modify(|state| state.rows.set_overdue(overdue));
-        }
-    }
-
-    /// Sets the autoscalers whose last status the controller could not store.
-    pub(crate) fn set_unstored(&self, unstored: Vec<UnstoredStatus>, now: Timestamp) {
-        let by_id = unstored.into_iter().map(|one| (Identity::from(&one.key), one));
-        let unstored: HashMap<_, _> = by_id.collect();
-        if self.state.read().rows.unstored != unstored {
-            self.modify(|state| state.rows.set_unstored(unstored, now));
-        }
     }
 
     /// Whether the controller makes no decisions, as far as that can be read.
@@ -233,13 +226,19 @@ impl Board {
     }
 
     /// A clause if no controller acts on an autoscaler, as far as that can be read.
-    pub(crate) fn idle_clause(&self, id: &Identity) -> Option<String> {
-        self.state.read().idle_clause(id)
+    pub(crate) fn idle_clause(&self, id: &HpaKey) -> Option<String> {
+        let state = self.state.read();
+        if state.is_inactive() { state.idle.get(id).cloned() } else { None }
     }
 
     /// The writers of the statuses, one for each autoscaler with a status.
     pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
-        self.state.read().status_writers()
+        let state = self.state.read();
+        let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
+            let Controller { name, at } = &entry.controller;
+            Some(AutoscalerStatusWriter { key: id.clone(), manager: name.clone()?, at: *at })
+        });
+        writers.collect()
     }
 
     /// Waits until [`Self::is_synced`] is true.
@@ -248,7 +247,7 @@ impl Board {
     }
 
     /// Adds the sample of a decision. This doesn't change the version of the autoscaler.
-    pub(crate) fn record_sample(&self, id: &Identity, sample: Sample) {
+    pub(crate) fn record_sample(&self, id: &HpaKey, sample: Sample) {
         let mut state = self.state.write();
         let capacity = state.rows.capacity();
         if let Some(entry) = state.rows.entries.get_mut(id) {
@@ -260,7 +259,7 @@ impl Board {
     /// the controller's by `ahead`.
     pub(crate) fn record_past(
         &self,
-        id: &Identity,
+        id: &HpaKey,
         samples: Vec<DecisionSample>,
         ahead: SignedDuration,
     ) {
@@ -271,12 +270,12 @@ impl Board {
         }
     }
 
-    pub(crate) fn get(&self, id: &Identity) -> Option<Entry> {
+    pub(crate) fn get(&self, id: &HpaKey) -> Option<Entry> {
         self.state.read().rows.entries.get(id).cloned()
     }
 
     /// The version of the last change of an autoscaler. `None` if it doesn't exist.
-    pub(crate) fn version_of(&self, id: &Identity) -> Option<u64> {
+    pub(crate) fn version_of(&self, id: &HpaKey) -> Option<u64> {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
@@ -285,13 +284,22 @@ impl Board {
     /// their statuses.
     pub(crate) fn others_of_controller(
         &self,
-        id: &Identity,
+        id: &HpaKey,
     ) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
-        self.state.read().others_of_controller(id)
+        let state = self.state.read();
+        let entries = &state.rows.entries;
+        let own = entries.get(id).and_then(|entry| entry.controller.name.as_ref());
+        let is_other = |other: &HpaKey, entry: &Entry| {
+            let has_controller = own.is_some() && entry.controller.name.as_ref() == own;
+            let is_handled = other.api == id.api || has_controller;
+            other.namespace == id.namespace && other != id && is_handled
+        };
+        let others = entries.iter().filter(|(other, entry)| is_other(other, entry));
+        others.filter_map(|(other, entry)| Some((other.to_string(), entry.hpa.clone()?))).collect()
     }
 
     /// The names of the other autoscalers of an autoscaler's target.
-    pub(crate) fn others_of_target(&self, id: &Identity) -> Vec<String> {
+    pub(crate) fn others_of_target(&self, id: &HpaKey) -> Vec<String> {
         self.state.read().rows.others_of_target(id)
     }
 
@@ -302,7 +310,7 @@ impl Board {
 
     /// Whether the list of an autoscaler's API, once it is read, has all autoscalers of the
     /// autoscaler's namespace. False if the list or watch has failed, or during an outage.
-    pub(crate) fn is_complete(&self, id: &Identity) -> bool {
+    pub(crate) fn is_complete(&self, id: &HpaKey) -> bool {
         self.state.read().sources.is_complete(id.api, &id.namespace)
     }
 
@@ -320,7 +328,24 @@ impl Board {
     /// The changes after a version. All rows if the version is 0, or so old that deletions after it
     /// were dropped.
     pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
-        self.state.read().changes_since(version, now)
+        let state = self.state.read();
+        let BoardState { rows, sources, .. } = &*state;
+        let reset = version == 0 || version < rows.last_dropped_deletion;
+        let changed = rows.entries.values().filter(|entry| reset || entry.version > version);
+        let is_missed =
+            |(at, id): &&(u64, HpaKey)| !reset && *at > version && !rows.entries.contains_key(id);
+        let deleted = rows.deleted.iter().filter(is_missed);
+        Changes {
+            reset,
+            rows: changed.map(|entry| entry.row.clone()).collect(),
+            deleted: deleted.map(|(_, id)| id.clone()).collect(),
+            synced: sources.is_synced(),
+            problems: state.problems(),
+            inactive: state.is_inactive(),
+            outage: state.outage_summary(),
+            now,
+            version: rows.version,
+        }
     }
 
     /// Applies a change as a new version.

@@ -1,13 +1,11 @@
 //! A row of the list: an autoscaler's state and the reason for it, computed from its status.
 
-use std::fmt;
-
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     api::{ConditionReason, ConditionType},
     report::{ShortReport, State, Surroundings, Warning},
 };
-use hpa_controller::{AutoscalerApi, HpaKey};
+use hpa_controller::HpaKey;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -35,7 +33,7 @@ impl Controller {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
-    pub(crate) id: Identity,
+    pub(crate) id: HpaKey,
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// Kind and name: `Deployment/web`.
@@ -77,7 +75,7 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(
-        id: Identity,
+        id: HpaKey,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         surroundings: Surroundings<'_>,
@@ -89,8 +87,8 @@ impl Row {
         let needs_scale = report.needs_scale();
         let ShortReport { state, sentence, load, warnings, .. } = report;
         Self {
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
+            namespace: id.namespace.to_string(),
+            name: id.name.to_string(),
             id,
             target: format!("{}/{}", target.kind, target.name),
             state,
@@ -126,7 +124,7 @@ impl Row {
     }
 
     /// The row of an undecodable object.
-    pub(crate) fn undecodable(id: Identity, error: &str) -> Self {
+    pub(crate) fn undecodable(id: HpaKey, error: &str) -> Self {
         let (hpa, settings) = (HorizontalPodAutoscaler::default(), Settings::default());
         let surroundings = Surroundings::default();
         let mut row = Self::new(id, &hpa, &settings, surroundings, Timestamp::UNIX_EPOCH);
@@ -167,49 +165,4 @@ pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let is_zero = may_be_zero && status.is_true(&ConditionType::ScalingActive);
     let is_known = status.desired_replicas != 0 || is_zero || current_replicas(hpa) == Some(0);
     (is_known && !status.conditions.is_empty()).then_some(status.desired_replicas)
-}
-
-/// Identifies an autoscaler in URLs and JSON: `core/shop/web`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Identity {
-    pub(crate) api: AutoscalerApi,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl From<&HpaKey> for Identity {
-    fn from(key: &HpaKey) -> Self {
-        Self { api: key.api, namespace: key.namespace.to_string(), name: key.name.to_string() }
-    }
-}
-
-impl From<&Identity> for HpaKey {
-    fn from(id: &Identity) -> Self {
-        Self::for_api(id.api, id.namespace.as_str(), id.name.as_str())
-    }
-}
-
-impl Identity {
-    /// Parses the form that `Display` prints.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (api, rest) = text.split_once('/')?;
-        let (namespace, name) = rest.split_once('/')?;
-        let api = AutoscalerApi::ALL.into_iter().find(|one| one.name() == api)?;
-        if namespace.is_empty() || name.is_empty() || name.contains('/') {
-            return None;
-        }
-        Some(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.api.name(), self.namespace, self.name)
-    }
-}
-
-impl Serialize for Identity {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
 }

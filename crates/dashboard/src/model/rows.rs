@@ -18,7 +18,7 @@ use hpa_controller::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Controller, Identity, ObservedAutoscaler, Row, Sample, Series};
+use super::{Controller, ObservedAutoscaler, Row, Sample, Series};
 use crate::past::{OverdueAutoscaler, UnstoredStatus, shifted};
 
 /// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
@@ -54,19 +54,19 @@ pub(crate) struct Entry {
 /// The rows of all autoscalers, and the deletions that readers may have missed.
 #[derive(Default)]
 pub(super) struct Rows {
-    pub(super) entries: HashMap<Identity, Entry>,
+    pub(super) entries: HashMap<HpaKey, Entry>,
     by_target: TargetIndex<HpaKey>,
     /// The targets with autoscalers that were added, removed, or have other bounds than before. All
     /// rows of these targets depend on that.
     changed_targets: BTreeSet<TargetKey>,
     /// The last deletions with their versions, oldest first.
-    pub(super) deleted: VecDeque<(u64, Identity)>,
+    pub(super) deleted: VecDeque<(u64, HpaKey)>,
     /// The version of the newest deletion that was dropped from `deleted`.
     pub(super) last_dropped_deletion: u64,
     /// The autoscalers without a recent decision, and the time since when they are without one.
-    pub(super) overdue: HashMap<Identity, Timestamp>,
+    pub(super) overdue: HashMap<HpaKey, Timestamp>,
     /// The autoscalers whose last status could not be stored.
-    pub(super) unstored: HashMap<Identity, UnstoredStatus>,
+    pub(super) unstored: HashMap<HpaKey, UnstoredStatus>,
     /// The version of the change that is being made.
     pub(super) version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
@@ -107,7 +107,7 @@ impl Rows {
 
     fn apply_decoded(
         &mut self,
-        id: Identity,
+        id: HpaKey,
         mut hpa: HorizontalPodAutoscaler,
         controller: Controller,
         now: Timestamp,
@@ -150,23 +150,23 @@ impl Rows {
     /// Updates the index by target for an autoscaler that appeared or changed.
     fn set_bounds(
         &mut self,
-        id: &Identity,
+        id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         now: Timestamp,
     ) {
         let (target, bounds) = (TargetKey::new(hpa), enforced_bounds(hpa, settings, now));
-        if self.by_target.insert(target.clone(), HpaKey::from(id), bounds) {
+        if self.by_target.insert(target.clone(), id.clone(), bounds) {
             self.changed_targets.insert(target);
         }
     }
 
     /// Updates the index by target for an autoscaler that was deleted, can't be decoded anymore or
     /// has another target. `previous` is its entry before that, if it had one.
-    fn remove_from_target(&mut self, id: &Identity, previous: Option<&Entry>) {
+    fn remove_from_target(&mut self, id: &HpaKey, previous: Option<&Entry>) {
         let Some(hpa) = previous.and_then(|entry| entry.hpa.as_deref()) else { return };
         let target = TargetKey::new(hpa);
-        self.by_target.remove(&target, &HpaKey::from(id));
+        self.by_target.remove(&target, id);
         self.changed_targets.insert(target);
     }
 
@@ -174,26 +174,26 @@ impl Rows {
     /// these have changed.
     pub(super) fn refresh_changed_targets(&mut self, now: Timestamp) {
         for target in std::mem::take(&mut self.changed_targets) {
-            let ids: Vec<Identity> = self.by_target.names(&target).map(Identity::from).collect();
+            let ids: Vec<HpaKey> = self.by_target.names(&target).cloned().collect();
             self.refresh_all(&ids, now);
         }
     }
 
     /// The names of the other autoscalers of an autoscaler's target.
-    pub(super) fn others_of_target(&self, id: &Identity) -> Vec<String> {
+    pub(super) fn others_of_target(&self, id: &HpaKey) -> Vec<String> {
         let hpa = self.entries.get(id).and_then(|entry| entry.hpa.as_deref());
-        hpa.map_or_else(Vec::new, |hpa| self.by_target.others(hpa, &HpaKey::from(id)).0)
+        hpa.map_or_else(Vec::new, |hpa| self.by_target.others(hpa, id).0)
     }
 
     fn compute_row(
         &self,
-        id: &Identity,
+        id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
-        let (others, conflict) = self.by_target.others(hpa, &HpaKey::from(id));
+        let (others, conflict) = self.by_target.others(hpa, id);
         let surroundings = Surroundings {
             scale,
             other_autoscalers: &others,
@@ -210,7 +210,7 @@ impl Rows {
 
     fn settings_of(
         &self,
-        id: &Identity,
+        id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         controller: &Controller,
     ) -> Settings {
@@ -219,7 +219,7 @@ impl Rows {
     }
 
     /// Resolves the settings of an autoscaler again, after its controller has changed.
-    fn resolve_settings(&mut self, id: &Identity, now: Timestamp) {
+    fn resolve_settings(&mut self, id: &HpaKey, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = entry.hpa.clone() else { return };
         let settings = self.settings_of(id, &hpa, &entry.controller);
@@ -229,7 +229,7 @@ impl Rows {
         }
     }
 
-    fn refresh_all<'a>(&mut self, ids: impl IntoIterator<Item = &'a Identity>, now: Timestamp) {
+    fn refresh_all<'a>(&mut self, ids: impl IntoIterator<Item = &'a HpaKey>, now: Timestamp) {
         for id in ids {
             self.refresh(id, now);
         }
@@ -237,7 +237,7 @@ impl Rows {
 
     /// Computes a row again, after its target's scale or the target's other autoscalers have
     /// changed.
-    fn refresh(&mut self, id: &Identity, now: Timestamp) {
+    fn refresh(&mut self, id: &HpaKey, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
         let row = self.compute_row(id, hpa, &entry.settings, entry.scale.as_ref(), now);
@@ -250,7 +250,7 @@ impl Rows {
     /// The controller that acts on an autoscaler whose status `controller` stored last.
     pub(super) fn acting_controller(
         &self,
-        id: &Identity,
+        id: &HpaKey,
         controller: &Controller,
     ) -> ActingController {
         acting_controller(&self.acting, id, controller)
@@ -263,13 +263,13 @@ impl Rows {
         acting: BTreeMap<String, ActingController>,
         now: Timestamp,
     ) {
-        let is_changed = |(id, entry): &(&Identity, &Entry)| {
+        let is_changed = |(id, entry): &(&HpaKey, &Entry)| {
             let [old, new] =
                 [&self.acting, &acting].map(|all| acting_controller(all, id, &entry.controller));
             old != new
         };
         let changed = self.entries.iter().filter(is_changed).map(|(id, _)| id.clone());
-        let changed: Vec<Identity> = changed.collect();
+        let changed: Vec<HpaKey> = changed.collect();
         self.acting = acting;
         for id in &changed {
             self.resolve_settings(id, now);
@@ -284,17 +284,17 @@ impl Rows {
         &self,
         overdue: Vec<OverdueAutoscaler>,
         now: Timestamp,
-    ) -> HashMap<Identity, Timestamp> {
+    ) -> HashMap<HpaKey, Timestamp> {
         let times = overdue.into_iter().map(|OverdueAutoscaler { key, age }| {
-            let (id, since) = (Identity::from(&key), shifted(now, -age));
-            let known = self.overdue.get(&id).copied();
+            let since = shifted(now, -age);
+            let known = self.overdue.get(&key).copied();
             let known = known.filter(|known| known.duration_since(since).abs() < SAME_DECISION);
-            (id, known.unwrap_or(since))
+            (key, known.unwrap_or(since))
         });
         times.collect()
     }
 
-    pub(super) fn set_overdue(&mut self, overdue: HashMap<Identity, Timestamp>) {
+    pub(super) fn set_overdue(&mut self, overdue: HashMap<HpaKey, Timestamp>) {
         self.overdue = overdue;
         for (id, entry) in &mut self.entries {
             let since = self.overdue.get(id).copied();
@@ -308,16 +308,16 @@ impl Rows {
     /// Counts the listed autoscalers whose last status could not be stored.
     pub(super) fn failed_status_writes(&self) -> Option<FailedStatusWrites> {
         let listed = self.unstored.iter().filter(|(id, _)| self.entries.contains_key(*id));
-        let (_, first) = listed.clone().min_by_key(|(id, _)| *id)?;
+        let (_, first) = listed.clone().min_by_key(|(id, _)| (id.api, *id))?;
         Some(FailedStatusWrites { autoscalers: listed.count(), error: first.error.clone() })
     }
 
     pub(super) fn set_unstored(
         &mut self,
-        unstored: HashMap<Identity, UnstoredStatus>,
+        unstored: HashMap<HpaKey, UnstoredStatus>,
         now: Timestamp,
     ) {
-        let mut changed: HashSet<Identity> = unstored.keys().cloned().collect();
+        let mut changed: HashSet<HpaKey> = unstored.keys().cloned().collect();
         let previous = std::mem::replace(&mut self.unstored, unstored);
         changed.extend(previous.into_keys());
         self.refresh_all(&changed, now);
@@ -325,7 +325,7 @@ impl Rows {
 
     /// Removes an autoscaler. Rows of others remain to be refreshed
     /// ([`Self::refresh_changed_targets`]).
-    pub(super) fn delete(&mut self, id: &Identity) {
+    pub(super) fn delete(&mut self, id: &HpaKey) {
         let Some(entry) = self.entries.remove(id) else { return };
         self.remove_from_target(id, Some(&entry));
         self.deleted.push_back((self.version, id.clone()));
@@ -344,7 +344,7 @@ impl Rows {
     }
 
     /// Sets the scale of an autoscaler's target. `None` if it could not be read.
-    pub(super) fn set_scale(&mut self, id: &Identity, scale: Option<Scale>, now: Timestamp) {
+    pub(super) fn set_scale(&mut self, id: &HpaKey, scale: Option<Scale>, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
             (entry.scale, entry.scale_read_at) = (scale, Some(now));
             self.refresh(id, now);
@@ -355,7 +355,7 @@ impl Rows {
         &self,
         limit: usize,
         since: Timestamp,
-    ) -> Vec<(Identity, Arc<HorizontalPodAutoscaler>)> {
+    ) -> Vec<(HpaKey, Arc<HorizontalPodAutoscaler>)> {
         let is_due = |entry: &&Entry| {
             entry.row.needs_scale && entry.scale_read_at.is_none_or(|at| at <= since)
         };
@@ -370,7 +370,7 @@ impl Rows {
 /// the known ones by field manager.
 fn acting_controller(
     acting: &BTreeMap<String, ActingController>,
-    id: &Identity,
+    id: &HpaKey,
     controller: &Controller,
 ) -> ActingController {
     let manager = controller.name.as_ref().filter(|_| id.api == AutoscalerApi::Core);

@@ -1,24 +1,18 @@
 //! The data of the board, with the updates that it gets and the changes that its readers get.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{
-    Controller, Entry, Identity, OutageSummary, Row, SourceState, rows::Rows, sources::Sources,
-};
-use crate::past::AutoscalerStatusWriter;
+use super::{Controller, OutageSummary, Row, rows::Rows, sources::Sources};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedAutoscaler {
-    pub(crate) id: Identity,
+    pub(crate) id: HpaKey,
     /// The error of decoding the object, if it could not be decoded.
     pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
     pub(crate) controller: Controller,
@@ -30,7 +24,7 @@ pub(crate) enum Update {
     /// A new list. Autoscalers that it lacks were deleted.
     Replace(AutoscalerApi, Vec<ObservedAutoscaler>),
     Apply(Box<ObservedAutoscaler>),
-    Delete(Identity),
+    Delete(HpaKey),
 }
 
 /// The changes of the list since a reader's last version.
@@ -40,7 +34,7 @@ pub(crate) struct Changes {
     /// Whether `rows` has all rows. The reader then discards its previous rows.
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
-    pub(crate) deleted: Vec<Identity>,
+    pub(crate) deleted: Vec<HpaKey>,
     /// As [`Board::is_synced`](super::Board::is_synced).
     pub(crate) synced: bool,
     /// As [`Board::problems`](super::Board::problems).
@@ -68,85 +62,6 @@ pub(super) struct BoardState {
 }
 
 impl BoardState {
-    pub(super) fn update(&mut self, update: Update, now: Timestamp) {
-        match update {
-            Update::Apply(observed) => self.rows.apply(*observed, now),
-            Update::Delete(id) => self.rows.delete(&id),
-            Update::Replace(api, all) => {
-                let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
-                let previous: Vec<_> =
-                    self.rows.entries.keys().filter(|id| id.api == api).cloned().collect();
-                for id in previous.iter().filter(|id| !listed.contains(*id)) {
-                    self.rows.delete(id);
-                }
-                for observed in all {
-                    self.rows.apply(observed, now);
-                }
-                self.sources.set(api, SourceState::Synced);
-            }
-        }
-        self.rows.refresh_changed_targets(now);
-    }
-
-    /// See [`Board::changes_since`](super::Board::changes_since).
-    pub(super) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
-        let reset = version == 0 || version < self.rows.last_dropped_deletion;
-        let rows = self.rows.entries.values().filter(|entry| reset || entry.version > version);
-        let is_missed = |(at, id): &&(u64, Identity)| {
-            !reset && *at > version && !self.rows.entries.contains_key(id)
-        };
-        let deleted = self.rows.deleted.iter().filter(is_missed);
-        Changes {
-            reset,
-            rows: rows.map(|entry| entry.row.clone()).collect(),
-            deleted: deleted.map(|(_, id)| id.clone()).collect(),
-            synced: self.sources.is_synced(),
-            problems: self.problems(),
-            inactive: self.is_inactive(),
-            outage: self.outage_summary(),
-            now,
-            version: self.rows.version,
-        }
-    }
-
-    /// See [`Board::status_writers`](super::Board::status_writers).
-    pub(super) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
-        let writers = self.rows.entries.iter().filter_map(|(id, entry)| {
-            let Controller { name: manager, at } = &entry.controller;
-            Some(AutoscalerStatusWriter {
-                api: id.api,
-                namespace: id.namespace.clone(),
-                name: id.name.clone(),
-                manager: manager.clone()?,
-                at: *at,
-            })
-        });
-        writers.collect()
-    }
-
-    /// See [`Board::others_of_controller`](super::Board::others_of_controller).
-    pub(super) fn others_of_controller(
-        &self,
-        id: &Identity,
-    ) -> Vec<(String, Arc<HorizontalPodAutoscaler>)> {
-        let own = self.rows.entries.get(id).and_then(|entry| entry.controller.name.as_ref());
-        let is_other = |other: &Identity, entry: &Entry| {
-            let has_controller = own.is_some() && entry.controller.name.as_ref() == own;
-            let is_handled = other.api == id.api || has_controller;
-            other.namespace == id.namespace && other != id && is_handled
-        };
-        let others = self.rows.entries.iter().filter(|(other, entry)| is_other(other, entry));
-        others
-            .filter_map(|(other, entry)| {
-                Some((HpaKey::from(other).to_string(), entry.hpa.clone()?))
-            })
-            .collect()
-    }
-
-    pub(super) fn idle_clause(&self, id: &Identity) -> Option<String> {
-        if self.is_inactive() { self.idle.get(&HpaKey::from(id)).cloned() } else { None }
-    }
-
     pub(super) fn outage_summary(&self) -> Option<OutageSummary> {
         self.sources.outage_summary(!self.rows.entries.is_empty())
     }

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Settings,
     report::{State, Surroundings},
@@ -14,16 +12,14 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
-    series::Series,
+    Board, Controller, ObservedAutoscaler, Row, Sample, SourceState, Update, series::Series,
 };
-use crate::past::{OverdueAutoscaler, PastDecision, UnstoredStatus};
+use crate::past::{ControllerActivity, OverdueAutoscaler, PastDecision, UnstoredStatus};
 
 mod cluster;
 
-fn id(name: &str) -> Identity {
-    let (namespace, name) = ("shop".to_owned(), name.to_owned());
-    Identity { api: AutoscalerApi::Core, namespace, name }
+fn id(name: &str) -> HpaKey {
+    HpaKey::new("shop", name)
 }
 
 fn at(second: i64) -> Timestamp {
@@ -144,8 +140,8 @@ fn load_is_the_largest_ratio_of_value_to_target() {
 #[case("core//web", false)]
 #[case("core/shop/web/x", false)]
 fn only_valid_identity_is_parsed_and_printed_unchanged(#[case] text: &str, #[case] is_valid: bool) {
-    let parsed = Identity::parse(text).map(|id| id.to_string());
-    assert_eq!(parsed, is_valid.then(|| text.to_owned()));
+    let parsed = HpaKey::parse_id(text).map(|id| serde_json::to_value(id).unwrap());
+    assert_eq!(parsed, is_valid.then(|| json!(text)));
 }
 
 /// An autoscaler whose target has its name.
@@ -216,7 +212,8 @@ fn fail_list(board: &Board, api: AutoscalerApi, is_unanswered: bool, second: i64
 #[test]
 fn list_is_incomplete_only_if_its_own_api_fails_or_lacks_the_namespace() {
     let board = board(&["a"]);
-    board.set_inactivity(Some("No controller makes decisions.".to_owned()), BTreeMap::new());
+    let inactivity = Some("No controller makes decisions.".to_owned());
+    board.set_activity(ControllerActivity { inactivity, ..ControllerActivity::default() }, at(0));
     board.set_note(AutoscalerApi::Custom, "only one namespace of the custom API".to_owned());
     board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
     fail_list(&board, AutoscalerApi::Custom, false, 0);
@@ -242,19 +239,21 @@ fn recorded_decision_replaces_a_status_that_is_older() {
     };
     let unstored = |scaled_to| {
         let (key, error) = (HpaKey::new("shop", "a"), "forbidden".to_owned());
-        vec![UnstoredStatus { key, error, last_decision: Some(decision(scaled_to)) }]
+        let unstored =
+            vec![UnstoredStatus { key, error, last_decision: Some(decision(scaled_to)) }];
+        ControllerActivity { unstored, ..ControllerActivity::default() }
     };
-    board.set_unstored(unstored(Some(9)), at(1001));
+    board.set_activity(unstored(Some(9)), at(1001));
     let Row { state, current, desired, load, sentence, last_scale, .. } = row();
     assert_eq!((state, current, desired, load), (State::Failing, Some(8), Some(9), None));
     assert_eq!(last_scale, Some(at(1000)));
     let expected = "the controller can't store the status: forbidden; its last decision: cpu is at \
                     200%";
     assert_eq!(sentence, expected);
-    board.set_unstored(unstored(None), at(1016));
+    board.set_activity(unstored(None), at(1016));
     let Row { desired, last_scale, has_old_status, .. } = row();
     assert_eq!((desired, last_scale, has_old_status), (Some(8), None, true));
-    board.set_unstored(Vec::new(), at(1031));
+    board.set_activity(ControllerActivity::default(), at(1031));
     assert_eq!(row(), stored);
 }
 
@@ -263,17 +262,18 @@ fn time_without_decision_is_sent_once_and_survives_a_change_of_the_object() {
     let board = board(&["a", "b"]);
     let overdue = |age| {
         let key = HpaKey::new("shop", "a");
-        vec![OverdueAutoscaler { key, age: SignedDuration::from_secs(age) }]
+        let overdue = vec![OverdueAutoscaler { key, age: SignedDuration::from_secs(age) }];
+        ControllerActivity { overdue, ..ControllerActivity::default() }
     };
     let since = |board: &Board| board.get(&id("a")).unwrap().row.undecided_since;
-    board.set_overdue(overdue(200), at(1000));
+    board.set_activity(overdue(200), at(1000));
     assert_eq!(since(&board), Some(at(800)));
     let version = board.changes_since(0, at(1000)).version;
-    board.set_overdue(overdue(217), at(1015));
+    board.set_activity(overdue(217), at(1015));
     assert_eq!(board.changes_since(version, at(1015)).rows, []);
     board.update(Update::Apply(Box::new(observed("a", status(4, 6, &[])))), at(1016));
     assert_eq!(since(&board), Some(at(800)));
-    board.set_overdue(Vec::new(), at(1020));
+    board.set_activity(ControllerActivity::default(), at(1020));
     assert_eq!(since(&board), None);
     let changes = board.changes_since(version, at(1020));
     assert_eq!(changes.rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["a"]);
@@ -429,7 +429,7 @@ fn others_of_a_controller_are_of_its_api_or_have_its_statuses() {
         (AutoscalerApi::Custom, "other", "hpa-controller:b/hpa"),
     ] {
         let controller = Controller { name: Some(manager.to_owned()), at: None };
-        let id = Identity { api, ..id(name) };
+        let id = HpaKey { api, ..id(name) };
         let observed = ObservedAutoscaler { id, hpa: Ok(hpa(Value::Null)), controller };
         board.update(Update::Apply(Box::new(observed)), at(0));
     }
@@ -465,7 +465,8 @@ fn row_has_the_settings_that_the_controller_applies() {
     let sentence = || board.get(&id("web")).unwrap().row.sentence;
     assert!(sentence().contains("hpa-rs would apply the setting bounds"), "{}", sentence());
     let set_acting = |manager: &str, acting: ActingController| {
-        board.set_acting([(manager.to_owned(), acting)].into(), at(0));
+        let acting = [(manager.to_owned(), acting)].into();
+        board.set_activity(ControllerActivity { acting, ..ControllerActivity::default() }, at(0));
     };
     let built_in =
         |is_built_in_writer| ActingController::KubeControllerManager { is_built_in_writer };

@@ -9,8 +9,6 @@ mod class;
 mod tests;
 mod translate;
 
-use std::fmt;
-
 use regex::{Captures, Regex, RegexBuilder};
 
 use translate::Translation;
@@ -196,61 +194,54 @@ pub struct RegexError {
 
 /// The kind of error in an expression. `Display` writes Go's text for it, except for
 /// [`Self::TotalTooLarge`], which Go doesn't have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegexProblem {
     /// A range of characters is empty, or the name of a class is unknown or not closed.
+    #[error("invalid character class range")]
     InvalidRange,
     /// A backslash before a character that can't be escaped.
+    #[error("invalid escape sequence")]
     InvalidEscape,
     /// The name of a group is empty, not closed, or has other characters than letters, digits and
     /// underscores. RE2 also takes the start of a look-behind for a name.
+    #[error("invalid named capture")]
     InvalidGroupName,
     /// `(?` with an unknown flag, or a look-ahead, which RE2 doesn't have.
+    #[error("invalid or unsupported Perl syntax")]
     InvalidPerlSyntax,
     /// A repetition of a repetition, such as `a**`.
+    #[error("invalid nested repetition operator")]
     NestedRepetition,
     /// A repetition with a maximum below its minimum, or of more than 1000 times. The counts of
     /// nested repetitions are multiplied.
+    #[error("invalid repeat count")]
     InvalidRepeatCount,
     /// A class without a closing bracket.
+    #[error("missing closing ]")]
     MissingBracket,
     /// A group without a closing parenthesis.
+    #[error("missing closing )")]
     MissingParenthesis,
     /// A repetition operator at the start of the expression, of a group or of an alternative.
+    #[error("missing argument to repetition operator")]
     MissingRepetitionArgument,
     /// The last character is a backslash.
+    #[error("trailing backslash at end of expression")]
     TrailingBackslash,
     /// A closing parenthesis without an opening one.
+    #[error("unexpected )")]
     UnexpectedParenthesis,
     /// Groups are nested too deeply.
+    #[error("expression nests too deeply")]
     TooDeep,
     /// The expression is too long, or its program or a search with it needs too much memory.
+    #[error("expression too large")]
     TooLarge,
     /// Searches with several expressions together need too much memory. Compiling a single
     /// expression doesn't return it.
+    #[error("expressions too large together")]
     TotalTooLarge,
-}
-
-impl fmt::Display for RegexProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InvalidRange => "invalid character class range",
-            Self::InvalidEscape => "invalid escape sequence",
-            Self::InvalidGroupName => "invalid named capture",
-            Self::InvalidPerlSyntax => "invalid or unsupported Perl syntax",
-            Self::NestedRepetition => "invalid nested repetition operator",
-            Self::InvalidRepeatCount => "invalid repeat count",
-            Self::MissingBracket => "missing closing ]",
-            Self::MissingParenthesis => "missing closing )",
-            Self::MissingRepetitionArgument => "missing argument to repetition operator",
-            Self::TrailingBackslash => "trailing backslash at end of expression",
-            Self::UnexpectedParenthesis => "unexpected )",
-            Self::TooDeep => "expression nests too deeply",
-            Self::TooLarge => "expression too large",
-            Self::TotalTooLarge => "expressions too large together",
-        })
-    }
 }
 
 pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {

@@ -231,13 +231,8 @@ fn split_format(format: &str) -> Result<Vec<Verb<'_>>, String> {
         let mut chars = after.chars();
         let verb = chars.next();
         if !matches!(verb, Some('s' | 'v' | 'q' | 'd' | '%')) {
-            let end = after.find(|char: char| char.is_alphabetic()).map_or(after.len(), |end| {
-                end + after
-                    .get(end..)
-                    .and_then(|rest| rest.chars().next())
-                    .map_or(0, char::len_utf8)
-            });
-            let verb = after.get(..end).unwrap_or_default();
+            // The flags and the letter after them.
+            let verb = after.split_inclusive(char::is_alphabetic).next().unwrap_or_default();
             return Err(format!("printf: %{verb} is not supported: use %s, %v, %q or %d"));
         }
         verbs.push(Verb { text_before, verb });

@@ -30,8 +30,8 @@ pub(super) enum Kind {
     Field,
     /// `$name`
     Variable,
+    /// A text in `"` or in backquotes.
     StringLiteral,
-    RawLiteral,
     Number,
     /// Any other printable ASCII character, such as a comma.
     Char,
@@ -327,7 +327,7 @@ impl<'t> Lexer<'t> {
             return self.error("unterminated raw quoted string");
         };
         self.skip(len + 1);
-        self.token(Kind::RawLiteral)
+        self.token(Kind::StringLiteral)
     }
 
     fn read_number(&mut self) -> Token<'t> {

@@ -23,7 +23,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, error::Error, fmt, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use ast::Node;
 use hpa_calc::go_text::Quoted;
@@ -114,7 +114,11 @@ pub enum TemplateError {
 }
 
 /// A failed action, with its position. `Display` writes Go's message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "template: {template}:{line}:{column}: executing {} at <{node}>: {message}",
+    Quoted(.definition)
+)]
 pub struct ExecutionError {
     /// The name of the template.
     pub template: &'static str,
@@ -129,17 +133,6 @@ pub struct ExecutionError {
     /// The problem, without the position.
     pub message: String,
 }
-
-impl fmt::Display for ExecutionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { template, definition, line, column, node, message } = self;
-        let definition = Quoted(definition);
-        write!(f, "template: {template}:{line}:{column}: ")?;
-        write!(f, "executing {definition} at <{node}>: {message}")
-    }
-}
-
-impl Error for ExecutionError {}
 
 /// A value in a template. Its type in Go is part of messages, because Go evaluates templates by
 /// reflection.

@@ -268,7 +268,7 @@ impl<'t> Parser<'t> {
 
     fn parse_template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
         match token.kind {
-            Kind::StringLiteral | Kind::RawLiteral => self.parse_text_literal(token),
+            Kind::StringLiteral => self.parse_text_literal(token),
             _ => self.unexpected(token, context),
         }
     }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use hpa_lease::{
-    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanicked,
-    TaskPanics,
+    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanics,
     events::{EventRecorder, EventWriterConfig},
     identity,
 };
@@ -35,15 +34,14 @@ pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Electio
 }
 
 /// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the
-/// lease. Without an election, this instance is the leader from the start. If a task panics,
-/// cancels `stop`.
+/// lease. Without an election, this instance is the leader from the start.
 pub(super) async fn run(
     election: Option<Election>,
     client: Client,
     tasks: Vec<LeaderTask>,
+    panics: TaskPanics,
     stop: CancellationToken,
-) -> Result<(), TaskPanicked> {
-    let panics = TaskPanics::default();
+) {
     let clock = Arc::new(SystemClock::default());
     let lead = |leadership: Leadership| {
         info!("writing events and the status of schedules");
@@ -57,22 +55,13 @@ pub(super) async fn run(
         }
         async move { while running.join_next().await.is_some() {} }
     };
-    let panicked = async {
-        tokio::select! {
-            panicked = panics.panicked() => {
-                stop.cancel();
-                Err(panicked)
-            }
-            () = stop.cancelled() => Ok(()),
-        }
-    };
-    let leading = hpa_lease::lead(election.as_ref(), clock, &stop, lead);
-    let ((), outcome) = tokio::join!(leading, panicked);
-    outcome
+    hpa_lease::lead(election.as_ref(), clock, &stop, lead).await;
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use futures::FutureExt;
     use hpa_testbed::Testbed;
 
@@ -81,9 +70,10 @@ mod tests {
     #[tokio::test]
     async fn panic_of_a_task_stops_the_adapter() {
         let task = LeaderTask::new("test task", |_| async { panic!("a bug") }.boxed());
-        let stop = CancellationToken::new();
-        let outcome = run(None, Testbed::default().client(), vec![task], stop.clone()).await;
+        let (panics, stop) = (TaskPanics::default(), CancellationToken::new());
+        let client = Testbed::default().client();
+        let running = pin!(run(None, client, vec![task], panics.clone(), stop.clone()));
+        let outcome = panics.stop_at_panic(&stop, running).await;
         assert_eq!(outcome.unwrap_err().to_string(), "the test task panicked");
-        assert!(stop.is_cancelled());
     }
 }

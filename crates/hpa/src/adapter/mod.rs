@@ -9,14 +9,17 @@ mod prometheus_url;
 mod serving;
 mod sources;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, pin::pin, sync::Arc};
 
 use anyhow::Context;
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Server, TokenAuthenticator,
-    authentication::TrustSource, metrics_api::group::installed_apis,
+    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, TokenAuthenticator,
+    authentication::TrustSource,
+    metrics_api::group::installed_apis,
+    server::{self, listen},
 };
 use hpa_calc::MetricsApi;
+use hpa_lease::TaskPanics;
 use hpa_metrics::{MetricSource, Routed};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -50,11 +53,12 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let requests = Arc::new(RequestMetrics::new()?);
     metrics.register((*requests).clone())?;
     let clients = KubeClients::new(&arguments).await?;
-    let mut sources = Sources::default();
+    let panics = TaskPanics::default();
+    let mut sources = Sources { panics: panics.clone(), ..Sources::default() };
     sources.add_schedules(&arguments, &clients)?;
     sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
-    let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metric_sources));
+    let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metrics));
     let groups = served_groups(&arguments, &*source);
 
     let (trust_source, trust) =
@@ -68,13 +72,14 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         Authorizer::new(Arc::new(clients.authorization.clone()), &authorizer_options(&arguments));
 
     let address = SocketAddr::new(arguments.serving.bind_address, arguments.serving.secure_port);
-    let server = Server::bind(address).await.with_context(|| {
+    let listener = listen(address).await.with_context(|| {
         format!("unable to listen on {address} (--bind-address, --secure-port)")
     })?;
+    let address = listener.local_addr()?;
     let options = AdapterOptions {
         groups,
         compat: arguments.compat.rules_compat(),
-        port: server.address().port(),
+        port: address.port(),
         version: version(),
     };
     let server_options = server_options(&arguments);
@@ -83,6 +88,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         server_options,
         &clients.lister,
         groups,
+        &panics,
         &stop,
     )
     .await?;
@@ -91,25 +97,30 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
 
     let leader_task = (!sources.leader_tasks.is_empty()).then(|| {
         let election = leader::election(&arguments.election, clients.election.clone());
-        tokio::spawn(leader::run(election, clients.lister, sources.leader_tasks, stop.clone()))
+        let (client, tasks) = (clients.lister, sources.leader_tasks);
+        panics.spawn(
+            "leader election",
+            leader::run(election, client, tasks, panics.clone(), stop.clone()),
+        )
     });
-    tokio::spawn(trust_source.run(authenticator, stop.clone()));
+    panics.spawn("watch of client CAs", trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
     let names: Vec<&str> = installed_apis(groups).map(MetricsApi::group).collect();
-    info!(address = %server.address(), groups = names.join(","), "serving");
+    info!(%address, groups = names.join(","), "serving");
     let stopping_adapter = adapter.clone();
     let on_stop = stop.clone();
     tokio::spawn(async move {
         on_stop.cancelled().await;
         stopping_adapter.set_stopping();
     });
-    server.serve(adapter, certificate, server_options, stop).await;
+    let serving = pin!(server::serve(listener, adapter, certificate, server_options, stop.clone()));
+    let outcome = panics.stop_at_panic(&stop, serving).await;
     if let Some(probes) = probes {
         probes.stop().await;
     }
     if let Some(leader_task) = leader_task {
         // The task releases the lease before it ends.
-        leader_task.await.context("the leader's task failed")??;
+        leader_task.await?;
     }
-    Ok(())
+    Ok(outcome?)
 }

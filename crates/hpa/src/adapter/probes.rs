@@ -6,12 +6,12 @@ use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::{Adapter, metrics_api::UrlQuery, server::Connection};
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use tracing::info;
 
 use crate::{
     args::ServingArguments,
-    serve::{self, Endpoints, Heartbeat, Server, TextBody},
+    serve::{self, Endpoints, Heartbeat, Server},
 };
 
 /// Serves `/livez`, `/readyz` and `/healthz`, unless the port is 0.
@@ -43,24 +43,23 @@ impl Endpoints for Probes {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<TextBody> {
+    ) -> Response<Bytes> {
         // Resets the idle timeout of the connection.
         drop(connection.count_request());
         let query = UrlQuery::parse(request.uri().query().unwrap_or_default());
         let failure = |status, text: String| {
-            let mut response = Response::new(text.into());
+            let mut response = Response::new(Bytes::from(text));
             *response.status_mut() = status;
             response
         };
         let health = self.adapter.health_response(request.uri().path(), &query);
-        let response = match (health, self.heartbeat.check()) {
+        match (health, self.heartbeat.check()) {
             (None, _) => failure(
                 StatusCode::NOT_FOUND,
                 "not found; try /livez, /readyz or /healthz\n".to_owned(),
             ),
             (Some(_), Err(stuck)) => failure(StatusCode::SERVICE_UNAVAILABLE, format!("{stuck}\n")),
             (Some(response), Ok(())) => response,
-        };
-        response.map(|text| TextBody::new(text, None))
+        }
     }
 }

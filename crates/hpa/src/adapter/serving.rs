@@ -9,6 +9,7 @@ use hpa_adapter::{
     certificates::{self, GeneratedCertificate},
     server::{HandshakeSettings, ServerOptions, ServingCertificate},
 };
+use hpa_lease::TaskPanics;
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
@@ -24,6 +25,7 @@ pub(super) async fn load_certificate(
     options: ServerOptions,
     client: &kube::Client,
     groups: ApiGroups,
+    panics: &TaskPanics,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<ServingCertificate>> {
     let versions = match arguments.tls_min_version.as_str() {
@@ -42,7 +44,7 @@ pub(super) async fn load_certificate(
         let certificate =
             ServingCertificate::from_pem(stored.chain.as_bytes(), stored.key.as_bytes(), handshake);
         let certificate = Arc::new(certificate?);
-        tokio::spawn(controller.run(certificate.clone(), stop.clone()));
+        panics.spawn("certificate controller", controller.run(certificate.clone(), stop.clone()));
         return Ok(certificate);
     }
     if let (Some(chain), Some(key)) = (&arguments.tls_cert_file, &arguments.tls_private_key_file) {

@@ -7,7 +7,7 @@ use hpa_adapter::Metrics;
 use hpa_collectors::collection::CollectionSource;
 use hpa_collectors::schedules::source::ScheduleSource;
 use hpa_controller::AutoscalerApi;
-use hpa_lease::LeaderTask;
+use hpa_lease::{LeaderTask, TaskPanics};
 use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
@@ -29,8 +29,10 @@ const SYNC_PERIOD: Duration = Duration::from_secs(15);
 /// The sources of metrics that flags turn on, and the tasks that need the lease.
 #[derive(Default)]
 pub(super) struct Sources {
-    pub(super) metric_sources: Vec<Arc<dyn MetricSource>>,
+    pub(super) metrics: Vec<Arc<dyn MetricSource>>,
     pub(super) leader_tasks: Vec<LeaderTask>,
+    /// The panics of the tasks that the sources have started.
+    pub(super) panics: TaskPanics,
 }
 
 impl Sources {
@@ -46,10 +48,11 @@ impl Sources {
             Vec::new(),
             Arc::new(Timestamp::now),
             |_| {},
+            &self.panics,
         )?;
         let Some(schedules) = schedules else { return Ok(()) };
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
-        self.metric_sources.push(Arc::new(ScheduleSource::new(schedules)));
+        self.metrics.push(Arc::new(ScheduleSource::new(schedules)));
         Ok(())
     }
 
@@ -72,10 +75,11 @@ impl Sources {
             (client, servers),
             &clients.lister,
             Scope { apis: vec![AutoscalerApi::Core], namespace: None },
+            &self.panics,
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
-        self.metric_sources.push(Arc::new(CollectionSource::new(collection)));
+        self.metrics.push(Arc::new(CollectionSource::new(collection)));
         Ok(())
     }
 
@@ -87,7 +91,7 @@ impl Sources {
         requests: Arc<RequestMetrics>,
         metrics: &Metrics,
     ) -> anyhow::Result<()> {
-        if arguments.config.is_none() && !self.metric_sources.is_empty() {
+        if arguments.config.is_none() && !self.metrics.is_empty() {
             return Ok(());
         }
         let client = prometheus_client(arguments, requests.clone()).await?;
@@ -104,15 +108,15 @@ impl Sources {
         );
         let permissions = arguments.prometheus.server_permissions();
         let servers = Servers::new(Some(client), requests).permitting(permissions);
-        let source = create_rules_source(arguments, config, servers, clients).await?;
+        let source = create_rules_source(arguments, config, servers, clients, &self.panics).await?;
         metrics.register(rule_metrics(source.clone())?)?;
         metrics.register(query_metrics("hpa_adapter", source.clone())?)?;
-        tokio::spawn({
+        self.panics.spawn("discovery of metrics", {
             let source = source.clone();
             async move { source.run(Some(file)).await }
         });
-        tokio::spawn(discovery_log::log_discoveries(source.clone()));
-        self.metric_sources.push(source);
+        self.panics.spawn("log of discoveries", discovery_log::log_discoveries(source.clone()));
+        self.metrics.push(source);
         Ok(())
     }
 }
@@ -172,6 +176,7 @@ async fn create_rules_source(
     config: Config,
     servers: Servers,
     clients: &KubeClients,
+    panics: &TaskPanics,
 ) -> anyhow::Result<Arc<PrometheusSource>> {
     let compat = arguments.compat.rules_compat();
     let mapper = Arc::new(DiscoveryMapper(clients.lister.clone()));
@@ -190,11 +195,11 @@ async fn create_rules_source(
     // External rules need no pods. With external rules only, the chart may not permit pod watches.
     if !config.rules.is_empty() || config.resource_rules.is_some() {
         let objects = objects.clone();
-        tokio::spawn(async move { objects.watch_pods().await });
+        panics.spawn("watch of pods for rules", async move { objects.watch_pods().await });
     }
     if config.resource_rules.is_some() {
         let objects = objects.clone();
-        tokio::spawn(async move { objects.watch_nodes().await });
+        panics.spawn("watch of nodes for rules", async move { objects.watch_nodes().await });
     }
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(SYNC_PERIOD),

@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use hpa_controller::AutoscalerApi;
 
+use super::values::autoscaler_api;
+
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]
 #[command(after_help = include_str!("examples/convert.txt").trim_ascii_end())]
@@ -14,8 +16,8 @@ pub(crate) struct ConvertArguments {
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
     /// API to convert the autoscalers to
-    #[arg(long, value_name = "API", default_value = "custom")]
-    pub(crate) to: TargetApi,
+    #[arg(long, value_name = "API", default_value = "custom", value_parser = autoscaler_api())]
+    pub(crate) to: AutoscalerApi,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: ConvertFormat,
@@ -25,31 +27,6 @@ impl ConvertArguments {
     /// The path of the manifest; `-` is standard input.
     pub(crate) fn path(&self) -> &Path {
         self.file.as_deref().or(self.filename.as_deref()).unwrap_or(Path::new("-"))
-    }
-}
-
-/// An API that serves autoscalers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TargetApi {
-    /// autoscaling/v2
-    Core,
-    /// autoscaling.hpa-rs.dev/v2 (see hpa crd); own is an alias
-    #[value(alias = "own")]
-    Custom,
-}
-
-impl TargetApi {
-    pub(crate) fn api_version(self) -> &'static str {
-        AutoscalerApi::from(self).api_version()
-    }
-}
-
-impl From<TargetApi> for AutoscalerApi {
-    fn from(api: TargetApi) -> Self {
-        match api {
-            TargetApi::Core => Self::Core,
-            TargetApi::Custom => Self::Custom,
-        }
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) use self::{
     adapter::{AdapterArguments, ServingArguments},
     collectors::CollectorArguments,
     controller::ControllerArguments,
-    convert::{ConvertArguments, ConvertFormat, TargetApi},
+    convert::{ConvertArguments, ConvertFormat},
     dashboard::DashboardArguments,
     explain::{ExplainArguments, ReportFormat},
     forecast::ForecastArguments,
@@ -62,8 +62,8 @@ pub(crate) use self::{
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
     rules::{
-        MetricsApi, RulesArguments, RulesCheckArguments, RulesCommand, RulesConnection,
-        RulesExplainArguments, RulesGenerateArguments,
+        MetricsApi, RulesCheckArguments, RulesCommand, RulesConnection, RulesExplainArguments,
+        RulesGenerateArguments,
     },
     rules_compare::RulesCompareArguments,
     run::{
@@ -71,7 +71,7 @@ pub(crate) use self::{
         LogArguments, LogFormat, ObservationArguments, RunArguments,
     },
     scaling_schedule::{ScalingScheduleArguments, ScheduleDefaults},
-    schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
+    schedule::{PreviewArguments, PreviewFormat, ScheduleCommand},
     shadow_report::ShadowReportArguments,
     simulate::{SimulateArguments, SimulationFormat},
     sources::SourceArguments,
@@ -116,9 +116,11 @@ pub(crate) enum Command {
     /// Check whether a load is forecastable and whether scaling by forecasts would have helped
     Forecast(Box<ForecastArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
-    Rules(RulesArguments),
+    #[command(subcommand)]
+    Rules(RulesCommand),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions
-    Schedule(ScheduleArguments),
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,
     /// Convert HorizontalPodAutoscalers between autoscaling/v2 and autoscaling.hpa-rs.dev/v2

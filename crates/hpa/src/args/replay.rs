@@ -1,15 +1,15 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, Args};
+use hpa_controller::AutoscalerApi;
 use hpa_prometheus::rules::config::parse_duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     KubectlArguments, RulesFileArguments,
-    convert::TargetApi,
     run::AutoscalingArguments,
     simulate::SimulationFormat,
-    values::{duration, positive_duration, positive_number, time},
+    values::{autoscaler_api, duration, positive_duration, positive_number, time},
 };
 
 /// The arguments of `hpa replay`.
@@ -90,8 +90,8 @@ pub(crate) struct PastArguments {
     #[arg(long, value_name = "NUMBER", value_parser = positive_number)]
     pub(crate) pod_capacity: Option<f64>,
     /// The API of the autoscaler
-    #[arg(long, value_name = "API", default_value = "core")]
-    pub(crate) autoscaler_api: TargetApi,
+    #[arg(long, value_name = "API", default_value = "core", value_parser = autoscaler_api())]
+    pub(crate) autoscaler_api: AutoscalerApi,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]

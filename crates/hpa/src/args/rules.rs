@@ -8,13 +8,6 @@ use super::{
     values::{BOOL, dns_label},
 };
 
-/// The arguments of `hpa rules`.
-#[derive(Args, Debug)]
-pub(crate) struct RulesArguments {
-    #[command(subcommand)]
-    pub(crate) command: RulesCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// Check a rules file, and with a Prometheus URL also the series of each rule

@@ -5,13 +5,6 @@ use jiff::Timestamp;
 
 use super::values::time;
 
-/// The arguments of `hpa schedule`.
-#[derive(Args, Debug)]
-pub(crate) struct ScheduleArguments {
-    #[command(subcommand)]
-    pub(crate) command: ScheduleCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
     /// Draw the value of schedules over the coming week, and list the bounds of autoscalers

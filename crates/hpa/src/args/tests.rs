@@ -125,8 +125,7 @@ fn leader_election_defaults_match_kube_controller_manager() {
 #[test]
 fn rules_explain_accepts_metrics_config_flag() {
     let words = ["hpa", "rules", "explain", "external", "jobs", "--metrics-config", "a.yaml"];
-    let Command::Rules(RulesArguments { command: RulesCommand::Explain(arguments) }) =
-        Arguments::parse_from(words).command
+    let Command::Rules(RulesCommand::Explain(arguments)) = Arguments::parse_from(words).command
     else {
         panic!("another command");
     };

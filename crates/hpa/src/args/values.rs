@@ -2,11 +2,15 @@
 
 use std::{ffi::OsStr, time::Duration};
 
-use clap::{Arg, ArgAction, Command, builder::BoolishValueParser};
+use clap::{
+    Arg, ArgAction, Command,
+    builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use hpa_calc::{
     Quantity, go_duration,
     settings::{SETTINGS, Setting},
 };
+use hpa_controller::AutoscalerApi;
 use jiff::{SignedDuration, Timestamp};
 
 /// The value name of boolean flags.
@@ -171,6 +175,16 @@ pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
         let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
         format!("must be {NO_SETTINGS:?} or names of settings: {}", names.join(", "))
     })
+}
+
+/// A parser of the names of APIs that serve autoscalers.
+pub(super) fn autoscaler_api() -> impl TypedValueParser<Value = AutoscalerApi> {
+    let custom = PossibleValue::new("custom").alias("own");
+    let names = PossibleValuesParser::new([
+        PossibleValue::new("core").help("autoscaling/v2"),
+        custom.help("autoscaling.hpa-rs.dev/v2 (see hpa crd); own is an alias"),
+    ]);
+    names.map(|name| if name == "core" { AutoscalerApi::Core } else { AutoscalerApi::Custom })
 }
 
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

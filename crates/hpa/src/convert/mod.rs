@@ -13,11 +13,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use hpa_calc::explain::counted;
+use hpa_controller::AutoscalerApi;
 use serde_json::{Value, json};
 
 use crate::{
     EXIT_INCONCLUSIVE,
-    args::{ConvertArguments, ConvertFormat, TargetApi},
+    args::{ConvertArguments, ConvertFormat},
     lint::{self, Task},
     manifests::{
         Document, Input, combined_error, file_name, parse_document, read_file, split_documents,
@@ -78,7 +79,7 @@ fn lost_comments(input: &str, output: &str) -> Vec<usize> {
     comments.collect()
 }
 
-fn convert(input: &str, to: TargetApi, format: ConvertFormat) -> anyhow::Result<String> {
+fn convert(input: &str, to: AutoscalerApi, format: ConvertFormat) -> anyhow::Result<String> {
     let mut converted = Vec::new();
     let mut errors = Vec::new();
     for (index, document) in split_documents(input)?.into_iter().enumerate() {

@@ -5,11 +5,12 @@ use hpa_calc::{
     defaults::apply_defaults,
     validation::{ValidationOptions, validate},
 };
+use hpa_controller::AutoscalerApi;
 use hpa_crd::FieldError;
 use serde_json::{Value, json};
 
 use super::{settings, stored_fields::StoredFields, versions};
-use crate::{args::TargetApi, autoscaler_name::describe, manifests::string_at};
+use crate::{autoscaler_name::describe, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
 const SET_BY_SERVER: [&str; 6] =
@@ -20,7 +21,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Converts an autoscaler, or the autoscalers of a list. Drops what the API server sets in them,
 /// even if they already have the version of `to`. Leaves other objects unchanged. Returns the
 /// errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
-pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
+pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     let kind = string_at(object, "/kind").to_owned();
     let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");
     if let (true, Some(Value::Array(items))) = (is_list, object.get_mut("items")) {
@@ -47,8 +48,8 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     match to {
-        TargetApi::Core => settings::fields_to_annotations(object),
-        TargetApi::Custom => settings::annotations_to_fields(object),
+        AutoscalerApi::Core => settings::fields_to_annotations(object),
+        AutoscalerApi::Custom => settings::annotations_to_fields(object),
     }
     drop_server_state(object);
     let quoting_failure = hpa_crd::quote_fractions(object).err();
@@ -59,7 +60,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
 
-fn set_api_version(object: &mut Value, to: TargetApi) {
+fn set_api_version(object: &mut Value, to: AutoscalerApi) {
     if let Some(object) = object.as_object_mut() {
         object.insert("apiVersion".to_owned(), to.api_version().into());
     }

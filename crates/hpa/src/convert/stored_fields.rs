@@ -3,7 +3,9 @@
 use hpa_crd::member_path;
 use serde_json::Value;
 
-use super::versions::{BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1};
+use super::versions::{
+    BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1, source_members,
+};
 
 /// The places of an autoscaler's metrics and behavior. In `autoscaling/v1`, the metric of CPU is
 /// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations. In
@@ -82,17 +84,7 @@ fn path_in_v2beta1(path: &str) -> String {
     else {
         return path.to_owned();
     };
-    let selector = if source == "external" { "metricSelector" } else { "selector" };
-    let average = if source == "object" { "averageValue" } else { "targetAverageValue" };
-    let renamed = [
-        ("describedObject", "target"),
-        ("metric.name", "metricName"),
-        ("metric.selector", selector),
-        ("target.averageUtilization", "targetAverageUtilization"),
-        ("target.averageValue", average),
-        ("target.value", "targetValue"),
-    ];
-    let old = renamed.into_iter().find_map(|(new, old)| {
+    let old = source_members(source).find_map(|(old, new)| {
         let rest = member.strip_prefix(new)?;
         Some(format!(".{source}.{old}{rest}"))
     });

@@ -1,7 +1,7 @@
 use hpa_calc::settings::{SETTINGS, SettingPolicy, Settings};
 use serde_json::{Value, json};
 
-use super::{ConvertFormat, TargetApi, convert, lost_comments};
+use super::{AutoscalerApi, ConvertFormat, convert, lost_comments};
 
 const CORE: &str = "\
 # Who owns this.
@@ -17,11 +17,11 @@ spec:
 const OTHER: &str = "kind:   ConfigMap\napiVersion: v1\ndata: {a: text} # kept\n";
 
 fn to_custom(text: &str) -> Result<String, String> {
-    convert(text, TargetApi::Custom, ConvertFormat::Yaml).map_err(|error| error.to_string())
+    convert(text, AutoscalerApi::Custom, ConvertFormat::Yaml).map_err(|error| error.to_string())
 }
 
 fn custom_object(object: &Value) -> Result<Value, String> {
-    let text = convert(&object.to_string(), TargetApi::Custom, ConvertFormat::Json);
+    let text = convert(&object.to_string(), AutoscalerApi::Custom, ConvertFormat::Json);
     Ok(serde_json::from_str(&text.map_err(|error| error.to_string())?).expect("JSON"))
 }
 
@@ -41,7 +41,7 @@ fn autoscaler(api_version: &str, spec: Value) -> Value {
 fn round_trip_changes_only_the_api_version() {
     let converted = to_custom(CORE).expect("it converts");
     assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_crd::API_VERSION));
-    let back = convert(&converted, TargetApi::Core, ConvertFormat::Yaml).expect("core");
+    let back = convert(&converted, AutoscalerApi::Core, ConvertFormat::Yaml).expect("core");
     assert_eq!(back, CORE);
 }
 
@@ -98,8 +98,8 @@ fn status_and_empty_annotations_are_dropped() {
         json!({ "kubectl.kubernetes.io/last-applied-configuration": "{}" });
     // Kubernetes up to 1.36 does not know this field and rejects the object.
     object["status"] = json!({ "conditions": [{ "type": "Paused", "observedGeneration": 1 }] });
-    let core =
-        convert(&object.to_string(), TargetApi::Core, ConvertFormat::Yaml).expect("it converts");
+    let core = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml)
+        .expect("it converts");
     assert!(!core.contains("status") && !core.contains("annotations"), "{core}");
 }
 
@@ -108,7 +108,7 @@ fn server_state_of_the_target_api_is_dropped() {
     let status = "status: {currentReplicas: 2}\n";
     let read =
         CORE.replace("metadata:\n", "metadata:\n  uid: u\n  resourceVersion: '7'\n") + status;
-    let core = convert(&read, TargetApi::Core, ConvertFormat::Yaml).expect("it converts");
+    let core = convert(&read, AutoscalerApi::Core, ConvertFormat::Yaml).expect("it converts");
     let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
     assert_eq!(value(&core), value(CORE));
 }
@@ -175,7 +175,7 @@ fn fields_that_an_older_version_lacks_are_errors() {
     for version in ["autoscaling/v1", "autoscaling/v2beta1"] {
         let object = autoscaler(version, spec.clone()).to_string();
         let error =
-            convert(&object, TargetApi::Core, ConvertFormat::Yaml).expect_err("unknown fields");
+            convert(&object, AutoscalerApi::Core, ConvertFormat::Yaml).expect_err("unknown fields");
         assert!(error.to_string().contains("spec.metrics"), "{error}");
         assert!(error.to_string().contains("spec.maxReplica: unknown field"), "{error}");
     }
@@ -256,7 +256,7 @@ const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
 #[test]
 fn json_output_of_several_objects_is_a_list() {
     let text =
-        convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Custom, ConvertFormat::Json)
+        convert(&format!("{OTHER_SHORT}---\n{CORE}"), AutoscalerApi::Custom, ConvertFormat::Json)
             .expect("JSON");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
@@ -296,7 +296,8 @@ fn settings_become_fields_and_annotations_without_loss() {
     assert_eq!(custom["spec"]["metrics"][2]["external"]["fallback"]["replicas"], 3);
     assert_eq!(custom["spec"]["metrics"][3]["pods"]["aggregate"], "p95");
 
-    let back = convert(&custom.to_string(), TargetApi::Core, ConvertFormat::Json).expect("core");
+    let back =
+        convert(&custom.to_string(), AutoscalerApi::Core, ConvertFormat::Json).expect("core");
     let back: Value = serde_json::from_str(&back).expect("JSON");
     assert_eq!(back["spec"], core["spec"]);
     let effective = |object: &Value| {

@@ -184,58 +184,62 @@ fn convert_metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Va
     Value::Object(new)
 }
 
-fn convert_source(kind: &str, old: &mut Members) -> Value {
-    if kind == "resource" || kind == "containerResource" {
-        let utilization = old.take("targetAverageUtilization");
-        let target_type = if utilization.is_some() { "Utilization" } else { "AverageValue" };
-        let container = (kind == "containerResource").then(|| old.take("container")).flatten();
-        let target = object([
-            ("type", Some(target_type.into())),
-            ("averageUtilization", utilization),
-            ("averageValue", old.take("targetAverageValue")),
-        ]);
-        let name = old.take("name");
-        return object([("name", name), ("container", container), ("target", Some(target))]);
-    }
-    let (described_object, selector, average_value, value) = match kind {
-        "object" => {
-            let (described, average) = (old.take("target"), old.take("averageValue"));
-            let is_zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
-            // v2beta1 requires `targetValue`. If there is an average, zero stands for an absent
-            // value.
-            let value = old.take("targetValue");
-            let value = value.filter(|value| average.is_none() || !is_zero(value));
-            (described, old.take("selector"), average, value)
-        }
-        "external" => {
-            let average = old.take("targetAverageValue");
-            (None, old.take("metricSelector"), average, old.take("targetValue"))
-        }
-        _ => (None, old.take("selector"), old.take("targetAverageValue"), None),
-    };
-    let has_average_type = match kind {
-        "object" => average_value.is_some(),
-        "external" => value.is_none(),
-        _ => true,
-    };
-    let target_type = if has_average_type { "AverageValue" } else { "Value" };
-    let metric = object([("name", old.take("metricName")), ("selector", selector)]);
-    let target = object([
-        ("type", Some(target_type.into())),
-        ("value", value),
-        ("averageValue", average_value),
-    ]);
-    object([
-        ("describedObject", described_object),
-        ("metric", Some(metric)),
-        ("target", Some(target)),
-    ])
+/// The members of a metric's source in v2beta1, each with the sources that have it and its path in
+/// v2. A source is named after the member of the metric that has it.
+const SOURCE_MEMBERS: &[(&[&str], &str, &str)] = &[
+    (&["resource", "containerResource"], "name", "name"),
+    (&["containerResource"], "container", "container"),
+    (&["object"], "target", "describedObject"),
+    (&["pods", "object", "external"], "metricName", "metric.name"),
+    (&["pods", "object"], "selector", "metric.selector"),
+    (&["external"], "metricSelector", "metric.selector"),
+    (&["resource", "containerResource"], "targetAverageUtilization", "target.averageUtilization"),
+    (&["object"], "averageValue", "target.averageValue"),
+    (
+        &["resource", "containerResource", "pods", "external"],
+        "targetAverageValue",
+        "target.averageValue",
+    ),
+    (&["object", "external"], "targetValue", "target.value"),
+];
+
+/// The members of a source in v2beta1, each with its path in v2.
+pub(super) fn source_members(source: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let members = SOURCE_MEMBERS.iter().filter(move |(sources, ..)| sources.contains(&source));
+    members.map(|(_, old, new)| (*old, *new))
 }
 
-/// An object with the fields that are present.
-fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
-    let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(present.collect())
+#[expect(clippy::indexing_slicing, reason = "the names are those of members")]
+fn convert_source(kind: &str, old: &mut Members) -> Value {
+    let mut new = match kind {
+        "resource" | "containerResource" => json!({ "target": {} }),
+        _ => json!({ "metric": {}, "target": {} }),
+    };
+    for (name, path) in source_members(kind) {
+        let Some(value) = old.take(name) else { continue };
+        match path.split_once('.') {
+            Some((parent, member)) => new[parent][member] = value,
+            None => new[path] = value,
+        }
+    }
+    let Some(target) = new["target"].as_object_mut() else { return new };
+    let is_zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
+    // v2beta1 requires the `targetValue` of an object. If there is an average, zero stands for an
+    // absent value.
+    if kind == "object"
+        && target.contains_key("averageValue")
+        && target.get("value").is_some_and(is_zero)
+    {
+        target.remove("value");
+    }
+    let target_type = match kind {
+        "object" if !target.contains_key("averageValue") => "Value",
+        "external" if target.contains_key("value") => "Value",
+        _ if target.contains_key("averageUtilization") => "Utilization",
+        _ => "AverageValue",
+    };
+    target.insert("type".to_owned(), target_type.into());
+    new
 }
 
 #[cfg(test)]

@@ -27,11 +27,10 @@ pub(super) fn describe_leases(
     writers: &[AutoscalerStatusWriter],
     released: &BTreeMap<LeaseName, Timestamp>,
 ) -> Option<String> {
-    let idle =
-        writers.iter().filter_map(|AutoscalerStatusWriter { api, namespace, manager, .. }| {
-            let idle = leases.idle(*api, namespace, manager)?;
-            Some((manager.as_str(), idle))
-        });
+    let idle = writers.iter().filter_map(|AutoscalerStatusWriter { key, manager, .. }| {
+        let idle = leases.idle(key.api, &key.namespace, manager)?;
+        Some((manager.as_str(), idle))
+    });
     let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
     for (manager, idle) in idle {
         by_manager.entry(manager).or_insert((idle, 0)).1 += 1;
@@ -67,12 +66,12 @@ fn describe_expired(
     now: Timestamp,
 ) -> String {
     if holder.has_unreadable_time {
-        let LeaseName { namespace, name } = &holder.lease;
-        let autoscalers = counted(status_count, "autoscaler");
         return format!(
-            "Whether a controller makes decisions with the lease {namespace}/{name}, whose holder \
-             stored the status of {autoscalers}, is unknown: the time of its last renewal can't be \
-             read{addition}. {PAGE_MAY_BE_OLD}"
+            "Whether a controller makes decisions with the lease {}, whose holder stored the status \
+             of {}, is unknown: the time of its last renewal can't be read{addition}. \
+             {PAGE_MAY_BE_OLD}",
+            holder.lease,
+            counted(status_count, "autoscaler")
         );
     }
     let pod = holder.host_name();
@@ -100,15 +99,11 @@ fn describe_released(
     (age > MAX_LEADER_CHANGE).then(|| describe_cause(lease, status_count, &cause))
 }
 
-fn describe_cause(
-    LeaseName { namespace, name }: &LeaseName,
-    status_count: usize,
-    cause: &str,
-) -> String {
+fn describe_cause(lease: &LeaseName, status_count: usize, cause: &str) -> String {
     let autoscalers = counted(status_count, "autoscaler");
     format!(
-        "No controller makes decisions with the lease {namespace}/{name}, whose holder stored the \
-         status of {autoscalers}: {cause}. {PAGE_MAY_BE_OLD}"
+        "No controller makes decisions with the lease {lease}, whose holder stored the status of \
+         {autoscalers}: {cause}. {PAGE_MAY_BE_OLD}"
     )
 }
 
@@ -161,27 +156,28 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::liveness::{KubeControllerManager, NamespaceWriters, ReadLease};
+    use crate::liveness::{ControllerLease, KubeControllerManager, NamespaceWriters, ReadLease};
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
+    fn lease(name: LeaseName, holder: Result<LeaseHolder, Unavailable>) -> ControllerLease {
+        ControllerLease {
+            name,
+            holder,
+            searched_namespaces: Vec::new(),
+            others: Vec::new(),
+            local: Vec::new(),
+            may_answer_for_all: true,
+        }
+    }
+
     fn leases<'a>(
-        name: &'a LeaseName,
-        holder: &'a Result<LeaseHolder, Unavailable>,
+        lease: &'a ControllerLease,
         built_in: &'a KubeControllerManager,
         now: Timestamp,
     ) -> Leases<'a> {
         static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
-        Leases {
-            name,
-            holder,
-            searched_namespaces: &[],
-            others: &[],
-            local: &[],
-            writers: &NO_WRITERS,
-            built_in,
-            now,
-        }
+        Leases { lease, writers: &NO_WRITERS, built_in, now }
     }
 
     #[rstest]
@@ -253,9 +249,8 @@ mod tests {
     }
 
     fn writer(manager: &str) -> AutoscalerStatusWriter {
-        let (api, namespace) = (AutoscalerApi::Core, "shop".to_owned());
-        let (name, manager) = ("web".to_owned(), manager.to_owned());
-        AutoscalerStatusWriter { api, namespace, name, manager, at: None }
+        let key = HpaKey::new("shop", "web");
+        AutoscalerStatusWriter { key, manager: manager.to_owned(), at: None }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -277,14 +272,17 @@ mod tests {
             flags: None,
             last_write: Some(last_write),
         };
-        let holder = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
+        let lease =
+            lease(name.clone(), Err(Unavailable::NotHeld { lease: name.clone(), released: None }));
         let is_reported = |age, api| {
             let last_write = seconds_ago(age);
             let built_in = built_in(last_write);
-            let write = (AutoscalerApi::Core, "shop", KUBE_CONTROLLER_MANAGER, Some(last_write));
-            let writers = NamespaceWriters::new([write]);
-            let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in, now) };
-            let writer = AutoscalerStatusWriter { api, ..writer("hpa-controller:scaling/hpa") };
+            let at = Some(last_write);
+            let write = AutoscalerStatusWriter { at, ..writer(KUBE_CONTROLLER_MANAGER) };
+            let writers = NamespaceWriters::new(&[write]);
+            let leases = Leases { writers: &writers, ..leases(&lease, &built_in, now) };
+            let key = HpaKey::for_api(api, "shop", "web");
+            let writer = AutoscalerStatusWriter { key, ..writer("hpa-controller:scaling/hpa") };
             let released = BTreeMap::from([(name.clone(), seconds_ago(60))]);
             describe_leases(&leases, &[writer], &released).is_some()
         };
@@ -308,13 +306,14 @@ mod tests {
             duration: SignedDuration::from_secs(15),
             transitions: 0,
         });
-        let others = [ReadLease {
+        let others = vec![ReadLease {
             name: old.clone(),
             holder: Err(Unavailable::NotHeld { lease: old.clone(), released: None }),
         }];
         let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
         let built_in = KubeControllerManager { holder, flags: None, last_write: None };
-        let leases = Leases { others: &others, ..leases(&new, &held, &built_in, now) };
+        let lease = ControllerLease { others, ..lease(new, held) };
+        let leases = leases(&lease, &built_in, now);
         let writers =
             ["one", "one", "two"].map(|name| writer(&format!("hpa-controller:scaling/{name}")));
         let released = BTreeMap::from([(old, now - SignedDuration::from_secs(15))]);
@@ -324,8 +323,7 @@ mod tests {
                         instance with the lease scaling/two acts instead is unknown. ";
         assert!(sentence.starts_with(expected), "{sentence}");
 
-        let statuses = writers.iter().map(|one| (one.api, &*one.namespace, &*one.manager, None));
-        let namespaces = NamespaceWriters::new(statuses);
+        let namespaces = NamespaceWriters::new(&writers);
         let leases = Leases { writers: &namespaces, ..leases };
         assert_eq!(describe_leases(&leases, &writers, &released), None, "it handles the namespace");
     }
@@ -352,7 +350,8 @@ mod tests {
         ]
         .map(writer);
         let holder = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
-        let leases = leases(&name, &holder, &built_in, now);
+        let lease = lease(name.clone(), holder);
+        let leases = leases(&lease, &built_in, now);
         let released = BTreeMap::from([(name.clone(), now - SignedDuration::from_secs(15))]);
         assert_eq!(
             describe_leases(&leases, &writers, &released).as_deref(),

@@ -8,7 +8,7 @@ use hpa_metrics::describe;
 use hpa_prometheus::source::PrometheusSource;
 use tokio::{
     sync::watch,
-    task::JoinHandle,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
@@ -27,23 +27,16 @@ type RelistOutcome = Option<Result<(), String>>;
 pub(super) struct SourceMetrics {
     reader: MetricReader,
     relisted: watch::Receiver<RelistOutcome>,
-    task: Option<JoinHandle<()>>,
+    /// The task that lists the series. It ends with this.
+    _tasks: JoinSet<()>,
 }
 
 impl SourceMetrics {
     pub(super) fn start(reader: MetricReader) -> Self {
         let rules = reader.rules().cloned();
         let (sender, relisted) = watch::channel(rules.is_none().then_some(Ok(())));
-        let task = rules.map(|rules| tokio::spawn(relist_periodically(rules, sender)));
-        Self { reader, relisted, task }
-    }
-}
-
-impl Drop for SourceMetrics {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        let relists = rules.map(|rules| relist_periodically(rules, sender));
+        Self { reader, relisted, _tasks: relists.into_iter().collect() }
     }
 }
 

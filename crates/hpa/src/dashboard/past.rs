@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use hpa_controller::{
     AutoscalerApi, HpaKey,
-    debug::{ActingController, AutoscalerItem, ControllerStatus},
+    debug::{ActingController, AutoscalerItem},
     k8s::FieldManager,
 };
 use hpa_dashboard::{
@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable, item_key},
+    debug_client::{DebugClient, Instance, LeaseHolder, LeaseName, Unavailable, item_key},
     liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, Writer},
 };
 
@@ -61,19 +61,6 @@ impl ControllerPast {
         }
     }
 
-    /// Finds the lease of hpa-rs.
-    async fn find_lease(&self, writers: &[AutoscalerStatusWriter]) -> ControllerLease {
-        let statuses: Vec<(&str, &str)> =
-            writers.iter().map(|one| (one.namespace.as_str(), one.manager.as_str())).collect();
-        ControllerLease::find(&self.client, &self.location, None, statuses).await
-    }
-
-    /// Reads the state of kube-controller-manager, with the time of its last write.
-    async fn read_built_in(&self, writers: &[AutoscalerStatusWriter]) -> KubeControllerManager {
-        let times = writers.iter().map(|writer| (Some(writer.manager.as_str()), writer.at));
-        KubeControllerManager::read(&self.client).await.with_writes(times)
-    }
-
     /// Updates and returns [`Self::released_since`].
     async fn update_released_since(&self, leases: &Leases<'_>) -> BTreeMap<LeaseName, Timestamp> {
         let mut since = self.released_since.lock().await;
@@ -89,24 +76,14 @@ impl ControllerPast {
         released
     }
 
-    /// A sentence about the leases whose controllers make no decisions. `None` if there are none.
-    async fn describe_leases(
-        &self,
-        leases: &Leases<'_>,
-        writers: &[AutoscalerStatusWriter],
-    ) -> Option<String> {
-        let since = self.update_released_since(leases).await;
-        inactivity::describe_leases(leases, writers, &since)
-    }
-
     /// A sentence about a controller that makes no decisions, by its debug API.
-    fn describe_status(
+    fn describe_instance(
         &self,
-        status: &Result<ControllerStatus, Unavailable>,
+        instance: &Result<Instance, Unavailable>,
         limit: SignedDuration,
     ) -> Option<String> {
-        match (status, &self.location.controller_url) {
-            (Ok(status), _) => inactivity::describe_status(status, limit),
+        match (instance, &self.location.controller_url) {
+            (Ok(instance), _) => inactivity::describe_status(&instance.status, limit),
             (Err(error), Some(url)) => {
                 Some(inactivity::describe_unreadable_url(&url.to_string(), error))
             }
@@ -153,23 +130,6 @@ impl ControllerPast {
         }
     }
 
-    /// Reads the status of the instance, the names of the autoscalers that it reconciles if it is
-    /// the one at `--controller-url`, and its autoscalers if they were read for that.
-    async fn read_status(
-        &self,
-        lease: &ControllerLease,
-    ) -> (Result<ControllerStatus, Unavailable>, BTreeSet<String>, Option<Vec<AutoscalerItem>>)
-    {
-        let read = async { self.holder_api(lease).await?.instance(&self.location).await };
-        match read.await {
-            Ok(instance) => {
-                let at_url = instance.reconciled_at_url();
-                (Ok(instance.status), at_url, instance.items)
-            }
-            Err(error) => (Err(error), BTreeSet::new(), None),
-        }
-    }
-
     async fn read(
         &self,
         key: &HpaKey,
@@ -183,7 +143,7 @@ impl ControllerPast {
         let api = self.leader_api(LeaseName::choose(&self.location, named.as_ref()), None).await;
         let api = api.map_err(|error| error.for_writer(manager))?;
         let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
-        let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
+        let detail = api.autoscaler(key, since).await;
         if detail.is_err() {
             // Another instance may be the leader now.
             *self.last_search.lock().await = None;
@@ -215,20 +175,26 @@ impl RecordSource for ControllerPast {
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let lease = self.find_lease(writers).await;
-        let built_in = self.read_built_in(writers).await;
-        let namespaces = namespace_writers(writers);
+        let lease = ControllerLease::find(&self.client, &self.location, None, writers).await;
+        let built_in = KubeControllerManager::read(&self.client).await.with_statuses(writers);
+        let namespaces = NamespaceWriters::new(writers);
         let leases = lease.with(&built_in, &namespaces);
-        let (status, at_url, items) = self.read_status(&lease).await;
+        let instance = async { self.holder_api(&lease).await?.instance(&self.location).await };
+        let instance = instance.await;
+        let at_url = instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
         // Without an answer from the URL, it is unknown on which autoscalers its instance acts.
-        let is_unknown = self.location.controller_url.is_some() && status.is_err();
+        let is_unknown = self.location.controller_url.is_some() && instance.is_err();
         let is_by_lease =
-            |one: &&AutoscalerStatusWriter| !is_unknown && !at_url.contains(&name_of(one));
+            |one: &&AutoscalerStatusWriter| !is_unknown && !at_url.contains(&one.key.to_string());
         let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
-        let lost = self.describe_leases(&leases, &by_lease).await;
+        let released = self.update_released_since(&leases).await;
+        let lost = inactivity::describe_leases(&leases, &by_lease, &released);
         let idle = if lost.is_some() { idle_clauses(&leases, &by_lease) } else { BTreeMap::new() };
-        let inactivity = lost.or_else(|| self.describe_status(&status, limit));
-        let failed_writes = status.ok().and_then(|status| status.failed_status_writes);
+        let inactivity = lost.or_else(|| self.describe_instance(&instance, limit));
+        let (failed_writes, items) = match instance {
+            Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
+            Err(_) => (None, None),
+        };
         let items = match items {
             Some(items) => Ok(items),
             None if inactivity.is_some() => {
@@ -248,7 +214,7 @@ impl RecordSource for ControllerPast {
         let failed_writes = failed_writes
             .filter(|_| unstored.is_empty())
             .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
-        let conflict = describe_conflict(&leases, writers);
+        let conflict = leases.describe_conflict(&Writer::all(writers));
         let status_problems = failed_writes.into_iter().chain(conflict).collect();
         ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
     }
@@ -263,37 +229,16 @@ fn unstored_status(item: &AutoscalerItem) -> Option<UnstoredStatus> {
     })
 }
 
-fn namespace_writers(writers: &[AutoscalerStatusWriter]) -> NamespaceWriters {
-    let statuses = writers.iter();
-    NamespaceWriters::new(
-        statuses.map(|one| (one.api, one.namespace.as_str(), one.manager.as_str(), one.at)),
-    )
-}
-
 /// A clause for each autoscaler on which no controller acts.
 fn idle_clauses(
     leases: &Leases<'_>,
     writers: &[AutoscalerStatusWriter],
 ) -> BTreeMap<HpaKey, String> {
     let clauses = writers.iter().filter_map(|one| {
-        let idle = leases.idle(one.api, &one.namespace, &one.manager)?;
-        Some((key_of(one), idle.clause("this autoscaler")))
+        let idle = leases.idle(one.key.api, &one.key.namespace, &one.manager)?;
+        Some((one.key.clone(), idle.clause("this autoscaler")))
     });
     clauses.collect()
-}
-
-/// A sentence about the controllers that have stored statuses recently, if there are several.
-fn describe_conflict(leases: &Leases<'_>, writers: &[AutoscalerStatusWriter]) -> Option<String> {
-    let statuses = writers.iter().map(|one| (one.manager.as_str(), one.at, name_of(one)));
-    leases.describe_conflict(&Writer::all(statuses))
-}
-
-fn key_of(AutoscalerStatusWriter { api, namespace, name, .. }: &AutoscalerStatusWriter) -> HpaKey {
-    HpaKey::for_api(*api, namespace.as_str(), name.as_str())
-}
-
-fn name_of(writer: &AutoscalerStatusWriter) -> String {
-    key_of(writer).to_string()
 }
 
 /// The controllers that act on autoscalers of the core API, by the field manager of the status.
@@ -304,20 +249,21 @@ fn acting_controllers(
     at_url: &BTreeSet<String>,
 ) -> BTreeMap<String, ActingController> {
     let api = AutoscalerApi::Core;
-    let mut namespaces = BTreeMap::<&str, BTreeSet<&str>>::new();
-    for writer in writers.iter().filter(|writer| writer.api == api) {
-        namespaces.entry(&writer.manager).or_default().insert(&writer.namespace);
+    let mut by_manager = BTreeMap::<&str, Vec<&HpaKey>>::new();
+    for AutoscalerStatusWriter { key, manager, .. } in writers {
+        if key.api == api {
+            by_manager.entry(manager).or_default().push(key);
+        }
     }
-    let acting = |(manager, namespaces): (&str, BTreeSet<&str>)| {
+    let acting = |(manager, keys): (&str, Vec<&HpaKey>)| {
         // A lease for one namespace says nothing about autoscalers of several.
-        let namespace = namespaces.first().copied().filter(|_| namespaces.len() == 1);
-        let mut of_manager =
-            writers.iter().filter(|writer| writer.api == api && writer.manager == manager);
-        let is_answering = of_manager.all(|writer| at_url.contains(&name_of(writer)));
+        let namespace = keys.first().map(|key| &*key.namespace);
+        let namespace = namespace.filter(|one| keys.iter().all(|key| *key.namespace == **one));
+        let is_answering = keys.iter().all(|key| at_url.contains(&key.to_string()));
         let acting = leases.acting_controller(api, namespace, Some(manager), is_answering);
         (manager.to_owned(), acting)
     };
-    namespaces.into_iter().map(acting).collect()
+    by_manager.into_iter().map(acting).collect()
 }
 
 #[cfg(test)]

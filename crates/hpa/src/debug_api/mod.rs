@@ -31,7 +31,7 @@ use self::{
 use crate::{
     api_client::separate_client,
     args::RunArguments,
-    serve::{self, Endpoints, Renderer, Server, TextBody, begin_long_response},
+    serve::{self, Endpoints, Renderer, Server, begin_long_response},
 };
 
 pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
@@ -133,7 +133,7 @@ impl Endpoints for DebugEndpoints {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<TextBody> {
+    ) -> Response<Bytes> {
         let (headers, path) = (request.headers(), request.uri().path());
         if let Err(denied) = self.access.authorize(connection.client(), headers, path).await {
             if let Some(error) = review_error_to_log(&denied, &self.warnings) {
@@ -143,7 +143,7 @@ impl Endpoints for DebugEndpoints {
             return denied_response(&denied);
         }
         if request.method() != Method::GET {
-            return error_response(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported", None);
+            return error_response(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
         }
         let query = request.uri().query().unwrap_or_default();
         match Route::parse(path, query) {
@@ -152,9 +152,9 @@ impl Endpoints for DebugEndpoints {
             }
             Ok(None) => {
                 let text = "not found; try /debug/v1/status or /debug/v1/autoscalers";
-                error_response(StatusCode::NOT_FOUND, text, None)
+                error_response(StatusCode::NOT_FOUND, text)
             }
-            Err(text) => error_response(StatusCode::BAD_REQUEST, &text, None),
+            Err(text) => error_response(StatusCode::BAD_REQUEST, &text),
         }
     }
 }
@@ -173,19 +173,16 @@ impl DebugEndpoints {
         &self,
         route: Route,
         response: RunningRequest,
-    ) -> Response<TextBody> {
+    ) -> Response<Bytes> {
         let view = self.view.clone();
         let rendered = self.renderer.render(move || render(&view, &route)).await;
         match rendered.map_err(anyhow::Error::from).and_then(|document| Ok(document?)) {
-            Ok(Some(text)) => json_response(StatusCode::OK, text, Some(response)),
+            Ok(Some(text)) => json_response(StatusCode::OK, response.track_body(text.into())),
             Ok(None) => {
                 let text = "no such autoscaler is in the cache of this instance";
-                error_response(StatusCode::NOT_FOUND, text, Some(response))
+                error_response(StatusCode::NOT_FOUND, text)
             }
-            Err(failure) => {
-                let text = failure.to_string();
-                error_response(StatusCode::INTERNAL_SERVER_ERROR, &text, Some(response))
-            }
+            Err(failure) => error_response(StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string()),
         }
     }
 }
@@ -201,14 +198,14 @@ fn render(view: &DebugView, route: &Route) -> serde_json::Result<Option<Vec<u8>>
     }
 }
 
-fn denied_response(denied: &Denied) -> Response<TextBody> {
+fn denied_response(denied: &Denied) -> Response<Bytes> {
     let status = match denied {
         Denied::NoToken | Denied::InvalidToken => StatusCode::UNAUTHORIZED,
         Denied::Forbidden { .. } | Denied::ForeignHost(_) => StatusCode::FORBIDDEN,
         Denied::Busy => StatusCode::TOO_MANY_REQUESTS,
         Denied::Unreviewed(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let mut response = error_response(status, &denied.to_string(), None);
+    let mut response = error_response(status, &denied.to_string());
     let extra_header = match status {
         StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, "Bearer")),
         StatusCode::TOO_MANY_REQUESTS => Some((header::RETRY_AFTER, "1")),
@@ -219,20 +216,12 @@ fn denied_response(denied: &Denied) -> Response<TextBody> {
     response
 }
 
-fn error_response(
-    status: StatusCode,
-    text: &str,
-    running: Option<RunningRequest>,
-) -> Response<TextBody> {
-    json_response(status, json!({ "error": text }).to_string(), running)
+fn error_response(status: StatusCode, text: &str) -> Response<Bytes> {
+    json_response(status, json!({ "error": text }).to_string())
 }
 
-fn json_response(
-    status: StatusCode,
-    body: impl Into<Bytes>,
-    running: Option<RunningRequest>,
-) -> Response<TextBody> {
-    let mut response = Response::new(TextBody::new(body, running));
+fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for (name, value) in [

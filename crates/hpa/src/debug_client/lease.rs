@@ -47,7 +47,7 @@ impl LeaseHolder {
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
         let leases: Api<ElectionLease> = Api::namespaced(client.clone(), &lease.namespace);
         let object = leases.get_opt(&lease.name).await;
-        let action = format!("get the lease {}/{}", lease.namespace, lease.name);
+        let action = format!("get the lease {lease}");
         let object = object.map_err(|error| Unavailable::request(&action, error))?;
         let object = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?;
         Self::of_object(lease, object)
@@ -102,15 +102,13 @@ impl LeaseHolder {
 
     /// A message such as `no controller has renewed the lease a/b for 47s`.
     pub(crate) fn describe_expiry(&self, now: Timestamp) -> String {
-        let LeaseName { namespace, name } = &self.lease;
+        let lease = &self.lease;
         if self.has_unreadable_time {
-            return format!(
-                "the time of the last renewal of the lease {namespace}/{name} can't be read"
-            );
+            return format!("the time of the last renewal of the lease {lease} can't be read");
         }
         let since = self.renewed.map(|renewed| now.duration_since(renewed).as_secs());
         let since = since.map_or_else(|| " yet".to_owned(), |since| format!(" for {since}s"));
-        format!("no controller has renewed the lease {namespace}/{name}{since}")
+        format!("no controller has renewed the lease {lease}{since}")
     }
 
     /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager usually

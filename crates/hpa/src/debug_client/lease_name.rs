@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt,
 };
 
 use hpa_controller::k8s::FieldManager;
@@ -103,6 +104,13 @@ impl LeaseName {
             namespace: arguments.controller_namespace.clone().unwrap_or(first.namespace),
             name: arguments.controller_lease.clone().unwrap_or(first.name),
         }
+    }
+}
+
+/// Formats the lease as `namespace/name`.
+impl fmt::Display for LeaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 

@@ -13,7 +13,7 @@ mod unavailable;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_controller::{
-    AutoscalerApi,
+    HpaKey,
     debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus},
 };
 use http::{Request, StatusCode, Uri};
@@ -170,9 +170,7 @@ impl DebugClient {
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.
     pub(crate) async fn autoscaler(
         &self,
-        api: AutoscalerApi,
-        namespace: &str,
-        name: &str,
+        HpaKey { api, namespace, name }: &HpaKey,
         since: Option<Timestamp>,
     ) -> Result<Option<AutoscalerDetail>, Unavailable> {
         let since = since.map(|since| format!("&since={}", escape(&since.to_string())));

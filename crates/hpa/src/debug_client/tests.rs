@@ -30,8 +30,8 @@ fn lease_comes_from_flags_or_most_statuses(
     let namespaces = ["shop", "blog", "mail"];
     let named = LeaseName::of_statuses(namespaces.into_iter().zip(managers.iter().copied()));
     let first = named.first().map(|lease| &lease.name);
-    let LeaseName { namespace, name } = LeaseName::choose(&arguments(namespace, lease), first);
-    assert_eq!(format!("{namespace}/{name}"), expected);
+    let chosen = LeaseName::choose(&arguments(namespace, lease), first);
+    assert_eq!(chosen.to_string(), expected);
 }
 
 /// Only someone with a right to write the namespace's statuses can forge their field managers.
@@ -51,8 +51,7 @@ fn namespaces_count_and_not_statuses() {
 fn lease_of_a_tenant_loses_a_tie(#[case] manager: &str, #[case] expected: &str) {
     let statuses = [("eve", "hpa-controller:eve/evil"), ("shop", manager)];
     let named = LeaseName::of_statuses(statuses);
-    let LeaseName { namespace, name } = &named[0].name;
-    assert_eq!(format!("{namespace}/{name}"), expected);
+    assert_eq!(named[0].name.to_string(), expected);
     assert_eq!([named[0].is_local(), named[1].is_local()], [false, true]);
 }
 

@@ -13,13 +13,11 @@ const TLS_ALERT: &str = "invalid HTTP version";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(
-        "there is no lease {}/{}: no controller runs with it. --controller-namespace and \
-         --controller-lease name another lease, --controller-url a debug API",
-        .0.namespace,
-        .0.name
+        "there is no lease {0}: no controller runs with it. --controller-namespace and \
+         --controller-lease name another lease, --controller-url a debug API"
     )]
     NoLease(LeaseName),
-    #[error("no instance holds the lease {}/{}", .lease.namespace, .lease.name)]
+    #[error("no instance holds the lease {lease}")]
     NotHeld {
         lease: LeaseName,
         /// The time of the release, by the clock of the last holder.
@@ -40,10 +38,9 @@ pub(crate) enum Unavailable {
     /// The holder of a lease may be a tenant's invention.
     #[error(
         "the debug API of the lease's holder is not used: a tenant may have created the lease \
-         {namespace}/{name}, which not all namespaces with autoscalers name. \
-         --controller-namespace {namespace} uses it",
-        namespace = .0.namespace,
-        name = .0.name
+         {0}, which not all namespaces with autoscalers name. --controller-namespace {namespace} \
+         uses it",
+        namespace = .0.namespace
     )]
     Unconfirmed(LeaseName),
     #[error(

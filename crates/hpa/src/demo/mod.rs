@@ -18,7 +18,6 @@ use anyhow::{Context, anyhow};
 use hpa_calc::suggestions::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError};
 
-use self::{playback::Ending, view::DemoOutput};
 use crate::{args::DemoArguments, kubectl::block_on_threads, terminal};
 
 /// The built-in scenario.
@@ -39,22 +38,21 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .prefix("hpa-demo-")
         .tempdir()
         .context("unable to create a temporary directory")?;
-    let output = DemoOutput::new(&arguments, folder.path())?;
-    let has_log_file = matches!(output, DemoOutput::Live { .. });
-    let play = playback::play(scenario, &arguments, folder.path(), output);
-    let ending = block_on_threads(None, play);
-    let has_failed = match &ending {
+    let is_live = view::start_logging(&arguments, folder.path())?;
+    let play = playback::play(scenario, &arguments, folder.path(), is_live);
+    let followed_load = block_on_threads(None, play);
+    let has_failed = match &followed_load {
         // An error is a failure, unless the reader of standard output, such as `head`, has exited.
         Err(error) => !terminal::is_closed_pipe(error),
-        Ok(ending) => matches!(ending, Ending::Completed { followed_load: false }),
+        Ok(followed_load) => *followed_load == Some(false),
     };
-    if arguments.keep || (has_log_file && has_failed) {
+    if arguments.keep || (is_live && has_failed) {
         terminal::warn(format_args!("temporary files are kept in {}", folder.keep().display()));
     }
-    Ok(match ending? {
-        Ending::Completed { followed_load: true } => ExitCode::SUCCESS,
-        Ending::Completed { followed_load: false } => ExitCode::FAILURE,
-        Ending::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+    Ok(match followed_load? {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::FAILURE,
+        None => ExitCode::from(EXIT_INTERRUPTED),
     })
 }
 

@@ -26,24 +26,14 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// one simulated second apart.
 const MAX_OBSERVATIONS: f64 = 4000.0;
 
-/// The way in which the demo ended.
-pub(super) enum Ending {
-    /// The scenario ran to its end.
-    Completed {
-        /// Whether the controller followed the load.
-        followed_load: bool,
-    },
-    /// A signal ended it early.
-    Interrupted,
-}
-
-/// Runs a scenario and prints its summary.
+/// Runs a scenario and prints its summary. Returns whether the controller followed the load, or
+/// `None` if a signal ended the demo early.
 pub(super) async fn play(
     scenario: Scenario,
     arguments: &DemoArguments,
     folder: &Path,
-    output: DemoOutput,
-) -> anyhow::Result<Ending> {
+    is_live: bool,
+) -> anyhow::Result<Option<bool>> {
     let signals = Signals::listen()?;
     let speed = arguments.speed;
     let duration = arguments
@@ -60,7 +50,6 @@ pub(super) async fn play(
     let dashboard = cluster.start_dashboard(&name).await;
     let debug_api = cluster.start_debug_api().await;
     let dashboard_url = dashboard.as_ref().map(hpa_dashboard::Dashboard::url);
-    let mut playback = Playback { cluster, records, output, signals };
     let info = DemoInfo {
         scenario: name,
         duration,
@@ -70,16 +59,15 @@ pub(super) async fn play(
         metrics: metrics.as_ref().map(|(address, _)| *address),
         debug_api: debug_api.as_ref().map(|(_, address)| *address),
     };
-    playback.output.begin(info, &playback.records)?;
+    let output = DemoOutput::begin(is_live, info, &records)?;
+    let mut playback = Playback { cluster, records, output, signals };
     let outcome = playback.run(duration, arguments.hold).await;
-    let Playback { cluster, records, mut output, .. } = playback;
+    let Playback { cluster, records, output, .. } = playback;
     cluster.stop().await;
     let summary = outcome?;
-    let ending = summary.as_ref().map_or(Ending::Interrupted, |summary| Ending::Completed {
-        followed_load: summary.followed_load,
-    });
+    let followed_load = summary.as_ref().map(|summary| summary.followed_load);
     output.end(&records, &summary.unwrap_or_else(|| Summary::new(&records)))?;
-    Ok(ending)
+    Ok(followed_load)
 }
 
 /// A running demo.

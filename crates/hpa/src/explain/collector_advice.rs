@@ -6,128 +6,107 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, ReadError, api::MetricSpec, go_text::truncate,
     report::error_texts, shell::quote,
 };
-use hpa_collectors::{
-    CollectorSource, Compat, Finding, Server, collection::CollectionSettings, source_of,
-};
+use hpa_collectors::{CollectorSource, Finding, Server, source_of};
 
-use crate::args::{CollectorArguments, SourceArguments};
+use crate::{args::CollectorArguments, collectors::InProcessSources};
 
 /// The maximum length of a path in advice, in characters.
 const MAX_PATH_LEN: usize = 200;
 /// The name of the collector of scaling schedules.
 const SCHEDULE_COLLECTOR: &str = "schedule";
 
-/// The collectors that flags turn on.
-pub(super) struct EnabledCollectors {
-    /// `--collectors`.
-    has_collectors: bool,
-    /// `--scaling-schedule`.
-    has_schedules: bool,
-    settings: CollectionSettings,
-    /// The flags that each collector lacks if it is off, by the name of the collector.
-    missing_flags: BTreeMap<&'static str, &'static str>,
+/// Adds advice for metrics of collectors that can't be read, unless they already have advice.
+pub(super) fn add(
+    sources: &InProcessSources,
+    inputs: &Inputs,
+    advice: &mut BTreeMap<usize, String>,
+) {
+    for (index, query) in inputs.plan().queries() {
+        let Some(Err(error)) = inputs.readings.get(index) else { continue };
+        if advice.contains_key(&index) {
+            continue;
+        }
+        let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
+        let text = match source_of(&inputs.hpa, metric, &sources.settings.environment) {
+            Some(Ok(source)) if source.collector == SCHEDULE_COLLECTOR => {
+                Some(schedule_advice(sources, inputs, metric))
+            }
+            Some(Ok(source)) => {
+                source_advice(sources, &inputs.hpa, query.metric_name(), &source, error)
+            }
+            Some(Err(finding)) if sources.has_collectors => {
+                Some(invalid_settings_advice(inputs, &finding))
+            }
+            Some(Err(_)) | None => None,
+        };
+        advice.extend(text.map(|text| (index, text)));
+    }
 }
 
-impl EnabledCollectors {
-    pub(super) fn new(sources: &SourceArguments) -> Self {
-        let has_prometheus = sources.rules.prometheus.prometheus_url.is_some();
-        Self {
-            has_collectors: sources.collectors.collectors,
-            has_schedules: sources.schedules.scaling_schedule,
-            settings: sources.collectors.collection_settings(Compat::Off, has_prometheus),
-            missing_flags: sources.collectors.missing_flags(has_prometheus),
-        }
+fn schedule_advice(sources: &InProcessSources, inputs: &Inputs, metric: &MetricSpec) -> String {
+    let (name, object) = (metric.metric_name(), metric.object.as_ref());
+    let object = object.map(|object| &object.described_object);
+    let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
+    if !sources.has_schedules {
+        return format!(
+            "{name} is the value of {kind} {schedule}, which no metrics API has. If the \
+             controller runs with --scaling-schedule, use its flags here."
+        );
     }
+    let namespace = &inputs.hpa.metadata.namespace;
+    let namespace = if kind.starts_with("Cluster") {
+        String::new()
+    } else {
+        format!(" -n {}", quote(namespace))
+    };
+    format!(
+        "{name} is the value of {kind} {schedule} (--scaling-schedule). Check that object: \
+         kubectl get {kind} {}{namespace} -o yaml",
+        quote(schedule)
+    )
+}
 
-    /// Adds advice for metrics of collectors that can't be read, unless they already have advice.
-    pub(super) fn add_advice(&self, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
-        for (index, query) in inputs.plan().queries() {
-            let Some(Err(error)) = inputs.readings.get(index) else { continue };
-            if advice.contains_key(&index) {
-                continue;
-            }
-            let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
-            let text = match source_of(&inputs.hpa, metric, &self.settings.environment) {
-                Some(Ok(source)) if source.collector == SCHEDULE_COLLECTOR => {
-                    Some(self.schedule_advice(inputs, metric))
-                }
-                Some(Ok(source)) => {
-                    self.source_advice(&inputs.hpa, query.metric_name(), &source, error)
-                }
-                Some(Err(finding)) if self.has_collectors => {
-                    Some(invalid_settings_advice(inputs, &finding))
-                }
-                Some(Err(_)) | None => None,
-            };
-            advice.extend(text.map(|text| (index, text)));
-        }
+fn source_advice(
+    sources: &InProcessSources,
+    hpa: &HorizontalPodAutoscaler,
+    name: &str,
+    source: &CollectorSource,
+    error: &ReadError,
+) -> Option<String> {
+    let CollectorSource { collector, subject, .. } = source;
+    let displayed_collector = collector_name(source);
+    let failure = match error {
+        ReadError::Fetch { message, .. } => message.as_str(),
+        _ => "",
+    };
+    if !sources.has_collectors {
+        return advice_without_collectors(source, failure);
     }
-
-    fn schedule_advice(&self, inputs: &Inputs, metric: &MetricSpec) -> String {
-        let (name, object) = (metric.metric_name(), metric.object.as_ref());
-        let object = object.map(|object| &object.described_object);
-        let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
-        if !self.has_schedules {
-            return format!(
-                "{name} is the value of {kind} {schedule}, which no metrics API has. If the \
-                 controller runs with --scaling-schedule, use its flags here."
-            );
-        }
-        let namespace = &inputs.hpa.metadata.namespace;
-        let namespace = if kind.starts_with("Cluster") {
-            String::new()
-        } else {
-            format!(" -n {}", quote(namespace))
-        };
-        format!(
-            "{name} is the value of {kind} {schedule} (--scaling-schedule). Check that object: \
-             kubectl get {kind} {}{namespace} -o yaml",
-            quote(schedule)
-        )
+    if !sources.settings.collectors.contains(collector) {
+        return Some(format!(
+            "{name} needs the collector {displayed_collector} ({subject}), which is off: add \
+             {}, as the controller needs it too.",
+            sources.missing_flags(collector)
+        ));
     }
-
-    fn source_advice(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-        name: &str,
-        source: &CollectorSource,
-        error: &ReadError,
-    ) -> Option<String> {
-        let CollectorSource { collector, subject, .. } = source;
-        let displayed_collector = collector_name(source);
-        let failure = match error {
-            ReadError::Fetch { message, .. } => message.as_str(),
-            _ => "",
-        };
-        if !self.has_collectors {
-            return advice_without_collectors(source, failure);
-        }
-        if !self.settings.collectors.contains(collector) {
-            return Some(format!(
-                "{name} needs the collector {displayed_collector} ({subject}), which is off: add \
-                 {}, as the controller needs it too.",
-                self.missing_flags.get(collector).unwrap_or(&"--collectors")
-            ));
-        }
-        if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
-            return Some(format!(
-                "{name} is read by the collector {displayed_collector} ({subject}), which has to \
-                 list the autoscalers and pods first. The message says why it could not."
-            ));
-        }
-        let answer = answer_advice(name, source, failure);
-        if let Some(advice) = answer.or_else(|| unknown_path_advice(hpa, source, failure)) {
-            return Some(advice);
-        }
-        if let Some(advice) = advice_without_failed_request(name, source, failure) {
-            return Some(advice);
-        }
-        let (place, check) = place_and_check(source);
-        Some(format!(
-            "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
-             settings: {subject}."
-        ))
+    if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
+        return Some(format!(
+            "{name} is read by the collector {displayed_collector} ({subject}), which has to \
+             list the autoscalers and pods first. The message says why it could not."
+        ));
     }
+    let answer = answer_advice(name, source, failure);
+    if let Some(advice) = answer.or_else(|| unknown_path_advice(hpa, source, failure)) {
+        return Some(advice);
+    }
+    if let Some(advice) = advice_without_failed_request(name, source, failure) {
+        return Some(advice);
+    }
+    let (place, check) = place_and_check(source);
+    Some(format!(
+        "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
+         settings: {subject}."
+    ))
 }
 
 /// Advice if no request to a server failed: the address is refused, or the cause is elsewhere, such

@@ -50,10 +50,10 @@ pub(super) async fn describe_all(
     location: &ControllerArguments,
     autoscalers: &mut [ListedAutoscaler],
 ) -> Vec<String> {
-    let built_in = KubeControllerManager::read(client).await.with_statuses(autoscalers);
-    let statuses = status_writers(&*autoscalers);
-    let lease = ControllerLease::find_in_cluster(client, location, None, statuses).await;
-    let writers = NamespaceWriters::of_autoscalers(autoscalers);
+    let statuses = status_writers(autoscalers);
+    let built_in = KubeControllerManager::read(client).await.with_statuses(&statuses);
+    let lease = ControllerLease::find_in_cluster(client, location, None, &statuses).await;
+    let writers = NamespaceWriters::new(&statuses);
     // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
     // Without a flag, or if the debug API can't be read, the leases decide.
@@ -78,7 +78,7 @@ pub(super) async fn describe_all(
     };
     let mut sentences: Vec<_> = by_reason.into_iter().rev().map(idle_sentence).collect();
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
-    sentences.extend(leases.describe_conflict(&Writer::of_autoscalers(autoscalers)));
+    sentences.extend(leases.describe_conflict(&Writer::all(&statuses)));
     sentences
 }
 

@@ -14,14 +14,12 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    kubectl::{escape, get, unavailability},
+    kubectl::{escape, get, listed_metrics, unavailability},
     manifests::string_at,
     terminal::shorten_names,
 };
 
 const RESOURCE_GROUP: &str = MetricsApi::Resource.group();
-/// The only name in the discovery of an adapter that doesn't list its metrics, such as KEDA.
-const PLACEHOLDER: &str = "externalmetrics";
 /// The maximum length of the reason why an API is not available, in characters.
 const MAX_REASON_LEN: usize = 500;
 
@@ -213,15 +211,6 @@ impl Api {
         );
         format!("kubectl logs -n {} {}", quote(namespace), quote(&format!("service/{name}")))
     }
-}
-
-/// The metrics in a discovery document, custom metrics as RESOURCE/METRIC. `None` if the adapter
-/// doesn't list them.
-fn listed_metrics(resources: &Value) -> Option<BTreeSet<String>> {
-    let resources = resources.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let names: BTreeSet<_> =
-        resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
-    (!names.contains(PLACEHOLDER)).then_some(names)
 }
 
 /// Removes the `RESOURCE/` of a listed custom metric.

@@ -1,9 +1,11 @@
 //! Lists and gets objects that tenants store. `fieldsV1` in `managedFields` is left out: a tenant
 //! can nest it so deeply that the response can't be decoded. Also reads the state of an
-//! `APIService`.
+//! `APIService` and the discovery of a metrics API.
+
+use std::collections::BTreeSet;
 
 use hpa_metrics::StoredObject;
-use kube::{Client, ResourceExt};
+use kube::{Client, ResourceExt, core::ListMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,20 +15,16 @@ use crate::{manifests::string_at, terminal::warn};
 /// The number of objects in a page of a list, as in kubectl.
 const PAGE_SIZE: usize = 500;
 
+/// The only name in the discovery of an adapter that doesn't list its metrics, such as KEDA.
+const PLACEHOLDER: &str = "externalmetrics";
+
 /// A page of a list.
 #[derive(Deserialize)]
 struct Page {
     #[serde(default)]
-    metadata: PageMetadata,
+    metadata: ListMeta,
     #[serde(default)]
     items: Option<Vec<StoredObject>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMetadata {
-    /// The token of the next page. Absent or empty on the last page.
-    #[serde(rename = "continue")]
-    next: Option<String>,
 }
 
 /// The objects of a list as values.
@@ -60,7 +58,8 @@ pub(crate) async fn list_needed(
     loop {
         let page: Page = get(client, &format!("{first}{token}")).await?;
         list.add(page.items.unwrap_or_default(), is_needed);
-        match page.metadata.next.as_deref() {
+        // The last page has no token, or an empty one.
+        match page.metadata.continue_.as_deref() {
             None | Some("") => return Ok(list.into_objects(path)),
             Some(next) => token = format!("&continue={}", escape(next)),
         }
@@ -126,6 +125,15 @@ pub(crate) fn unavailability(api_service: &Value) -> Option<&str> {
         Some(available) => Some(string_at(available, "/message")),
         None => Some("the API server has not checked it yet"),
     }
+}
+
+/// The metrics in the discovery document of a metrics API, custom metrics as RESOURCE/METRIC.
+/// `None` if the adapter doesn't list them.
+pub(crate) fn listed_metrics(discovery: &Value) -> Option<BTreeSet<String>> {
+    let resources = discovery.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let names: BTreeSet<_> =
+        resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
+    (!names.contains(PLACEHOLDER)).then_some(names)
 }
 
 #[cfg(test)]

@@ -20,9 +20,6 @@ use crate::{
     terminal::warn,
 };
 
-/// The name that KEDA lists instead of its external metrics.
-const KEDA_PLACEHOLDER: &str = "externalmetrics";
-
 /// A kind whose objects are listed.
 struct ListedKind {
     /// The path of its group and version, without a leading slash.
@@ -228,12 +225,8 @@ async fn read_apis(client: &Client, groups: &[Value]) -> ServedMetrics {
 /// The metrics that the discovery of an API lists. `None` if it lists no metrics, like that of
 /// KEDA.
 async fn list_metrics(client: &Client, version: &str) -> anyhow::Result<Option<BTreeSet<String>>> {
-    let resources: Value = kubectl::get(client, &format!("/apis/{version}")).await?;
-    let resources = resources.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let names: BTreeSet<String> =
-        resources.map(|resource| string_at(resource, "/name").to_owned()).collect();
-    let is_listed = !names.is_empty() && !names.contains(KEDA_PLACEHOLDER);
-    Ok(is_listed.then_some(names))
+    let discovery: Value = kubectl::get(client, &format!("/apis/{version}")).await?;
+    Ok(kubectl::listed_metrics(&discovery).filter(|names| !names.is_empty()))
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ use std::cmp::Reverse;
 
 use hpa_calc::go_text::truncate;
 use hpa_controller::AutoscalerApi;
-use serde::Serialize;
 
-use super::object::{autoscaler_api, qualified_name};
+use super::{
+    object::{autoscaler_api, qualified_name},
+    rules::Rule,
+};
 use crate::{
     convert::stored_fields::StoredFields,
     manifests::{Manifest, Position},
@@ -18,12 +20,8 @@ const MAX_NAME_CHARS: usize = 400;
 /// The maximum number of characters of a finding's message, which may quote the manifest.
 const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// The page with a section for each rule.
-const RULES_PAGE: &str = "docs/lint.md";
-
 /// The severity of a finding, in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
     /// The setting may be intended.
     Note,
@@ -44,26 +42,10 @@ impl Severity {
     }
 }
 
-/// The part of a rule that its findings print.
-#[derive(Debug)]
-pub(super) struct RuleDescription {
-    pub(super) id: &'static str,
-    pub(super) severity: Severity,
-    /// The mistake, as in the table of `docs/lint.md`.
-    pub(super) summary: &'static str,
-}
-
-impl RuleDescription {
-    /// The link to the rule's section in the documentation.
-    pub(super) fn link(&self) -> String {
-        format!("{RULES_PAGE}#{}", self.id)
-    }
-}
-
 /// A violation of a rule.
 #[derive(Debug)]
 pub(super) struct Finding {
-    pub(super) rule: &'static RuleDescription,
+    pub(super) rule: &'static Rule,
     pub(super) file: String,
     pub(super) position: Position,
     /// The [`qualified_name`] of the autoscaler. In a cluster, with a prefix for the custom API.
@@ -74,15 +56,11 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn severity(&self) -> Severity {
-        self.rule.severity
-    }
-
     /// Sorts by file, line and autoscaler, then by severity with the highest first. Findings of one
     /// rule about one autoscaler and one line have equal keys.
     pub(super) fn sort_key(&self) -> impl Ord + '_ {
         let Self { file, position, autoscaler, rule, .. } = self;
-        (file, position.line, autoscaler, Reverse(self.severity()), rule.id)
+        (file, position.line, autoscaler, Reverse(rule.severity), rule.id)
     }
 
     /// The printed parts of the finding. Findings with equal parts are duplicates.
@@ -94,7 +72,7 @@ impl Finding {
 
 /// Adds findings about one rule and one object.
 pub(super) struct Report<'a> {
-    pub(super) rule: &'static RuleDescription,
+    pub(super) rule: &'static Rule,
     pub(super) manifest: &'a Manifest,
     pub(super) stored_fields: &'a StoredFields,
     pub(super) findings: &'a mut Vec<Finding>,

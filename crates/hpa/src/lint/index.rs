@@ -22,35 +22,30 @@ type ByReference = HashMap<(String, Reference), Vec<usize>>;
 pub(super) struct Index {
     objects: ByReference,
     /// The first object with a namespace, by group, kind and name.
-    first_in_a_namespace: HashMap<Reference, usize>,
+    pub(super) first_in_a_namespace: HashMap<Reference, usize>,
     /// By the target. Autoscalers with equal API, namespace and name count as one: the first.
     autoscalers: HashMap<(AutoscalerApi, String, Reference), Vec<usize>>,
     /// The autoscalers in a namespace that doesn't have their target, by the target.
-    autoscalers_without_target: HashMap<(AutoscalerApi, Reference), Vec<usize>>,
+    pub(super) autoscalers_without_target: HashMap<(AutoscalerApi, Reference), Vec<usize>>,
     /// KEDA's `ScaledObject`s by their target.
-    scaled_objects: ByReference,
+    pub(super) scaled_objects: ByReference,
     /// `VerticalPodAutoscaler`s by their target.
-    vertical_autoscalers: ByReference,
+    pub(super) vertical_autoscalers: ByReference,
     /// Namespace and resource of the default requests of `LimitRange`s.
-    default_requests: HashSet<(String, String)>,
+    pub(super) default_requests: HashSet<(String, String)>,
     /// Group and kind of custom resources that have a scale without `labelSelectorPath`.
-    kinds_without_selector: HashSet<(String, String)>,
+    pub(super) kinds_without_selector: HashSet<(String, String)>,
     /// Objects with pods and without an owner, by namespace.
     workloads: HashMap<String, Vec<usize>>,
     /// The objects of `workloads` by namespace, and by key and value of a label of their pods.
     workloads_by_label: HashMap<(String, String, String), Vec<usize>>,
-    unscaled: UnscaledObjects,
-}
-
-/// The objects with pods and a scale that no autoscaler has as its target.
-#[derive(Default)]
-struct UnscaledObjects {
-    /// The first by group, kind and name, in any namespace.
-    anywhere: HashMap<Reference, usize>,
-    /// The first by namespace and name, of any kind.
-    by_name: HashMap<(String, String), usize>,
-    /// By namespace, group and kind.
-    by_kind: HashMap<(String, String, String), Vec<usize>>,
+    /// The first object with pods and a scale that no autoscaler has as its target, by group, kind
+    /// and name, in any namespace.
+    pub(super) unscaled: HashMap<Reference, usize>,
+    /// Like `unscaled`, by namespace and name, of any kind.
+    pub(super) unscaled_by_name: HashMap<(String, String), usize>,
+    /// All objects like those of `unscaled`, by namespace, group and kind.
+    pub(super) unscaled_by_kind: HashMap<(String, String, String), Vec<usize>>,
 }
 
 impl Index {
@@ -163,20 +158,15 @@ impl Index {
         if pod_template(&object.object).is_none() || !is_scalable(&reference) || is_scaled() {
             return;
         }
-        self.unscaled.anywhere.entry(reference.clone()).or_insert(at);
+        self.unscaled.entry(reference.clone()).or_insert(at);
         let Reference { group, kind, name } = reference;
-        self.unscaled.by_name.entry((owned_namespace(object), name)).or_insert(at);
-        add(&mut self.unscaled.by_kind, (owned_namespace(object), group, kind), at);
+        self.unscaled_by_name.entry((owned_namespace(object), name)).or_insert(at);
+        add(&mut self.unscaled_by_kind, (owned_namespace(object), group, kind), at);
     }
 
     /// The objects of a namespace with this group, kind and name.
     pub(super) fn objects(&self, namespace: &str, reference: &Reference) -> &[usize] {
         get(&self.objects, &(namespace.to_owned(), reference.clone()))
-    }
-
-    /// The first object with any namespace, and with this group, kind and name.
-    pub(super) fn first_in_a_namespace(&self, reference: &Reference) -> Option<usize> {
-        self.first_in_a_namespace.get(reference).copied()
     }
 
     /// The autoscalers of a namespace with this target. Those with equal names count as one.
@@ -187,35 +177,6 @@ impl Index {
         target: &Reference,
     ) -> &[usize] {
         get(&self.autoscalers, &(api, namespace.to_owned(), target.clone()))
-    }
-
-    /// The autoscalers with this target in the namespaces that don't have it.
-    pub(super) fn autoscalers_without_target(
-        &self,
-        api: AutoscalerApi,
-        target: &Reference,
-    ) -> &[usize] {
-        get(&self.autoscalers_without_target, &(api, target.clone()))
-    }
-
-    /// The `ScaledObject`s of a namespace with this target.
-    pub(super) fn scaled_objects(&self, namespace: &str, target: &Reference) -> &[usize] {
-        get(&self.scaled_objects, &(namespace.to_owned(), target.clone()))
-    }
-
-    /// The `VerticalPodAutoscaler`s of a namespace with this target.
-    pub(super) fn vertical_autoscalers(&self, namespace: &str, target: &Reference) -> &[usize] {
-        get(&self.vertical_autoscalers, &(namespace.to_owned(), target.clone()))
-    }
-
-    /// Whether a `LimitRange` of the namespace sets a default request for the resource.
-    pub(super) fn has_default_request(&self, namespace: &str, resource: &str) -> bool {
-        self.default_requests.contains(&(namespace.to_owned(), resource.to_owned()))
-    }
-
-    /// Whether the definition of a custom resource has a scale without `labelSelectorPath`.
-    pub(super) fn lacks_selector(&self, group: &str, kind: &str) -> bool {
-        self.kinds_without_selector.contains(&(group.to_owned(), kind.to_owned()))
     }
 
     /// The objects with pods in a namespace. If there are labels, only those whose pods have the
@@ -232,30 +193,16 @@ impl Index {
         let rarest = labels.map(with_label).min_by_key(|workloads| workloads.len());
         rarest.unwrap_or_else(|| get(&self.workloads, &namespace.to_owned()))
     }
-
-    /// The first object with this group, kind and name, in any namespace, that no autoscaler
-    /// scales.
-    pub(super) fn unscaled_anywhere(&self, reference: &Reference) -> Option<usize> {
-        self.unscaled.anywhere.get(reference).copied()
-    }
-
-    /// The first object of any kind with this name that no autoscaler scales.
-    pub(super) fn unscaled_by_name(&self, namespace: &str, name: &str) -> Option<usize> {
-        self.unscaled.by_name.get(&(namespace.to_owned(), name.to_owned())).copied()
-    }
-
-    /// The objects of the reference's group and kind that no autoscaler scales.
-    pub(super) fn unscaled_of_kind(&self, namespace: &str, reference: &Reference) -> &[usize] {
-        let Reference { group, kind, .. } = reference.clone();
-        get(&self.unscaled.by_kind, &(namespace.to_owned(), group, kind))
-    }
 }
 
 fn add<K: Eq + std::hash::Hash>(index: &mut HashMap<K, Vec<usize>>, key: K, at: usize) {
     index.entry(key).or_default().push(at);
 }
 
-fn get<'a, K: Eq + std::hash::Hash>(index: &'a HashMap<K, Vec<usize>>, key: &K) -> &'a [usize] {
+pub(super) fn get<'a, K: Eq + std::hash::Hash>(
+    index: &'a HashMap<K, Vec<usize>>,
+    key: &K,
+) -> &'a [usize] {
     index.get(key).map(Vec::as_slice).unwrap_or_default()
 }
 

@@ -31,11 +31,12 @@ pub(crate) use self::object::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
     object::uses_metrics_api,
-    workspace::{InProcessSources, ServedMetrics, Workspace},
+    workspace::{ServedMetrics, Workspace},
 };
 use crate::{
     EXIT_INCONCLUSIVE,
     args::{LintArguments, LintFormat, SourceArguments},
+    collectors::InProcessSources,
     kubectl::block_on,
     manifests::{self, Input, Manifest, Problem, directory_with, file_name},
     rules::builtin,
@@ -101,7 +102,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     let failing = if warnings_as_notes { Severity::Error } else { Severity::Warning };
     if !problems.is_empty() {
         ExitCode::from(EXIT_INCONCLUSIVE)
-    } else if findings.iter().any(|finding| finding.severity() >= failing) {
+    } else if findings.iter().any(|finding| finding.rule.severity >= failing) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -170,8 +171,7 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
 /// ID, severity and summary of each rule.
 #[cfg(test)]
 pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
-    let descriptions = rules::RULES.iter().map(|rule| &rule.description);
-    descriptions.map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
+    rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
 /// The warnings about annotations of this project that don't exist or have no valid value, a line

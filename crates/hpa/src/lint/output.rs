@@ -26,7 +26,7 @@ pub(super) fn text(findings: &[Finding], autoscaler_count: usize, problem_count:
         // Writing to a string doesn't fail.
         let _ = writeln!(text, "{} ({})", line(finding), finding.rule.link());
     }
-    let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
+    let count = |severity| findings.iter().filter(|one| one.rule.severity == severity).count();
     let error_count = count(Severity::Error);
     if problem_count > 0 && findings.is_empty() && autoscaler_count == 0 {
         return text;
@@ -61,7 +61,7 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
         .map(|finding| {
             json!({
                 "rule": finding.rule.id,
-                "severity": finding.severity(),
+                "severity": finding.rule.severity.as_str(),
                 "file": finding.file,
                 "line": finding.position.line,
                 "column": finding.position.column,
@@ -78,7 +78,6 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
 pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::Result<String> {
     let rules: Vec<Value> = RULES
         .iter()
-        .map(|rule| &rule.description)
         .map(|rule| {
             json!({
                 "id": rule.id,

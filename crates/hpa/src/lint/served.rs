@@ -35,17 +35,13 @@ pub(super) async fn read_rules(
         outcome => outcome.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
     };
     let groups = source.groups();
-    let served =
-        [(groups.resource, RESOURCE), (groups.custom, CUSTOM), (groups.external, EXTERNAL)];
+    let apis = [MetricsApi::Resource, MetricsApi::Custom, MetricsApi::External];
+    let served = apis.into_iter().filter(|api| groups.has(*api));
     let custom = source.custom_metrics().into_iter();
     let external = source.external_metrics().into_iter();
     Ok(Some(ServedMetrics {
         source: "the rules file",
-        groups: served
-            .into_iter()
-            .filter(|(is_served, _)| *is_served)
-            .map(|(_, group)| group.to_owned())
-            .collect(),
+        groups: served.map(|api| api.group().to_owned()).collect(),
         custom: groups
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),

@@ -6,15 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use hpa_collectors::{Compat, collection::CollectionSettings};
 use hpa_controller::AutoscalerApi;
 use hpa_metrics::resource::ApiResources;
 
 use super::{
-    index::Index,
+    index::{self, Index},
     object::{Reference, is_autoscaler, namespace},
 };
-use crate::{args::SourceArguments, manifests::Manifest};
+use crate::{collectors::InProcessSources, manifests::Manifest};
 
 /// Objects from files or from a cluster.
 #[derive(Default)]
@@ -26,29 +25,6 @@ pub(super) struct Workspace {
     /// The metrics that the cluster or a rules file serves. `None` if unknown.
     pub(super) served: Option<ServedMetrics>,
     pub(super) in_process_sources: InProcessSources,
-}
-
-/// The controller's sources of metrics other than the metrics APIs and rules.
-#[derive(Clone, Debug, Default)]
-pub(super) struct InProcessSources {
-    /// The settings of `--collectors`, if it is on.
-    pub(super) collectors: Option<CollectionSettings>,
-    /// The flags that each collector lacks if it is off, by the name of the collector.
-    pub(super) missing_flags: BTreeMap<&'static str, &'static str>,
-    /// Whether `--scaling-schedule` is on.
-    pub(super) schedules: bool,
-}
-
-impl InProcessSources {
-    pub(super) fn from_flags(arguments: &SourceArguments) -> Self {
-        let SourceArguments { schedules, collectors, rules } = arguments;
-        let has_prometheus = rules.prometheus.prometheus_url.is_some();
-        let settings = collectors
-            .collectors
-            .then(|| collectors.collection_settings(Compat::Off, has_prometheus));
-        let missing_flags = collectors.missing_flags(has_prometheus);
-        Self { collectors: settings, missing_flags, schedules: schedules.scaling_schedule }
-    }
 }
 
 /// The metrics that the metrics APIs or the rules of `--metrics-config` serve.
@@ -138,7 +114,7 @@ impl Workspace {
     /// The object to which a manifest of this namespace refers, as in [`Self::referenced_object`].
     fn object_for(&self, namespace: &str, reference: &Reference) -> Option<&Manifest> {
         let elsewhere = || match namespace {
-            "" => self.index.first_in_a_namespace(reference),
+            "" => self.index.first_in_a_namespace.get(reference).copied(),
             _ => self.index.objects("", reference).first().copied(),
         };
         let first = self.index.objects(namespace, reference).first().copied();
@@ -183,7 +159,7 @@ impl Workspace {
         let found: &[usize] = match (self.referenced_object(from, target), namespace(from)) {
             (None, _) => &[],
             (Some(object), "") if namespace(object).is_empty() => {
-                self.index.autoscalers_without_target(api, target)
+                index::get(&self.index.autoscalers_without_target, &(api, target.clone()))
             }
             (Some(object), "") => self.index.autoscalers(api, namespace(object), target),
             (Some(object), _) => {
@@ -200,7 +176,7 @@ impl Workspace {
         from: &Manifest,
         target: &Reference,
     ) -> impl Iterator<Item = &Manifest> {
-        self.at(self.index.scaled_objects(namespace(from), target))
+        self.at(index::get(&self.index.scaled_objects, &key(from, target)))
     }
 
     /// The `VerticalPodAutoscaler`s in the namespace of `from` with this target.
@@ -209,7 +185,7 @@ impl Workspace {
         from: &Manifest,
         target: &Reference,
     ) -> impl Iterator<Item = &Manifest> {
-        self.at(self.index.vertical_autoscalers(namespace(from), target))
+        self.at(index::get(&self.index.vertical_autoscalers, &key(from, target)))
     }
 
     /// The objects with pods and without an owner in the namespace of `from`. With `labels`, only
@@ -225,13 +201,14 @@ impl Workspace {
     /// The first object with this group, kind and name, in any namespace, that has pods and that no
     /// autoscaler scales.
     pub(super) fn unscaled_anywhere(&self, reference: &Reference) -> Option<&Manifest> {
-        self.objects.get(self.index.unscaled_anywhere(reference)?)
+        self.objects.get(*self.index.unscaled.get(reference)?)
     }
 
     /// The first object of any kind in the namespace of `from` with this name, if it has pods and
     /// no autoscaler scales it.
     pub(super) fn unscaled_by_name(&self, from: &Manifest, name: &str) -> Option<&Manifest> {
-        self.objects.get(self.index.unscaled_by_name(namespace(from), name)?)
+        let key = (namespace(from).to_owned(), name.to_owned());
+        self.objects.get(*self.index.unscaled_by_name.get(&key)?)
     }
 
     /// The objects of the reference's group and kind, in the namespace of `from`, that have pods
@@ -241,20 +218,28 @@ impl Workspace {
         from: &Manifest,
         reference: &Reference,
     ) -> impl Iterator<Item = &Manifest> {
-        self.at(self.index.unscaled_of_kind(namespace(from), reference))
+        let Reference { group, kind, .. } = reference.clone();
+        let key = (namespace(from).to_owned(), group, kind);
+        self.at(index::get(&self.index.unscaled_by_kind, &key))
     }
 
     /// Whether a `LimitRange` in the namespace of `from` sets a default request for the resource.
     pub(super) fn has_default_request(&self, from: &Manifest, resource: &str) -> bool {
-        self.index.has_default_request(namespace(from), resource)
+        self.index.default_requests.contains(&(namespace(from).to_owned(), resource.to_owned()))
     }
 
     /// Whether the definition of a custom resource has a scale without `labelSelectorPath`.
     pub(super) fn lacks_selector(&self, reference: &Reference) -> bool {
-        self.index.lacks_selector(&reference.group, &reference.kind)
+        let Reference { group, kind, .. } = reference.clone();
+        self.index.kinds_without_selector.contains(&(group, kind))
     }
 
     fn at<'a>(&'a self, indexes: &'a [usize]) -> impl Iterator<Item = &'a Manifest> {
         indexes.iter().filter_map(|at| self.objects.get(*at))
     }
+}
+
+/// The namespace of an object, and the target that it refers to.
+fn key(from: &Manifest, target: &Reference) -> (String, Reference) {
+    (namespace(from).to_owned(), target.clone())
 }

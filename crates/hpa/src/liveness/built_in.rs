@@ -1,15 +1,13 @@
 //! Reads the lease and the flags of kube-controller-manager, which has the built-in HPA controller.
 
 use hpa_controller::k8s::is_clearly_after;
+use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 use super::{is_recent_write, search::is_held};
-use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable},
-    listed_autoscalers::ListedAutoscaler,
-};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
 
 /// The names of the HPA controller in `--controllers`.
 const HPA_CONTROLLER: [&str; 2] =
@@ -41,19 +39,10 @@ impl KubeControllerManager {
         Self { holder, flags, last_write: None }
     }
 
-    /// Sets `last_write` from the statuses of autoscalers.
-    pub(crate) fn with_statuses(self, autoscalers: &[ListedAutoscaler]) -> Self {
-        let writes = autoscalers.iter();
-        self.with_writes(writes.map(|one| (one.manager.as_deref(), one.status_stored_at)))
-    }
-
-    /// Sets `last_write` from the field managers and times of writes of statuses.
-    pub(crate) fn with_writes<'a>(
-        self,
-        writes: impl Iterator<Item = (Option<&'a str>, Option<Timestamp>)>,
-    ) -> Self {
-        let own = writes.filter(|(manager, _)| *manager == Some(NAME));
-        Self { last_write: own.filter_map(|(_, at)| at).max(), ..self }
+    /// Sets `last_write` from the writers of statuses.
+    pub(crate) fn with_statuses(self, statuses: &[AutoscalerStatusWriter]) -> Self {
+        let own = statuses.iter().filter(|writer| writer.manager == NAME);
+        Self { last_write: own.filter_map(|writer| writer.at).max(), ..self }
     }
 
     /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that

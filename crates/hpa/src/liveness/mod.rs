@@ -2,7 +2,6 @@
 //! managers of statuses.
 
 mod built_in;
-mod conflict;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -22,9 +21,8 @@ pub(crate) use self::built_in::ManagerFlags;
 use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
-    conflict::Writer,
     search::{ControllerLease, ReadLease, StatusOwner, is_held},
-    writers::{NamespaceWriters, status_writers},
+    writers::{NamespaceWriters, Writer, status_writers},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
 
@@ -38,15 +36,8 @@ pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool
 
 /// The leases of hpa-rs and of kube-controller-manager, as read at `now`.
 pub(crate) struct Leases<'a> {
-    /// The name of the checked lease of hpa-rs.
-    pub(crate) name: &'a LeaseName,
-    pub(crate) holder: &'a Result<LeaseHolder, Unavailable>,
-    /// See [`ControllerLease::searched_namespaces`].
-    pub(crate) searched_namespaces: &'a [String],
-    /// See [`ControllerLease::others`].
-    pub(crate) others: &'a [ReadLease],
-    /// See [`ControllerLease::local`].
-    pub(crate) local: &'a [LeaseName],
+    /// The checked lease of hpa-rs, and its others.
+    pub(crate) lease: &'a ControllerLease,
     pub(crate) writers: &'a NamespaceWriters,
     pub(crate) built_in: &'a KubeControllerManager,
     pub(crate) now: Timestamp,
@@ -151,12 +142,12 @@ impl Leases<'_> {
         }
         let (built_in, search) = (self.built_in_idle()?, self.describe_search());
         // hpa-rs doesn't replace a status that needs no change.
-        let lost = lost_lease(self.holder, self.now).filter(|_| search.is_none());
+        let lost = lost_lease(&self.lease.holder, self.now).filter(|_| search.is_none());
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
             None => built_in,
         };
-        let successor = self.describe_successor(namespace, self.name);
+        let successor = self.describe_successor(namespace, &self.lease.name);
         let is_certain =
             search.is_none() && self.has_readable_times(namespace) && successor.is_none();
         Some(Idle { is_certain, cause, search, successor })
@@ -165,13 +156,8 @@ impl Leases<'_> {
     /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
     /// hpa-rs deletes it. `None` if it is unknown whether kube-controller-manager handles the
     /// autoscaler.
-    fn cause_without_lease(
-        &self,
-        api: AutoscalerApi,
-        LeaseName { namespace, name }: &LeaseName,
-    ) -> Option<String> {
-        let missing =
-            format!("the lease that hpa-rs' status names, {namespace}/{name}, does not exist");
+    fn cause_without_lease(&self, api: AutoscalerApi, lease: &LeaseName) -> Option<String> {
+        let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
         Some(match api {
             AutoscalerApi::Core => format!("{missing}, and {}", self.built_in_idle()?),
             AutoscalerApi::Custom => missing,
@@ -193,7 +179,7 @@ impl Leases<'_> {
         let mut names = Vec::new();
         for (other, holder) in self.leases_for(Some(namespace)) {
             if other != name && !is_lost(holder, self.now) {
-                names.push(format!("{}/{}", other.namespace, other.name));
+                names.push(other.to_string());
             }
         }
         let mut instances = Vec::new();
@@ -281,11 +267,12 @@ impl Leases<'_> {
 
     /// The result of the search for the lease of hpa-rs. `None` if its namespace is known.
     fn describe_search(&self) -> Option<String> {
-        if self.searched_namespaces.is_empty() {
+        let ControllerLease { name, holder, searched_namespaces, .. } = self.lease;
+        if searched_namespaces.is_empty() {
             return None;
         }
-        let lost = lost_lease(self.holder, self.now);
-        Some(lost.unwrap_or_else(|| no_lease_found(&self.name.name, self.searched_namespaces)))
+        let lost = lost_lease(holder, self.now);
+        Some(lost.unwrap_or_else(|| no_lease_found(&name.name, searched_namespaces)))
     }
 
     /// Whether a controller has lost or released its lease, and has stored no status since. Its
@@ -345,7 +332,7 @@ impl Leases<'_> {
     /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with
     /// the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
-        let checked_namespace = Some(self.name.namespace.as_str());
+        let checked_namespace = Some(self.lease.name.namespace.as_str());
         self.built_in_handles_autoscalers(None) == Some(true)
             && !self.may_hpa_rs_run(checked_namespace)
     }
@@ -354,8 +341,8 @@ impl Leases<'_> {
     pub(crate) fn hpa_rs_leases(
         &self,
     ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
-        let others = self.others.iter().map(|lease| (&lease.name, &lease.holder));
-        iter::once((self.name, self.holder)).chain(others)
+        let others = self.lease.others.iter().map(|lease| (&lease.name, &lease.holder));
+        iter::once((&self.lease.name, &self.lease.holder)).chain(others)
     }
 
     /// The leases whose instances may act on autoscalers of a namespace, or of several if it is
@@ -365,14 +352,14 @@ impl Leases<'_> {
         namespace: Option<&str>,
     ) -> impl Iterator<Item = (&LeaseName, &Result<LeaseHolder, Unavailable>)> {
         self.hpa_rs_leases().filter(move |(name, _)| {
-            !self.local.contains(name) || namespace == Some(name.namespace.as_str())
+            !self.lease.local.contains(name) || namespace == Some(name.namespace.as_str())
         })
     }
 
     /// Whether the lease that a field manager names says nothing about autoscalers of other
     /// namespaces, see [`ControllerLease::local`].
     pub(crate) fn is_local(&self, manager: &str) -> bool {
-        self.lease_of(manager).is_some_and(|(name, _)| self.local.contains(name))
+        self.lease_of(manager).is_some_and(|(name, _)| self.lease.local.contains(name))
     }
 
     /// The lease that a field manager of hpa-rs names. `None` if it was not read.

@@ -6,6 +6,7 @@ mod tests;
 use std::{collections::BTreeSet, iter};
 
 use futures::future::join_all;
+use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 use kube::Client;
 
@@ -56,40 +57,35 @@ pub(crate) struct StatusOwner<'a> {
 impl ControllerLease {
     /// Reads the leases that the flags or the field managers of statuses name. The lease is that of
     /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else
-    /// one in the usual namespaces. Each of `statuses` is a namespace and the field manager of a
-    /// status in it.
+    /// one in the usual namespaces.
     ///
     /// A status that doesn't change keeps its writer. So if no instance holds that lease, one that
     /// is held precedes it if it is a usual one, or if statuses of the same namespaces name it.
     /// Others never answer: a tenant may have created them.
-    pub(crate) async fn find<'a>(
+    pub(crate) async fn find(
         client: &Client,
         flags: &ControllerArguments,
         one: Option<StatusOwner<'_>>,
-        statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
+        statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let statuses: Vec<_> = statuses.into_iter().collect();
-        let found = Self::find_named(client, flags, one, &statuses).await;
+        let found = Self::find_named(client, flags, one, statuses).await;
         found.with_unnamed(client, flags).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
     /// as the user may list them.
-    pub(crate) async fn find_in_cluster<'a>(
+    pub(crate) async fn find_in_cluster(
         client: &Client,
         flags: &ControllerArguments,
         one: Option<StatusOwner<'_>>,
-        statuses: impl IntoIterator<Item = (&'a str, &'a str)>,
+        statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let statuses: Vec<_> = statuses.into_iter().collect();
-        let found = Self::find_named(client, flags, one, &statuses).await;
+        let found = Self::find_named(client, flags, one, statuses).await;
         if flags.controller_namespace.is_some() || found.may_be_held(Timestamp::now()) {
             return found.with_unnamed(client, flags).await;
         }
-        let autoscalers = list_readable_autoscalers(client, None).await;
-        let statuses: Vec<_> = status_writers(&autoscalers).collect();
-        let named = LeaseName::of_statuses(statuses.iter().copied());
-        let is_complete = named.iter().all(|lease| found.has_read(&lease.name));
+        let statuses = status_writers(&list_readable_autoscalers(client, None).await);
+        let is_complete = named_leases(&statuses).iter().all(|lease| found.has_read(&lease.name));
         let found =
             if is_complete { found } else { Self::find_named(client, flags, one, &statuses).await };
         found.with_unnamed(client, flags).await
@@ -125,9 +121,9 @@ impl ControllerLease {
         client: &Client,
         flags: &ControllerArguments,
         one: Option<StatusOwner<'_>>,
-        statuses: &[(&str, &str)],
+        statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let named: &[NamedLease] = &LeaseName::of_statuses(statuses.iter().copied());
+        let named: &[NamedLease] = &named_leases(statuses);
         let first_named = first_named(one, named);
         let first = LeaseName::choose(flags, first_named.as_ref());
         let found = if flags.controller_namespace.is_none() && first_named.is_none() {
@@ -208,9 +204,7 @@ impl ControllerLease {
         built_in: &'a KubeControllerManager,
         writers: &'a NamespaceWriters,
     ) -> Leases<'a> {
-        let Self { name, holder, searched_namespaces, others, local, .. } = self;
-        let now = Timestamp::now();
-        Leases { name, holder, searched_namespaces, others, local, writers, built_in, now }
+        Leases { lease: self, writers, built_in, now: Timestamp::now() }
     }
 }
 
@@ -269,9 +263,21 @@ fn may_answer_for(
 }
 
 /// Whether statuses of each namespace name the lease.
-fn is_named_in_all(name: &LeaseName, named: &[NamedLease], statuses: &[(&str, &str)]) -> bool {
+fn is_named_in_all(
+    name: &LeaseName,
+    named: &[NamedLease],
+    statuses: &[AutoscalerStatusWriter],
+) -> bool {
     let namespaces = named.iter().find(|lease| lease.name == *name).map(|lease| &lease.namespaces);
-    namespaces.is_some_and(|own| statuses.iter().all(|(namespace, _)| own.contains(*namespace)))
+    let is_in =
+        |own: &BTreeSet<String>| statuses.iter().all(|one| own.contains(&*one.key.namespace));
+    namespaces.is_some_and(is_in)
+}
+
+/// The leases that the field managers of statuses name.
+fn named_leases(statuses: &[AutoscalerStatusWriter]) -> Vec<NamedLease> {
+    let statuses = statuses.iter();
+    LeaseName::of_statuses(statuses.map(|one| (&*one.key.namespace, one.manager.as_str())))
 }
 
 /// The names of `first` and then of the others, at most [`MAX_LEASES`].

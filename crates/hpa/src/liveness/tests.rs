@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use hpa_controller::HpaKey;
+use hpa_dashboard::AutoscalerStatusWriter;
 use rstest::rstest;
 
 use super::*;
@@ -75,22 +77,31 @@ fn flags(has_hpa_controller: Option<bool>) -> Option<ManagerFlags> {
         .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller })
 }
 
-fn leases<'a>(
-    name: &'a LeaseName,
-    holder: &'a Holder,
-    built_in: &'a KubeControllerManager,
-) -> Leases<'a> {
-    static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
-    Leases {
-        name,
+fn writer(
+    api: AutoscalerApi,
+    namespace: &str,
+    manager: &str,
+    at: Option<Timestamp>,
+) -> AutoscalerStatusWriter {
+    let key = HpaKey::for_api(api, namespace, "web");
+    AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
+}
+
+fn lease(holder: Holder) -> ControllerLease {
+    ControllerLease {
+        name: name(),
         holder,
-        searched_namespaces: &[],
-        others: &[],
-        local: &[],
-        writers: &NO_WRITERS,
-        built_in,
-        now: Timestamp::from_second(1000).expect("a time"),
+        searched_namespaces: Vec::new(),
+        others: Vec::new(),
+        local: Vec::new(),
+        may_answer_for_all: true,
     }
+}
+
+fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -> Leases<'a> {
+    static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
+    let now = Timestamp::from_second(1000).expect("a time");
+    Leases { lease, writers: &NO_WRITERS, built_in, now }
 }
 
 #[rstest]
@@ -147,8 +158,7 @@ fn no_controller_acts_if_the_leases_are_lost(
 ) {
     let flags = flags(has_hpa_controller);
     let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
-    let name = name();
-    let idle = leases(&name, &holder, &built_in).idle(CORE, "shop", manager);
+    let idle = leases(&lease(holder), &built_in).idle(CORE, "shop", manager);
     let (is_certain, reason) =
         idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
     assert_eq!(reason, expected);
@@ -166,8 +176,9 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
 ) {
     let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: false });
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-    let (name, searched) = (name(), ["kube-system", "autoscaling"].map(str::to_owned));
-    let leases = Leases { searched_namespaces: &searched, ..leases(&name, &holder, &built_in) };
+    let searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
+    let lease = ControllerLease { searched_namespaces, ..lease(holder) };
+    let leases = leases(&lease, &built_in);
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
     assert!(!idle.is_certain, "{idle:?}");
     let expected = format!(
@@ -195,8 +206,8 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
 ) {
     let flags = flags(has_hpa_controller);
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-    let name = name();
-    let leases = leases(&name, &holder, &built_in);
+    let lease = lease(holder);
+    let leases = leases(&lease, &built_in);
     let manager = Some(KUBE_CONTROLLER_MANAGER);
     assert_eq!(leases.acting_controller(CORE, SHOP, manager, hpa_rs_answers), expected);
 }
@@ -221,8 +232,8 @@ fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
 ) {
     let flags = flags(has_hpa_controller);
     let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
-    let name = name();
-    let leases = leases(&name, &holder, &built_in);
+    let lease = lease(holder);
+    let leases = leases(&lease, &built_in);
     let acting = |api, manager, answers| leases.acting_controller(api, SHOP, manager, answers);
     assert_eq!(acting(CORE, Some(OWN), false), expected);
     for others in [
@@ -245,9 +256,10 @@ fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
 ) {
     let last_write = Timestamp::from_second(second).ok();
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
-    let (name, holder) = (name(), released());
-    let writers = NamespaceWriters::new([(CORE, "shop", KUBE_CONTROLLER_MANAGER, last_write)]);
-    let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
+    let lease = lease(released());
+    let write = writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, last_write);
+    let writers = NamespaceWriters::new(&[write]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
 }
 
@@ -261,8 +273,8 @@ fn lease_that_its_manager_lost_is_described(
     #[case] expected: Option<&str>,
 ) {
     let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
-    let name = name();
-    let leases = leases(&name, &holder, &built_in);
+    let lease = lease(holder);
+    let leases = leases(&lease, &built_in);
     assert_eq!(leases.describe_lost(OWN).as_deref(), expected);
     assert_eq!(leases.describe_lost(KUBE_CONTROLLER_MANAGER), None);
 }
@@ -276,11 +288,11 @@ fn built_in_controller_that_holds_its_lease_and_writes_handles_autoscalers(
 ) {
     let last_write = Timestamp::from_second(second).ok();
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write };
-    let (name, holder) = (name(), released());
+    let lease = lease(released());
     for (namespace, counts) in [("shop", true), ("of-a-tenant", false)] {
-        let forged = (CORE, namespace, KUBE_CONTROLLER_MANAGER, last_write);
-        let writers = NamespaceWriters::new([(CORE, "shop", OWN, None), forged]);
-        let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
+        let forged = writer(CORE, namespace, KUBE_CONTROLLER_MANAGER, last_write);
+        let writers = NamespaceWriters::new(&[writer(CORE, "shop", OWN, None), forged]);
+        let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
         let idle = leases.idle(CORE, "shop", OWN);
         assert_eq!(idle.is_none(), handles && counts, "{namespace}: {idle:?}");
     }
@@ -308,10 +320,9 @@ fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
 fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
     let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-    let name = name();
-    let idle = leases(&name, &released(), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
+    let idle = leases(&lease(released()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     assert!(idle.is_some_and(|idle| idle.is_certain));
-    let idle = leases(&name, &none(), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
+    let idle = leases(&lease(none()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     let maybe = "Maybe no controller acts on it: the lease that hpa-rs' status names, a/hpa, does \
                  not exist";
     assert_eq!(idle.map(|idle| idle.sentence("it")).as_deref(), Some(maybe));
@@ -339,17 +350,17 @@ fn controller_that_lost_its_lease_no_longer_writes(
     #[case] expected: bool,
 ) {
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
-    let name = name();
     let newest = newest.and_then(|second| Timestamp::from_second(second).ok());
-    assert_eq!(leases(&name, &holder, &built_in).no_longer_writes(manager, newest), expected);
+    let lease = lease(holder);
+    assert_eq!(leases(&lease, &built_in).no_longer_writes(manager, newest), expected);
 }
 
 #[test]
 fn controller_whose_lease_has_an_unreadable_time_may_run() {
     let built_in =
         KubeControllerManager { holder: Ok(unreadable()), flags: None, last_write: None };
-    let (name, holder) = (name(), Ok(unreadable()));
-    let leases = leases(&name, &holder, &built_in);
+    let lease = lease(Ok(unreadable()));
+    let leases = leases(&lease, &built_in);
     assert_eq!([OWN, KUBE_CONTROLLER_MANAGER].map(|manager| leases.is_running(manager)), [None; 2]);
 }
 
@@ -363,8 +374,8 @@ fn other_name() -> LeaseName {
     LeaseName { namespace: "b".to_owned(), ..name() }
 }
 
-fn other(holder: Holder) -> [ReadLease; 1] {
-    [ReadLease { name: other_name(), holder }]
+fn other(holder: Holder) -> Vec<ReadLease> {
+    vec![ReadLease { name: other_name(), holder }]
 }
 
 /// The release of another name, whose lease was not the one of most statuses.
@@ -390,10 +401,11 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
 ) {
     let flags = flags(Some(false));
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
-    let (name, others) = (name(), other(other_holder));
-    let writers = writers.iter().map(|(namespace, manager)| (CORE, *namespace, *manager, None));
-    let writers = NamespaceWriters::new(writers.chain([(CORE, "shop", OWN, None)]));
-    let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
+    let lease = ControllerLease { others: other(other_holder), ..lease(holder) };
+    let writers = writers.iter().chain(&[("shop", OWN)]);
+    let writers = writers.map(|(namespace, manager)| writer(CORE, namespace, manager, None));
+    let writers = NamespaceWriters::new(&writers.collect::<Vec<_>>());
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", OWN);
     assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
     let is_certain = idle.is_some_and(|idle| idle.is_certain);
@@ -404,9 +416,9 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
 fn instance_without_leader_election_may_act_after_the_built_in_controller() {
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
-    let (name, holder) = (name(), released());
-    let writers = NamespaceWriters::new([(CORE, "shop", "hpa-controller", None)]);
-    let leases = Leases { writers: &writers, ..leases(&name, &holder, &built_in) };
+    let lease = lease(released());
+    let writers = NamespaceWriters::new(&[writer(CORE, "shop", "hpa-controller", None)]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).expect("a finding");
     assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
 }
@@ -415,9 +427,9 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
 #[test]
 fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
     let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
-    let (name, holder) = (name(), Ok(held()));
     let others = other(Err(Unavailable::NotHeld { lease: other_name(), released: None }));
-    let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
+    let lease = ControllerLease { others, ..lease(Ok(held())) };
+    let leases = leases(&lease, &built_in);
     assert_eq!(leases.idle(CORE, "shop", OWN), None);
     let idle = leases.idle(CORE, "shop", OTHER).expect("a finding");
     let maybe = "Maybe no controller acts on it: no instance holds the lease b/hpa, and whether an \
@@ -437,8 +449,8 @@ fn another_hpa_rs_may_act_beside_the_built_in_controller(
 ) {
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
-    let (name, holder, others) = (name(), released(), other(other_holder));
-    let leases = Leases { others: &others, ..leases(&name, &holder, &built_in) };
+    let lease = ControllerLease { others: other(other_holder), ..lease(released()) };
+    let leases = leases(&lease, &built_in);
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
     assert_eq!(leases.is_built_in_alone(), expected == RETURNED);
 }
@@ -453,12 +465,13 @@ fn instances_of_different_namespaces_share_none(
     #[case] expected: bool,
 ) {
     let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
-    let (name, holder, others) = (name(), Ok(held()), other(Ok(held())));
-    let writers = NamespaceWriters::new([(CORE, "shop", OWN, None), (api, namespace, OTHER, None)]);
-    let leases = Leases { others: &others, writers: &writers, ..leases(&name, &holder, &built_in) };
+    let both_run = ControllerLease { others: other(Ok(held())), ..lease(Ok(held())) };
+    let other_writer = writer(api, namespace, OTHER, None);
+    let writers = NamespaceWriters::new(&[writer(CORE, "shop", OWN, None), other_writer]);
+    let leases = Leases { writers: &writers, ..leases(&both_run, &built_in) };
     assert_eq!([OWN, OTHER].map(|manager| leases.shares_namespace(manager)), [expected; 2]);
-    let stopped = other(released());
-    let leases = Leases { others: &stopped, ..leases };
+    let other_stopped = ControllerLease { others: other(released()), ..lease(Ok(held())) };
+    let leases = Leases { lease: &other_stopped, ..leases };
     assert!(!leases.shares_namespace(OWN));
 }
 
@@ -467,9 +480,12 @@ fn instances_of_different_namespaces_share_none(
 fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
-    let (name, holder, local) = (name(), released(), [other_name()]);
-    let others = other(Ok(held()));
-    let leases = Leases { others: &others, local: &local, ..leases(&name, &holder, &built_in) };
+    let of_tenant = |holder| {
+        let local = vec![other_name()];
+        ControllerLease { others: other(holder), local, ..lease(released()) }
+    };
+    let held_by_tenant = of_tenant(Ok(held()));
+    let leases = leases(&held_by_tenant, &built_in);
     let certain = Some(Idle {
         is_certain: true,
         cause: "no instance holds the lease a/hpa".to_owned(),
@@ -486,8 +502,8 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     assert_eq!(acting(Some("b")), ActingController::HpaRs);
     assert!(leases.is_local(OTHER) && !leases.is_local(OWN));
 
-    let others = other(Ok(unreadable()));
-    assert_eq!(Leases { others: &others, ..leases }.idle(CORE, "shop", OWN), certain);
+    let unreadable = of_tenant(Ok(unreadable()));
+    assert_eq!(Leases { lease: &unreadable, ..leases }.idle(CORE, "shop", OWN), certain);
 }
 
 /// A tenant can't hide that kube-controller-manager has replaced hpa-rs.
@@ -495,9 +511,9 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
 fn built_in_controller_is_alone_beside_the_lease_of_a_tenant() {
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
-    let (name, holder, others) = (name(), released(), other(Ok(held())));
-    let local = [other_name()];
-    let leases = Leases { others: &others, local: &local, ..leases(&name, &holder, &built_in) };
+    let (others, local) = (other(Ok(held())), vec![other_name()]);
+    let lease = ControllerLease { others, local, ..lease(released()) };
+    let leases = leases(&lease, &built_in);
     assert!(leases.is_built_in_alone());
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), RETURNED);
 }

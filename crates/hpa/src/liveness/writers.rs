@@ -1,14 +1,16 @@
-//! The field managers that stored the statuses, by namespace.
+//! The field managers that stored the statuses, and conflicts of several.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, HpaKey, k8s::FieldManager};
+use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 
-use crate::listed_autoscalers::ListedAutoscaler;
+use super::Leases;
+use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
 
 /// The field managers that stored the statuses of autoscalers last, by namespace and API. An
 /// instance that stored a status in a namespace handles the namespace's other autoscalers too.
@@ -24,38 +26,28 @@ pub(crate) struct NamespaceWriters {
 /// The time of each writer's newest status.
 type WritersOfNamespace = BTreeMap<(AutoscalerApi, String), Option<Timestamp>>;
 
-/// The namespace and the writer of each status. A status with a time in the future has no writer,
-/// see [`StatusController`](crate::status_controller::StatusController).
-pub(crate) fn status_writers<'a>(
-    autoscalers: impl IntoIterator<Item = &'a ListedAutoscaler>,
-) -> impl Iterator<Item = (&'a str, &'a str)> {
-    autoscalers
-        .into_iter()
-        .filter_map(|one| Some((one.hpa.metadata.namespace.as_str(), one.manager.as_deref()?)))
+/// The writer of each status. A status with a time in the future has no writer, see
+/// [`StatusController`](crate::status_controller::StatusController).
+pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<AutoscalerStatusWriter> {
+    let writers = autoscalers.iter().filter_map(|one| {
+        let metadata = &one.hpa.metadata;
+        let key = HpaKey::for_api(one.api, metadata.namespace.as_str(), metadata.name.as_str());
+        let (manager, at) = (one.manager.clone()?, one.status_stored_at);
+        Some(AutoscalerStatusWriter { key, manager, at })
+    });
+    writers.collect()
 }
 
 impl NamespaceWriters {
-    /// Each item is the API and the namespace of an autoscaler, the field manager of its status, and
-    /// the time at which it was stored.
-    pub(crate) fn new<'a>(
-        statuses: impl IntoIterator<Item = (AutoscalerApi, &'a str, &'a str, Option<Timestamp>)>,
-    ) -> Self {
+    pub(crate) fn new(statuses: &[AutoscalerStatusWriter]) -> Self {
         let mut by_namespace = HashMap::<String, WritersOfNamespace>::new();
-        for (api, namespace, manager, at) in statuses {
-            let writers = by_namespace.entry(namespace.to_owned()).or_default();
-            let newest = writers.entry((api, manager.to_owned())).or_default();
-            *newest = (*newest).max(at);
+        for AutoscalerStatusWriter { key, manager, at } in statuses {
+            let writers = by_namespace.entry(key.namespace.to_string()).or_default();
+            let newest = writers.entry((key.api, manager.clone())).or_default();
+            *newest = (*newest).max(*at);
         }
         let in_most = writers_in_most(&by_namespace);
         Self { by_namespace, in_most }
-    }
-
-    /// The writers of the statuses of autoscalers.
-    pub(crate) fn of_autoscalers(autoscalers: &[ListedAutoscaler]) -> Self {
-        Self::new(autoscalers.iter().filter_map(|one| {
-            let (namespace, manager) = (&one.hpa.metadata.namespace, one.manager.as_deref()?);
-            Some((one.api, namespace.as_str(), manager, one.status_stored_at))
-        }))
     }
 
     /// Whether a field manager that fulfills the condition stored a status in the namespace.
@@ -96,6 +88,60 @@ impl NamespaceWriters {
             others.extend(shared.map(|(_, name)| name.as_str()));
         }
         others
+    }
+}
+
+/// A field manager, and the autoscalers whose status it stored last.
+pub(crate) struct Writer<'a> {
+    pub(crate) manager: &'a str,
+    /// The names of the autoscalers, sorted.
+    pub(crate) autoscalers: Vec<String>,
+    /// The time of the newest of these writes.
+    pub(crate) newest: Option<Timestamp>,
+}
+
+impl<'a> Writer<'a> {
+    /// The writers of statuses, by name.
+    pub(crate) fn all(statuses: &'a [AutoscalerStatusWriter]) -> Vec<Self> {
+        let mut by_manager = BTreeMap::<&str, (Option<Timestamp>, Vec<String>)>::new();
+        for AutoscalerStatusWriter { key, manager, at } in statuses {
+            let (newest, names) = by_manager.entry(manager).or_default();
+            *newest = (*newest).max(*at);
+            names.push(key.to_string());
+        }
+        let writers = by_manager.into_iter().map(|(manager, (newest, mut autoscalers))| {
+            autoscalers.sort_unstable();
+            Self { manager, autoscalers, newest }
+        });
+        writers.collect()
+    }
+}
+
+impl Leases<'_> {
+    /// A sentence about the controllers that have stored statuses recently. Without those that have
+    /// lost their leases since. `None` if there are not several, or if each is an instance of
+    /// hpa-rs with its own namespaces. A status that doesn't change keeps its writer, so an old one
+    /// doesn't show that its writer still runs.
+    pub(crate) fn describe_conflict(&self, writers: &[Writer<'_>]) -> Option<String> {
+        let is_recent = |writer: &&Writer<'_>| {
+            self.is_recent_write(writer.newest)
+                && !self.no_longer_writes(writer.manager, writer.newest)
+        };
+        let recent: Vec<_> = writers.iter().filter(is_recent).collect();
+        let has_own_namespaces = |writer: &&Writer<'_>| {
+            FieldManager::is_hpa_rs(writer.manager) && !self.shares_namespace(writer.manager)
+        };
+        if recent.len() < 2 || recent.iter().all(has_own_namespaces) {
+            return None;
+        }
+        let describe = |writer: &Writer<'_>| {
+            format!("{} ({})", writer.manager, shorten_names(&writer.autoscalers))
+        };
+        let each: Vec<_> = recent.into_iter().map(describe).collect();
+        Some(format!(
+            "Several controllers stored the statuses: {}. hpa status says more.",
+            each.join(", ")
+        ))
     }
 }
 
@@ -143,7 +189,8 @@ mod tests {
         };
         let (past, future) = ("2026-01-31T12:00:00Z", "9000-01-31T12:00:00Z");
         let autoscalers = [autoscaler("real", past), autoscaler("forged", future)];
-        assert_eq!(status_writers(&autoscalers).collect::<Vec<_>>(), [("shop", "real")]);
+        let managers = status_writers(&autoscalers).into_iter().map(|one| one.manager);
+        assert_eq!(managers.collect::<Vec<_>>(), ["real"]);
     }
 
     /// `b` forges the field manager `x` at the second 9 in one of three namespaces.
@@ -151,14 +198,11 @@ mod tests {
     fn writer_counts_in_its_namespaces_or_if_it_wrote_in_most() {
         let at = |second| Timestamp::from_second(second).ok();
         let of_two = [("a", "y", at(1)), ("b", "x", at(9)), ("c", "y", at(3))];
-        let writers =
-            |statuses: &[(&'static str, &'static str, Option<Timestamp>)]| {
-                let statuses = statuses.iter();
-                NamespaceWriters::new(statuses.map(|(namespace, manager, at)| {
-                    (AutoscalerApi::Core, *namespace, *manager, *at)
-                }))
-            };
-        let forged = writers(&of_two);
+        let of_two = of_two.map(|(namespace, manager, at)| {
+            let key = HpaKey::new(namespace, "web");
+            AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
+        });
+        let forged = NamespaceWriters::new(&of_two);
         let find = |namespace, manager| {
             (forged.may_act_in(namespace, manager), forged.last_write(namespace, manager))
         };
@@ -167,7 +211,7 @@ mod tests {
         assert_eq!(find(None, "x"), (false, None));
         assert_eq!(find(None, "y"), (true, at(1)));
         assert_eq!(find(Some("c"), "y"), (true, at(3)));
-        let half = writers(&of_two[..2]);
+        let half = NamespaceWriters::new(&of_two[..2]);
         assert!(!half.may_act_in(None, "x") && !half.may_act_in(None, "y"));
     }
 }

@@ -91,7 +91,7 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let autoscaler = AutoscalerName::new(
-        arguments.autoscaler_api.into(),
+        arguments.autoscaler_api,
         name,
         arguments.cluster.namespace.as_deref(),
         client.default_namespace(),

@@ -12,7 +12,6 @@ mod output;
 mod past;
 mod query;
 mod read;
-mod rebuild;
 mod series;
 mod source;
 #[cfg(test)]
@@ -31,8 +30,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::{
-    agreement::Agreement, autoscaler::Autoscaler, model::RebuiltScenario, output::Replay,
-    past::Past, read::read_past, rebuild::rebuild,
+    agreement::Agreement,
+    autoscaler::Autoscaler,
+    model::{RebuiltScenario, rebuild},
+    output::Replay,
+    past::Past,
+    read::read_past,
 };
 pub(crate) use self::{
     load::{PastLoad, read_load},

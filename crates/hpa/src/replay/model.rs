@@ -1,4 +1,4 @@
-//! The workload and the metrics of a rebuilt scenario.
+//! Rebuilds a scenario of `hpa simulate` from the past.
 
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     fit::{Line, fit},
+    load::{MainLoad, main_load},
     metric::{Metric, Source, Target, matching_labels},
     past::{Past, RecordedMetric},
     series::{Series, six_digits},
@@ -21,8 +22,17 @@ const MILLIS_PER_BYTE: f64 = 1e3;
 /// The load gets the value of a sample this many seconds before the sample. The simulation measures
 /// the load over the 15 s before a sample, so the autoscaler reads the recorded value.
 const LEAD_SECONDS: f64 = 14.5;
+
+/// The pointer to the metrics of pods in a scenario.
+const POD_METRICS: &str = "/workload/podMetrics";
+
 /// The assumed start-up time of pods if none is recorded, in seconds.
 const DEFAULT_STARTUP: f64 = 10.0;
+
+/// The minimum capacity of a pod without `--pod-capacity`, as a multiple of its target. The
+/// capacity limits a pod's metrics. These must be able to reach twice the target, because an
+/// autoscaler can double the replicas at once by default.
+const TARGETS_PER_POD: f64 = 2.0;
 
 /// A scenario, and the assumptions on which it was rebuilt.
 #[derive(Clone, Debug)]
@@ -33,62 +43,85 @@ pub(super) struct RebuiltScenario {
     pub(super) assumptions: Vec<String>,
 }
 
-/// Builds the parts of the scenario that depend on metrics.
-pub(super) struct Model {
-    workload: String,
+/// Rebuilds the load from the main metric, and the other metrics as functions of the load.
+pub(super) fn rebuild(
+    past: &Past,
+    hpa: &HorizontalPodAutoscaler,
+) -> anyhow::Result<RebuiltScenario> {
+    let MainLoad { index: main, recorded, load, target } = main_load(past)?;
+    let per_pod = load.zip(&past.replicas, |load, replicas| load / replicas.max(1.0));
+    let mut model = Model::new(past, &recorded.metric, hpa);
+    for (index, other) in past.metrics.iter().enumerate() {
+        if index != main {
+            model.add_other(other, &per_pod)?;
+        }
+    }
+    let max_per_pod = per_pod.quantile(1.0).unwrap_or_default();
+    let capacity = past.capacity.unwrap_or_else(|| max_per_pod.max(TARGETS_PER_POD * target));
+    if past.capacity.is_none() {
+        let basis =
+            if max_per_pod >= capacity { "the most that one served" } else { "twice the target" };
+        model.assumptions.push(format!(
+            "A pod can serve {basis}: {}. OVERLOAD and LATENCY count load beyond that \
+             (--pod-capacity).",
+            recorded.metric.load_amount(six_digits(capacity))
+        ));
+    }
+    Ok(model.finish(&load, capacity))
+}
+
+/// Builds a scenario, except for the parts that don't depend on metrics.
+struct Model<'p> {
+    past: &'p Past,
+    /// The metric from which the load was derived.
+    main: &'p Metric,
+    scenario: Value,
     container: Option<String>,
-    profile: serde_json::Map<String, Value>,
-    pod_metrics: Vec<Value>,
-    object_metrics: Vec<Value>,
-    external_metrics: Vec<Value>,
     /// The resources that metrics have claimed.
     resources: Vec<String>,
     assumptions: Vec<String>,
 }
 
-impl Model {
-    pub(super) fn new(past: &Past, main: &Metric, hpa: &HorizontalPodAutoscaler) -> Self {
+impl<'p> Model<'p> {
+    /// A model of a workload with the metric from which the load was derived.
+    fn new(past: &'p Past, main: &'p Metric, hpa: &HorizontalPodAutoscaler) -> Self {
         let startup = past.startup.unwrap_or(DEFAULT_STARTUP);
+        let replicas = past.replicas.values().next().unwrap_or(1.0).round();
         // All recorded usage is load, so pods without load use nothing.
         let profile = json!({
             "scheduling": 0, "starting": startup / 2.0, "readiness": startup / 2.0,
             "startupCpu": "0", "idleCpu": "0", "cpuPerUnit": "0", "idleMemory": "0",
             "memoryPerUnit": "0",
         });
-        let mut model = Self {
-            workload: hpa.spec.scale_target_ref.name.clone(),
-            container: None,
-            profile: profile.as_object().cloned().unwrap_or_default(),
-            pod_metrics: Vec::new(),
-            object_metrics: Vec::new(),
-            external_metrics: Vec::new(),
-            resources: Vec::new(),
-            assumptions: Vec::new(),
-        };
+        let workload = json!({
+            "replicas": whole_replicas(replicas), "profile": profile, "podMetrics": [],
+        });
+        let scenario = json!({
+            "seed": 1, "duration": past.window.seconds(), "loadUnit": main.load_unit(),
+            "workload": workload, "objectMetrics": [], "externalMetrics": [],
+        });
+        let (resources, mut assumptions) = (Vec::new(), Vec::new());
         if past.metrics.len() > 1 {
-            model.add_assumption(format!(
+            assumptions.push(format!(
                 "The load is that of {}, which asked for the most replicas most of the time.",
                 main.describe()
             ));
         }
         if past.startup.is_none() {
-            model.add_assumption(format!(
+            assumptions.push(format!(
                 "Pods are ready {DEFAULT_STARTUP} s after their creation: Prometheus has no \
                  kube_pod_status_ready_time (--pod-startup)."
             ));
         }
+        let mut model = Self { past, main, scenario, container: None, resources, assumptions };
         for (name, request) in &past.requests {
-            let (field, value) = match name.as_str() {
-                "cpu" => ("cpuRequest", cpu_quantity(*request)),
-                _ => ("memoryRequest", memory_quantity(*request)),
-            };
-            model.profile.insert(field.to_owned(), value.into());
+            match name.as_str() {
+                "cpu" => model.set_profile("cpuRequest", cpu_quantity(*request)),
+                _ => model.set_profile("memoryRequest", memory_quantity(*request)),
+            }
         }
+        model.add_load(&hpa.spec.scale_target_ref.name);
         model
-    }
-
-    pub(super) fn add_assumption(&mut self, sentence: String) {
-        self.assumptions.push(sentence);
     }
 
     /// Reserves a resource of the container for a metric. Fails if the resource is taken, or if the
@@ -111,35 +144,42 @@ impl Model {
         Ok(())
     }
 
-    fn set_profile(&mut self, field: &str, value: String) {
-        self.profile.insert(field.to_owned(), value.into());
+    #[expect(clippy::indexing_slicing, reason = "the scenario has a profile")]
+    fn set_profile(&mut self, field: &str, value: impl Into<Value>) {
+        self.scenario["workload"]["profile"][field] = value.into();
     }
 
-    /// Adds the metric from which the load was derived.
-    pub(super) fn add_load(&mut self, recorded: &RecordedMetric) {
-        let Metric { name, source, target, .. } = &recorded.metric;
-        let workload = self.workload.clone();
-        let value = match target {
-            Target::Value(_) => json!({ "loadPerPod": workload }),
-            _ => json!({ "load": workload }),
-        };
-        match source {
+    /// Adds a metric to a list of the scenario, which `pointer` names.
+    fn add_metric(&mut self, pointer: &str, metric: Value) {
+        if let Some(list) = self.scenario.pointer_mut(pointer).and_then(Value::as_array_mut) {
+            list.push(metric);
+        }
+    }
+
+    /// Adds the metric from which the load of `workload` was derived.
+    fn add_load(&mut self, workload: &str) {
+        let main = self.main;
+        let name = &main.name;
+        match &main.source {
             Source::Resource { container } => {
                 self.container.clone_from(container);
                 self.resources.push(name.clone());
                 match name.as_str() {
-                    "cpu" => self.set_profile("cpuPerUnit", "1".to_owned()),
-                    _ => self.set_profile("memoryPerUnit", "1Mi".to_owned()),
+                    "cpu" => self.set_profile("cpuPerUnit", "1"),
+                    _ => self.set_profile("memoryPerUnit", "1Mi"),
                 }
             }
             Source::Pods(metric) => {
                 let labels = matching_labels(metric);
-                self.pod_metrics.push(json!({ "name": name, "labels": labels }));
+                self.add_metric(POD_METRICS, json!({ "name": name, "labels": labels }));
             }
-            Source::Object { .. } | Source::External(_) => self.add_value(&recorded.metric, value),
+            Source::Object { .. } | Source::External(_) => {
+                let field = if main.falls_with_replicas() { "loadPerPod" } else { "load" };
+                self.add_value(main, json!({ field: workload }));
+            }
         }
-        if let (Target::Value(_), false) = (target, source.is_of_pods()) {
-            self.add_assumption(format!(
+        if main.falls_with_replicas() {
+            self.assumptions.push(format!(
                 "The value of {name} falls as replicas are added: the load is the value times the \
                  replicas."
             ));
@@ -156,41 +196,37 @@ impl Model {
                 let object = json!({
                     "apiVersion": api_version, "kind": object.kind, "name": object.name,
                 });
-                self.object_metrics.push(json!({
-                    "metric": name, "labels": matching_labels(identifier), "object": object,
-                    "value": value,
-                }));
+                let labels = matching_labels(identifier);
+                let metric =
+                    json!({ "metric": name, "labels": labels, "object": object, "value": value });
+                self.add_metric("/objectMetrics", metric);
             }
-            Source::External(identifier) => self.external_metrics.push(json!({
-                "metric": name, "labels": matching_labels(identifier), "value": value,
-            })),
+            Source::External(identifier) => {
+                let labels = matching_labels(identifier);
+                let metric = json!({ "metric": name, "labels": labels, "value": value });
+                self.add_metric("/externalMetrics", metric);
+            }
             Source::Resource { .. } | Source::Pods(_) => {}
         }
     }
 
     /// Adds another metric. A metric of pods becomes a linear function of the load. An object or
     /// external metric gets its recorded values.
-    pub(super) fn add_other(
-        &mut self,
-        other: &RecordedMetric,
-        past: &Past,
-        per_pod: &Series,
-    ) -> anyhow::Result<()> {
+    fn add_other(&mut self, other: &RecordedMetric, per_pod: &Series) -> anyhow::Result<()> {
         let Metric { name, source, target, .. } = &other.metric;
         if !source.is_of_pods() {
-            let points = other.value.points(past.window.step_seconds as f64);
+            let points = other.value.points(self.past.window.step_seconds as f64);
             self.add_value(&other.metric, json!({ "curve": linear_load(&points) }));
             if let Target::Value(_) = target {
-                self.add_assumption(format!(
-                    "{name} has its recorded value, regardless of the replicas."
-                ));
+                self.assumptions
+                    .push(format!("{name} has its recorded value, regardless of the replicas."));
             }
             return Ok(());
         }
         let pod_values =
-            other.value.zip(&past.replicas, |value, replicas| value / replicas.max(1.0));
+            other.value.zip(&self.past.replicas, |value, replicas| value / replicas.max(1.0));
         let line = fit(per_pod, &pod_values);
-        self.add_assumption(describe_fit(&other.metric, line));
+        self.assumptions.push(describe_fit(&other.metric, line));
         let Line { base, slope, .. } = line;
         match source {
             Source::Resource { container } => {
@@ -203,59 +239,39 @@ impl Model {
                     self.set_profile("memoryPerUnit", memory_quantity(slope));
                 }
             }
-            Source::Pods(metric) => self.pod_metrics.push(json!({
-                "name": name, "labels": matching_labels(metric),
-                "base": six_digits(base), "perUnit": six_digits(slope),
-            })),
+            Source::Pods(metric) => {
+                let metric = json!({
+                    "name": name, "labels": matching_labels(metric),
+                    "base": six_digits(base), "perUnit": six_digits(slope),
+                });
+                self.add_metric(POD_METRICS, metric);
+            }
             Source::Object { .. } | Source::External(_) => {}
         }
         Ok(())
     }
 
-    /// Adds the assumption about gaps in the load, if one has at least two steps.
-    pub(super) fn add_gap_assumption(&mut self, past: &Past, load: &Series) {
-        let step = past.window.step_seconds as f64;
-        let coverage = load.coverage();
-        let longest = load.gaps(2).into_iter().map(|(_, len)| len).max();
-        if let Some(longest) = longest {
-            self.add_assumption(format!(
+    /// Adds the load, and an assumption about its gaps, if one has at least two steps. `capacity` is
+    /// the load that a pod can serve.
+    #[expect(clippy::indexing_slicing, reason = "the scenario has a workload")]
+    fn finish(mut self, load: &Series, capacity: f64) -> RebuiltScenario {
+        let step = self.past.window.step_seconds as f64;
+        if let Some(longest) = load.gaps(2).into_iter().map(|(_, len)| len).max() {
+            self.assumptions.push(format!(
                 "The load is recorded for {} of the time. Gaps (the longest: {}) are \
                  interpolated linearly.",
-                percent(coverage),
+                percent(load.coverage()),
                 format_duration(longest as f64 * step)
             ));
         }
-    }
-
-    pub(super) fn finish(
-        mut self,
-        past: &Past,
-        recorded: &RecordedMetric,
-        load: &Series,
-        capacity: f64,
-    ) -> RebuiltScenario {
-        if let Some(container) = &self.container {
-            self.profile.insert("container".to_owned(), container.as_str().into());
+        if let Some(container) = self.container.take() {
+            self.set_profile("container", container);
         }
-        self.profile.insert("capacity".to_owned(), six_digits(capacity).into());
-        let replicas = past.replicas.values().next().unwrap_or(1.0).round();
-        let workload = json!({
-            "replicas": whole_replicas(replicas),
-            "profile": self.profile,
-            "podMetrics": self.pod_metrics,
-            "load": load_samples(&recorded.metric, load, past.window.step_seconds as f64),
-        });
-        let scenario = json!({
-            "seed": 1,
-            "duration": past.window.seconds(),
-            "loadUnit": recorded.metric.load_unit(),
-            "workload": workload,
-            "objectMetrics": self.object_metrics,
-            "externalMetrics": self.external_metrics,
-        });
+        self.set_profile("capacity", six_digits(capacity));
+        self.scenario["workload"]["load"] = load_samples(self.main, load, step);
         RebuiltScenario {
-            scenario,
-            load_metric: recorded.metric.describe(),
+            scenario: self.scenario,
+            load_metric: self.main.describe(),
             assumptions: self.assumptions,
         }
     }

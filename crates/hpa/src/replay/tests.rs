@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 use super::{
     agreement::{Agreement, Trust},
     metric::Metric,
-    model::RebuiltScenario,
+    model::{RebuiltScenario, rebuild},
     output::Replay,
     past::{Past, RecordedMetric},
     query::{Query, TargetRef, pod_names},
     read::check_replicas,
-    rebuild::rebuild,
     series::Series,
     window::Window,
 };

@@ -10,8 +10,8 @@ use hpa_calc::{
     explain::{counted, list_first},
 };
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricError, Objects, describe, resource::GroupResource,
-    wire::ItemLabels, with_causes,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, Objects, describe,
+    resource::GroupResource, wire::ItemLabels, with_causes,
 };
 use hpa_prometheus::rules::{
     explain::{Explanation, RuleOutcome},
@@ -22,7 +22,7 @@ use hpa_prometheus::source::{InspectedMetric, RelistError, RuleInspection};
 use self::headline::{Headline, ObjectCounts, rule_name};
 use super::{
     connect_source,
-    outcome::{ExplainOutcome, QueryProblem, unknown_value},
+    outcome::{Outcome, QueryProblem, unknown_value},
     resource::{self, UsageScope},
     sample,
     servers::{PrometheusServer, RuleServers},
@@ -40,7 +40,7 @@ const MAX_NAMESPACES: usize = 20;
 /// Explains a metric. Returns the explanation and the outcome.
 pub(super) async fn explain_metric(
     arguments: &RulesExplainArguments,
-) -> anyhow::Result<(String, ExplainOutcome)> {
+) -> anyhow::Result<(String, Outcome)> {
     let config = read_config(&arguments.config)?;
     let Some(source) = connect_source(&config, &arguments.connection).await? else {
         bail!("series are needed to explain a metric: add {}", server_flags(&config));
@@ -52,7 +52,7 @@ pub(super) async fn explain_metric(
     // The explanation covers failed rules, but needs the resources of the API server.
     if let Err(error @ RelistError::Mapper(_)) = source.relist().await {
         let headline = unknown_value(metric, &with_causes(&error));
-        return Ok((format!("{headline}\n"), ExplainOutcome::Unknown));
+        return Ok((format!("{headline}\n"), Outcome::Inconclusive));
     }
     let servers = RuleServers::new(&source);
     let (text, outcome) = match arguments.api {
@@ -89,7 +89,7 @@ async fn explain_custom(
     servers: &RuleServers<'_>,
     request: CustomQuery,
     names: &[String],
-) -> (String, ExplainOutcome) {
+) -> (String, Outcome) {
     let (source, series) = (servers.source, known_series(servers, &request));
     let max_count = if names.is_empty() { MAX_OBJECTS } else { names.len() };
     let names = match (names, &series) {
@@ -131,7 +131,7 @@ async fn explain_custom(
             break;
         }
         read_count += 1;
-        match server.read_custom(request.clone().named(name)).await {
+        match server.read(source.read_custom(request.clone().named(name))).await {
             Ok(values) => {
                 value_count += values.items.len();
                 for item in values.items {
@@ -289,10 +289,7 @@ impl KnownSeries<'_> {
     }
 }
 
-async fn explain_external(
-    servers: &RuleServers<'_>,
-    request: &ExternalQuery,
-) -> (String, ExplainOutcome) {
+async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) -> (String, Outcome) {
     let source = servers.source;
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
@@ -304,7 +301,7 @@ async fn explain_external(
         return headline.add_to(&text, 0, mismatch.as_deref());
     };
     let server = servers.server(&rule.definition.server);
-    match server.read_external(request.clone()).await {
+    match server.read(source.read_external(request.clone())).await {
         Ok(values) => {
             for item in &values.items {
                 let labels: BTreeMap<_, _> =

@@ -19,6 +19,7 @@ use hpa_metrics::{DiscoveryMapper, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules};
 use hpa_prometheus::source::PrometheusSource;
 
+use self::outcome::Outcome;
 use crate::{
     args::{RulesCommand, RulesConnection, RulesGenerateArguments},
     kubectl::block_on,
@@ -27,21 +28,15 @@ use crate::{
 
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
-    let (text, exit_code) = match command {
-        RulesCommand::Check(arguments) => {
-            let (text, outcome) = block_on(check::check_rules(&arguments))?;
-            (text, outcome.exit_code())
-        }
-        RulesCommand::Explain(arguments) => {
-            let (text, outcome) = block_on(explain::explain_metric(&arguments))?;
-            (text, outcome.exit_code())
-        }
-        RulesCommand::Generate(arguments) => (generate(&arguments)?, ExitCode::SUCCESS),
-        RulesCommand::Compare(arguments) => return compare::run(&arguments),
-        RulesCommand::Schema => (JSON_SCHEMA.to_owned(), ExitCode::SUCCESS),
+    let (text, outcome) = match command {
+        RulesCommand::Check(arguments) => block_on(check::check_rules(&arguments))?,
+        RulesCommand::Explain(arguments) => block_on(explain::explain_metric(&arguments))?,
+        RulesCommand::Generate(arguments) => (generate(&arguments)?, Outcome::Success),
+        RulesCommand::Compare(arguments) => block_on(compare::compare(&arguments))?,
+        RulesCommand::Schema => (JSON_SCHEMA.to_owned(), Outcome::Success),
     };
     crate::terminal::print(&text)?;
-    Ok(exit_code)
+    Ok(outcome.exit_code())
 }
 
 /// Generates the default rules.

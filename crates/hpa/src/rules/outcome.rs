@@ -1,4 +1,4 @@
-//! The outcomes of queries and of explanations. If a server doesn't answer, the rules may still be
+//! The outcomes of queries and of subcommands. If a server doesn't answer, the rules may still be
 //! correct.
 
 use std::{fmt, process::ExitCode};
@@ -40,21 +40,25 @@ impl fmt::Display for QueryProblem {
     }
 }
 
-/// The result of an explanation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExplainOutcome {
-    HasValue,
-    NoValue,
-    /// A server that may have the value didn't answer.
-    Unknown,
+/// The result of a subcommand, by severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// The rules have no problems (there may be warnings), the metric has a value, or the servers
+    /// don't differ.
+    Success,
+    /// The rules have problems, the metric has no value, or the servers differ.
+    Failure,
+    /// A server that should have been read didn't answer or refused a request, or there was nothing
+    /// to compare.
+    Inconclusive,
 }
 
-impl ExplainOutcome {
+impl Outcome {
     pub(super) fn exit_code(self) -> ExitCode {
         match self {
-            Self::HasValue => ExitCode::SUCCESS,
-            Self::NoValue => ExitCode::FAILURE,
-            Self::Unknown => ExitCode::from(EXIT_INCONCLUSIVE),
+            Self::Success => ExitCode::SUCCESS,
+            Self::Failure => ExitCode::FAILURE,
+            Self::Inconclusive => ExitCode::from(EXIT_INCONCLUSIVE),
         }
     }
 }

@@ -17,9 +17,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{ResourceExt, api::ListParams, core::ApiResource};
 
 use super::{
-    outcome::{ExplainOutcome, QueryProblem, UNCHECKED, unknown_value},
+    outcome::{Outcome, QueryProblem, unknown_value},
     sample::Labels,
-    servers::RuleServers,
+    servers::{PrometheusServer, RuleServers},
 };
 
 /// The number of objects in a page of a list. The client may reduce it.
@@ -88,112 +88,65 @@ fn list_failure(error: &kube::Error) -> String {
 }
 
 /// The objects in the result of a query.
-struct ResultObjects {
-    count: usize,
+pub(super) struct ResultObjects {
+    pub(super) count: usize,
     /// The name of one object.
-    example: String,
+    pub(super) example: String,
     /// The number of the cluster's names that were read, if there are more and none of those is in
     /// the result. An incomplete list can't prove a mismatch.
-    unmatched_count: Option<usize>,
+    pub(super) unmatched_count: Option<usize>,
 }
 
 /// A query of `resourceRules` for all objects, and the labels that its result must have.
 struct UsageQuery {
-    /// The field in `resourceRules`, such as `cpu.nodeQuery`.
-    field: String,
     query: String,
     /// The label with the object's name.
     name_label: String,
     labels: Vec<String>,
 }
 
-/// The query for the usage of pods or of nodes. An error has the field and the problem.
+/// The field in `resourceRules` that has the query for the usage of pods or of nodes.
+pub(super) fn query_field(usage: UsageResource, for_pods: bool) -> String {
+    let query = if for_pods { "containerQuery" } else { "nodeQuery" };
+    format!("{}.{query}", usage.name())
+}
+
+/// The query for the usage of pods or of nodes.
 fn usage_query(
     metrics: &ResourceMetrics,
     source: &PrometheusSource,
     usage: UsageResource,
     for_pods: bool,
     namespace: &str,
-) -> Result<UsageQuery, (String, String)> {
+) -> Result<UsageQuery, String> {
     let (rule, resources) = (metrics.rule(usage), source.resources());
     let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let query = if for_pods { "containerQuery" } else { "nodeQuery" };
-    let field = format!("{}.{query}", usage.name());
     let name_label = rule.labels.label(&resource, &resources);
-    let name_label = name_label.map_err(|error| (field.clone(), error.to_string()))?;
+    let name_label = name_label.map_err(|error| error.to_string())?;
     let mut labels = vec![name_label.clone()];
     if for_pods {
         labels.push(rule.container_label.clone());
     }
     let objects = Objects { resource: &resource, namespace, names: &[] };
     let query = rule.query(objects, &resources, Compat::Off).render_for_all();
-    let query = query.map_err(|error| {
-        let mistake = error.template_mistake();
-        (field.clone(), mistake.unwrap_or_else(|| error.to_string()))
-    })?;
-    Ok(UsageQuery { field, query, name_label, labels })
+    let query =
+        query.map_err(|error| error.template_mistake().unwrap_or_else(|| error.to_string()))?;
+    Ok(UsageQuery { query, name_label, labels })
 }
 
-/// The findings about the queries of `resourceRules`.
-#[derive(Default)]
-pub(super) struct UsageFindings {
-    /// A line for each query that works or got no answer.
-    pub(super) lines: Vec<String>,
-    pub(super) problems: Vec<String>,
-    /// The reasons why the server didn't answer queries.
-    pub(super) failures: Vec<String>,
-    /// The kinds of objects in results that could not be compared with all objects of the cluster.
-    pub(super) uncompared: Vec<String>,
-}
-
-/// Checks the queries of `resourceRules`.
-pub(super) async fn check_queries(
-    config: &Config,
-    servers: &RuleServers<'_>,
+/// Checks the query for the usage of pods or of nodes.
+pub(super) async fn check_query(
+    metrics: &ResourceMetrics,
+    server: PrometheusServer<'_>,
+    usage: UsageResource,
+    for_pods: bool,
     objects: &ClusterObjects,
-) -> UsageFindings {
-    let (mut findings, source) = (UsageFindings::default(), servers.source);
-    let rules = RuleSet::compile(config, &source.resources());
-    let (Some(Ok(metrics)), Some(definition)) = (rules.resource, &config.resource_rules) else {
-        return findings;
-    };
-    let server = servers.server(&definition.server);
-    for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for usage in UsageResource::ALL {
-            let query = match usage_query(&metrics, source, usage, for_pods, "") {
-                Ok(query) => query,
-                Err((field, problem)) => {
-                    findings.problems.push(format!("{field}: {problem}"));
-                    continue;
-                }
-            };
-            let field = &query.field;
-            let results = server.samples(&query.query).await;
-            let checked = results.and_then(|results| {
-                check_results(&results, &query, cluster_names.as_ref(), for_pods)
-            });
-            match checked {
-                Ok(ResultObjects { count, example, unmatched_count }) => {
-                    let kind = if for_pods { "pods" } else { "nodes" };
-                    findings.lines.push(format!("{field}: {kind}: {count}, such as {example}"));
-                    findings.uncompared.extend(unmatched_count.map(|read_count| {
-                        format!(
-                            "{kind} not compared: the cluster has more than {read_count}, and none \
-                             of those is in the result of {field}"
-                        )
-                    }));
-                }
-                Err(QueryProblem::Mistake(text)) => {
-                    findings.problems.push(format!("{field}: {text}"));
-                }
-                Err(QueryProblem::Unanswered(failure)) => {
-                    findings.lines.push(format!("{field}: {UNCHECKED}"));
-                    findings.failures.push(failure);
-                }
-            }
-        }
-    }
-    findings
+) -> Result<ResultObjects, QueryProblem> {
+    let query = usage_query(metrics, server.servers.source, usage, for_pods, "");
+    let query = query.map_err(QueryProblem::Mistake)?;
+    let results = server.samples(&query.query).await?;
+    let names = if for_pods { &objects.pods } else { &objects.nodes };
+    check_results(&results, &query, names.as_ref(), for_pods)
 }
 
 /// Checks the labels in the result of a query. At least one of the objects must be in
@@ -204,7 +157,7 @@ fn check_results(
     cluster_names: Option<&ObjectNames>,
     for_pods: bool,
 ) -> Result<ResultObjects, QueryProblem> {
-    let UsageQuery { query, name_label, labels, .. } = query;
+    let UsageQuery { query, name_label, labels } = query;
     let mistake = |text| Err(QueryProblem::Mistake(text));
     if results.is_empty() {
         return mistake(format!("no result: check names and labels in `{}`", on_one_line(query)));
@@ -298,7 +251,7 @@ pub(super) async fn explain_metric(
     servers: &RuleServers<'_>,
     metric: &str,
     scope: UsageScope<'_>,
-) -> anyhow::Result<(String, ExplainOutcome)> {
+) -> anyhow::Result<(String, Outcome)> {
     let source = servers.source;
     let (kind, usage) = metric.split_once('/').unwrap_or_default();
     let usage = UsageResource::ALL.into_iter().find(|one| one.name() == usage);
@@ -309,7 +262,7 @@ pub(super) async fn explain_metric(
         bail!("nodes have no namespace: remove --namespace");
     }
     let no_value = |reason: &str| format!("{metric} has no value: {reason}\n");
-    let none = ExplainOutcome::NoValue;
+    let none = Outcome::Failure;
     let rules = RuleSet::compile(config, &source.resources());
     let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
         return Ok((no_value("the file has no resourceRules"), none));
@@ -323,14 +276,15 @@ pub(super) async fn explain_metric(
         }
     };
     let server = servers.server(&definition.server);
+    let field = query_field(usage, kind == "pods");
     let query = match usage_query(&metrics, source, usage, kind == "pods", scope.namespace) {
         Ok(query) => query,
-        Err((field, problem)) => {
+        Err(problem) => {
             let reason = format!("resourceRules.{field} has no query: {problem}");
             return Ok((no_value(&reason), none));
         }
     };
-    let UsageQuery { field, query: text, .. } = &query;
+    let text = &query.query;
     let (mut results, checked) = match server.samples(text).await {
         Ok(results) => {
             let checked = if results.is_empty() && !scope.namespace.is_empty() {
@@ -355,14 +309,14 @@ pub(super) async fn explain_metric(
                 let objects = counted(count, object) + &named + &of_namespace;
                 let headline =
                     format!("{metric} has values of {objects}, by resourceRules.{field}\n");
-                (headline, ExplainOutcome::HasValue)
+                (headline, Outcome::Success)
             }
         }
         Err(QueryProblem::Mistake(text)) => {
             (no_value(&format!("resourceRules.{field}: {text}")), none)
         }
         Err(QueryProblem::Unanswered(failure)) => {
-            (format!("{}\n", unknown_value(metric, &failure)), ExplainOutcome::Unknown)
+            (format!("{}\n", unknown_value(metric, &failure)), Outcome::Inconclusive)
         }
     };
     // Writing to a string can't fail.
@@ -400,7 +354,6 @@ mod tests {
     #[test]
     fn only_a_complete_list_proves_a_mismatch() {
         let query = UsageQuery {
-            field: "cpu.containerQuery".to_owned(),
             query: "m".to_owned(),
             name_label: "pod".to_owned(),
             labels: vec!["pod".to_owned()],

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_metrics::{
-    CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError, MetricSource,
-};
+use hpa_metrics::MetricError;
 use hpa_prometheus::{
     client::{QueryFailure, RuleQueryFailure},
     source::PrometheusSource,
@@ -76,23 +74,8 @@ impl PrometheusServer<'_> {
         result
     }
 
-    /// Like [`Self::send`], with the query for a custom metric.
-    pub(super) async fn read_custom(
-        &self,
-        query: CustomQuery,
-    ) -> Result<CustomValues, MetricError> {
-        self.read(self.servers.source.read_custom(query)).await
-    }
-
-    /// Like [`Self::send`], with the query for an external metric.
-    pub(super) async fn read_external(
-        &self,
-        query: ExternalQuery,
-    ) -> Result<ExternalValues, MetricError> {
-        self.read(self.servers.source.read_external(query)).await
-    }
-
-    async fn read<T>(
+    /// Like [`Self::send`], with a read of the source of the rules.
+    pub(super) async fn read<T>(
         &self,
         read: impl Future<Output = Result<T, MetricError>>,
     ) -> Result<T, MetricError> {

@@ -11,11 +11,8 @@ use std::path::Path;
 use clap::Parser;
 use hpa_prometheus::rules::Config;
 
-use super::{
-    check::{self, CheckOutcome},
-    generate,
-};
-use crate::args::{Arguments, Command, RulesArguments, RulesCommand, RulesGenerateArguments};
+use super::{check, generate, outcome::Outcome};
+use crate::args::{Arguments, Command, RulesCommand, RulesGenerateArguments};
 
 async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
     check_with(&["check", path.to_str().unwrap()]).await
@@ -23,15 +20,13 @@ async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
 
 async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
     let (report, outcome) = check_outcome(arguments).await?;
-    Ok((report, outcome == CheckOutcome::NoProblems))
+    Ok((report, outcome == Outcome::Success))
 }
 
-async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, CheckOutcome)> {
+async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, Outcome)> {
     let parsed = Arguments::try_parse_from(["hpa", "rules"].iter().chain(arguments));
     match parsed.unwrap().command {
-        Command::Rules(RulesArguments { command: RulesCommand::Check(arguments) }) => {
-            check::check_rules(&arguments).await
-        }
+        Command::Rules(RulesCommand::Check(arguments)) => check::check_rules(&arguments).await,
         other => panic!("not hpa rules check: {other:?}"),
     }
 }
@@ -245,7 +240,7 @@ async fn servers_of_the_file_are_reached_only_on_request() {
         "{report}"
     );
 
-    assert_eq!(check_outcome(&connect).await.unwrap().1, CheckOutcome::NotChecked);
+    assert_eq!(check_outcome(&connect).await.unwrap().1, Outcome::Inconclusive);
 
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let error = format!("{:#}", check_with(&url).await.unwrap_err());
@@ -269,7 +264,7 @@ externalRules:
     let file = path.to_str().unwrap();
     let connect = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let (report, outcome) = check_outcome(&connect).await.unwrap();
-    assert_eq!(outcome, CheckOutcome::NotChecked);
+    assert_eq!(outcome, Outcome::Inconclusive);
     let starts = [
         format!(
             "{file}: 1 problem in the file (1 rule, 1 external rule); not checked against \

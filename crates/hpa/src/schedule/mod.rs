@@ -5,7 +5,6 @@ mod chart;
 mod preview;
 #[cfg(test)]
 mod tests;
-mod text;
 mod unknown_fields;
 
 use std::process::ExitCode;

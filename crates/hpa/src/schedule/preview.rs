@@ -1,6 +1,6 @@
 //! Previews the values of schedules.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write};
 
 use anyhow::{anyhow, bail};
 use hpa_collectors::schedules::{
@@ -11,6 +11,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::chart;
 use crate::{
     autoscaler_name::describe,
     manifests::{Manifest, combined_error, string_at},
@@ -149,22 +150,18 @@ impl Preview {
         let mut unlisted_windows = metric.windows(from, to);
         unlisted_windows.retain(|window| !listed.contains(&window.entry));
         unlisted_windows.dedup_by_key(|window| window.entry);
-        // The values ignore invalid entries, which `problems` lists.
-        let (initial_value, changes) = (metric.valid_value_at(from), metric.changes(from, to));
-        let problems = metric.problems().to_vec();
-        let ramp_seconds = metric.ramp_duration().as_secs();
-        let name = name.to_owned();
         Ok(Self {
-            name,
+            name: name.to_owned(),
             zone,
             from,
             to,
-            initial_value,
-            changes,
+            // The values ignore invalid entries, which `problems` lists.
+            initial_value: metric.valid_value_at(from),
+            changes: metric.changes(from, to),
             windows,
             unlisted_windows,
-            ramp_seconds,
-            problems,
+            ramp_seconds: metric.ramp_duration().as_secs(),
+            problems: metric.problems().to_vec(),
         })
     }
 
@@ -197,5 +194,56 @@ impl Preview {
             "changes": changes.collect::<Vec<_>>(),
             "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
+    }
+
+    pub(super) fn text(&self, has_color: bool) -> String {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        let mut text = format!("{}, times in {zone}\n", self.name);
+        // Writing to a string can't fail.
+        for problem in &self.problems {
+            let label = match problem {
+                EntryProblem::UnknownTimeZone { .. } => "warning",
+                _ => "error",
+            };
+            let _ = writeln!(text, "{label}: {problem}");
+        }
+        if !self.is_valid() {
+            // A schedule with an invalid entry has no values, because the metric fails.
+            return text;
+        }
+        text.push('\n');
+        text.push_str(&chart::draw(self, has_color));
+        text.push('\n');
+        for window in &self.windows {
+            let entry = format!("spec.schedules[{}]", window.entry);
+            let end = self.local(window.effective_end());
+            let times = format!("{} to {end}", self.local(window.start));
+            // A schedule's value is at least 0.
+            let note = if window.value < 0 { " (negative, so it counts as 0)" } else { "" };
+            let _ = writeln!(text, "{times}  {:>8}  {entry}{note}", window.value.max(0));
+        }
+        for window in &self.unlisted_windows {
+            let (start, end) = (self.local(window.start), self.local(window.effective_end()));
+            let note = if window.start < window.end {
+                format!("is outside of the drawn time: {start} to {end} (see --from)")
+            } else {
+                format!("has an empty window: its end is not after its start, {start}")
+            };
+            let _ = writeln!(text, "note: spec.schedules[{}] {note}", window.entry);
+        }
+        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
+        let next = next.map_or_else(
+            || "no change in this time".to_owned(),
+            |(at, value)| format!("next {value} at {at}"),
+        );
+        let minutes = self.ramp_seconds / 60;
+        let now = self.local(self.from);
+        let _ =
+            writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.initial_value);
+        text
+    }
+
+    fn local(&self, time: Timestamp) -> String {
+        format_local(time, &self.zone)
     }
 }

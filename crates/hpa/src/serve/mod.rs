@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
 use hpa_controller::{Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use tracing::info;
 
 pub(crate) use self::{
     heartbeat::Heartbeat,
     renderer::Renderer,
-    server::{Endpoints, Server, TextBody, begin_long_response, serve, serve_on_thread},
+    server::{Endpoints, Server, begin_long_response, serve, serve_on_thread},
 };
 use crate::args::ObservationArguments;
 
@@ -79,11 +79,11 @@ impl Endpoints for TelemetryEndpoints {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<TextBody> {
+    ) -> Response<Bytes> {
         let (method, path) = (request.method(), request.uri().path());
         if !matches!(*method, Method::GET | Method::HEAD) {
             let text = "only GET and HEAD are supported\n";
-            return text_response(StatusCode::METHOD_NOT_ALLOWED, text.into(), None);
+            return text_response(StatusCode::METHOD_NOT_ALLOWED, text);
         }
         if path == "/metrics" {
             return self.metrics(begin_long_response(connection)).await;
@@ -97,38 +97,32 @@ impl Endpoints for TelemetryEndpoints {
             ("/readyz", Ok(())) => health_response(self.telemetry.ready()),
             _ => {
                 let text = "not found; try /metrics, /healthz or /readyz\n";
-                text_response(StatusCode::NOT_FOUND, text.into(), None)
+                text_response(StatusCode::NOT_FOUND, text)
             }
         }
     }
 }
 
 impl TelemetryEndpoints {
-    async fn metrics(&self, response: RunningRequest) -> Response<TextBody> {
+    async fn metrics(&self, response: RunningRequest) -> Response<Bytes> {
         let telemetry = self.telemetry.clone();
         match self.renderer.render(move || telemetry.render()).await {
-            Ok(metrics) => text_response(StatusCode::OK, metrics, Some(response)),
-            Err(error) => {
-                text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"), None)
-            }
+            Ok(metrics) => text_response(StatusCode::OK, response.track_body(metrics.into())),
+            Err(error) => text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
         }
     }
 }
 
-fn health_response(outcome: Result<(), impl Display>) -> Response<TextBody> {
+fn health_response(outcome: Result<(), impl Display>) -> Response<Bytes> {
     match outcome {
-        Ok(()) => text_response(StatusCode::OK, "ok\n".into(), None),
-        Err(error) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"), None),
+        Ok(()) => text_response(StatusCode::OK, "ok\n"),
+        Err(error) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
 }
 
-/// A response in plain text. `long_response` is in progress until the client has read it.
-fn text_response(
-    status: StatusCode,
-    text: String,
-    long_response: Option<RunningRequest>,
-) -> Response<TextBody> {
-    let mut response = Response::new(TextBody::new(text, long_response));
+/// A response in plain text.
+fn text_response(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response

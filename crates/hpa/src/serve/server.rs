@@ -1,23 +1,16 @@
 //! A small HTTP server that idle and slow clients can't block.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    thread,
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use async_trait::async_trait;
 use hpa_adapter::server::{
     Connection, ConnectionLimits, Connections, RunningRequest, ServingCertificate, listen,
+    serve_connections,
 };
 use http::{Request, Response};
+use http_body_util::Full;
 use hyper::{
-    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    body::{Bytes, Incoming},
     server::conn::http1,
     service::service_fn,
 };
@@ -29,7 +22,7 @@ use tokio::{
     sync::oneshot,
     time::timeout,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 /// Time limit for receiving a request head, from the start of the connection or the end of the last
@@ -48,10 +41,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// read its response, so that idle connections can't block the kubelet's probes.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Bytes per frame. hyper takes the next frame only after it has sent most of the previous ones. A
-/// response is therefore in progress until its client has read most of it.
-const FRAME_BYTES: usize = 64 << 10;
-
 /// Responds to the requests of a [`Server`].
 #[async_trait]
 pub(crate) trait Endpoints: Send + Sync + 'static {
@@ -59,54 +48,18 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
         &self,
         request: &Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Response<TextBody>;
+    ) -> Response<Bytes>;
 }
 
 /// Starts a response that takes time and memory. If too many such responses are in progress, closes
 /// the connection of the oldest one. A response that waits for rendering counts as unread.
 /// Otherwise, waiting requests could occupy all connections and keep probes out, because a
-/// connection with a request in progress can't be replaced.
+/// connection with a request in progress can't be replaced. The response is in progress until the
+/// bytes of [`RunningRequest::track_body`] have been sent.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
     let mut request = connection.count_request();
     request.count_response();
     request
-}
-
-/// The body of a response.
-pub(crate) struct TextBody {
-    rest: Bytes,
-    /// Marks the long response as in progress until this body is dropped.
-    _long_response: Option<RunningRequest>,
-}
-
-impl TextBody {
-    pub(crate) fn new(text: impl Into<Bytes>, long_response: Option<RunningRequest>) -> Self {
-        Self { rest: text.into(), _long_response: long_response }
-    }
-}
-
-impl Body for TextBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
-        }
-        let length = self.rest.len().min(FRAME_BYTES);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(u64::try_from(self.rest.len()).unwrap_or(u64::MAX))
-    }
 }
 
 /// A running server.
@@ -225,38 +178,21 @@ struct SharedState<E> {
 
 impl<E: Endpoints> SharedState<E> {
     async fn listen(self: Arc<Self>, listener: TcpListener) {
-        let tasks = TaskTracker::new();
-        loop {
-            tokio::select! {
-                () = self.stop.cancelled() => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, client)) => {
-                        let Some(connection) = self.connections.admit(client.ip()) else { continue };
-                        let shared = self.clone();
-                        tasks.spawn(async move {
-                            tokio::select! {
-                                () = connection.must_close() => {
-                                    debug!(
-                                        "closed a connection: there are too many connections or \
-                                         unread responses"
-                                    );
-                                }
-                                () = shared.serve_connection(stream, &connection) => {}
-                            }
-                        });
+        let serve = |stream, connection: Arc<Connection>| {
+            let shared = self.clone();
+            async move {
+                tokio::select! {
+                    () = connection.must_close() => {
+                        debug!(
+                            "closed a connection: there are too many connections or unread \
+                             responses"
+                        );
                     }
-                    Err(error) => {
-                        debug!(%error, "failed to accept a connection");
-                        // Without a pause, running out of file descriptors would become a busy
-                        // loop.
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                },
+                    () = shared.serve_connection(stream, &connection) => {}
+                }
             }
-        }
-        drop(listener);
-        tasks.close();
-        timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
+        };
+        serve_connections(listener, &self.connections, &self.stop, STOP_TIMEOUT, serve).await;
     }
 
     async fn serve_connection(&self, stream: TcpStream, connection: &Arc<Connection>) {
@@ -276,7 +212,8 @@ impl<E: Endpoints> SharedState<E> {
         connection: &Arc<Connection>,
     ) {
         let service = service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(self.endpoints.respond(&request, connection).await)
+            let response = self.endpoints.respond(&request, connection).await;
+            Ok::<_, Infallible>(response.map(Full::new))
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);

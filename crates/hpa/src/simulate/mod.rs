@@ -1,24 +1,28 @@
 //! `hpa simulate`: runs the variants of a scenario, and compares them.
 
 mod progress;
-mod scenario;
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{fmt::Display, fs, path::Path, process::ExitCode};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+use hpa_calc::explain::one_line;
 use hpa_simulate::{
     BASE, Run, RunOptions, ScenarioFile, Variant, json_schema, map_parallel, report,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::{progress::Progress, scenario::load_scenario_file};
+pub(crate) use self::progress::Progress;
 use crate::{
     args::{SimulateArguments, SimulationFormat},
+    manifests::{file_name, read_text},
     terminal::{self, escape_line},
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
+
+/// The maximum size of a scenario, and of each file that it refers to, in bytes.
+const MAX_SCENARIO_SIZE: u64 = 16 << 20;
 
 /// Runs the variants of a scenario and prints a comparison. With `--schema`, prints only the
 /// schema.
@@ -50,6 +54,25 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a scenario and the files that it refers to, whose paths are relative to the scenario. A
+/// scenario without a name gets that of its file.
+pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
+    let is_stdin = file == Path::new("-");
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let in_file = |error: &dyn Display| anyhow!("{}: {error}", file_name(file));
+    let text = read_text(file, MAX_SCENARIO_SIZE).map_err(|error| in_file(&error))?;
+    let read_relative = |name: &str| {
+        read_text(&folder.join(name), MAX_SCENARIO_SIZE).map_err(|error| error.to_string())
+    };
+    let mut scenario_file =
+        ScenarioFile::parse(&text, &read_relative).map_err(|error| in_file(&error))?;
+    if scenario_file.name.is_empty() && !is_stdin {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        scenario_file.name = one_line(&stem).into_owned();
+    }
+    Ok(scenario_file)
 }
 
 /// Keeps only the variants with these names, or all if there are no names.

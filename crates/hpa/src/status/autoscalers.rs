@@ -21,8 +21,7 @@ use super::{
     lease::describe_lease_error,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
-    listed_autoscalers::ListedAutoscaler,
+    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
     terminal::shorten_names,
 };
 
@@ -191,16 +190,13 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
         counted(names.len(), "autoscaler"),
         shorten_names(names)
     );
-    let own = match (&cluster.url, &cluster.holder) {
+    let own = match (&cluster.url, &cluster.lease.holder) {
         (Some(url), _) => match &cluster.status {
             Ok(_) => format!("the controller at {url} answers"),
             Err(error) => format!("the controller at {url} can't be read: {error}"),
         },
         (None, Ok(holder)) if holder.is_expired(cluster.now) => holder.describe_expiry(cluster.now),
-        (None, Ok(holder)) => {
-            let LeaseName { namespace, name } = &holder.lease;
-            format!("{} holds the lease {namespace}/{name}", holder.host_name())
-        }
+        (None, Ok(holder)) => format!("{} holds the lease {}", holder.host_name(), holder.lease),
         (None, Err(error)) => describe_lease_error(error),
     };
     let hint = format!(

@@ -8,10 +8,11 @@ use hpa_controller::{
 use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
+    lease::describe_lease_error,
     other_controllers::describe_age,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER as NAME, Unavailable},
     liveness::KubeControllerManager,
 };
 
@@ -61,12 +62,8 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
 /// The check if the lease can't be read.
 fn unknown(error: &Unavailable) -> Check {
     let reason = match error {
-        Unavailable::NoLease(_) => {
-            let LeaseName { namespace, name } = LeaseName::built_in();
-            format!("there is no lease {namespace}/{name}")
-        }
         Unavailable::Forbidden { message, .. } => message.clone(),
-        error => error.to_string(),
+        error => describe_lease_error(error),
     };
     Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
 }
@@ -76,11 +73,11 @@ fn unknown(error: &Unavailable) -> Check {
 fn describe_write_after_takeover(cluster: &ClusterState) -> Option<String> {
     let (newest, takeover) = cluster.built_in.last_write.zip(cluster.takeover())?;
     is_clearly_after(newest, takeover).then(|| {
-        let LeaseName { namespace, name } = &cluster.lease;
         format!(
             "its HPA controller was on {} (a status that was stored after hpa-rs acquired the lease \
-             {namespace}/{name} names it)",
-            describe_age(newest, cluster.now)
+             {} names it)",
+            describe_age(newest, cluster.now),
+            cluster.lease.name
         )
     })
 }

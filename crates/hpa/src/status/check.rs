@@ -33,7 +33,7 @@ pub(super) struct Check {
     /// Whether several controllers act on the same autoscalers. The headline names this before
     /// other problems of its level.
     #[serde(skip)]
-    is_conflict: bool,
+    pub(super) is_conflict: bool,
 }
 
 /// Checks of the same subject.
@@ -51,16 +51,7 @@ pub(super) struct Report {
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
     #[serde(skip)]
-    hidden_controller: Option<HiddenController>,
-}
-
-/// The headline for a user who may not read whether a controller is active.
-#[derive(Clone, Debug)]
-struct HiddenController {
-    /// The state of the autoscalers, by their statuses.
-    summary: String,
-    /// A clause about what is unknown.
-    doubt: String,
+    headline: String,
 }
 
 impl Check {
@@ -78,11 +69,6 @@ impl Check {
         Self { is_conflict: true, ..self }
     }
 
-    /// Whether the check is of a controller that acts on the same autoscalers as another one.
-    pub(super) fn is_conflict(&self) -> bool {
-        self.is_conflict
-    }
-
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -92,19 +78,21 @@ impl Report {
     pub(super) fn new(sections: Vec<Section>) -> Self {
         let levels = sections.iter().flat_map(|section| &section.checks).map(|check| check.level);
         let level = levels.max().filter(|level| *level > Level::Skipped).unwrap_or(Level::Ok);
-        Self { level, sections, hidden_controller: None }
+        let mut report = Self { level, sections, headline: String::new() };
+        report.headline = report.describe_problems().unwrap_or_else(|| report.describe_skipped());
+        report
     }
 
     /// Changes the headline for a user who may not read whether a controller is active: it ends
     /// with the clause `doubt`, and begins with `summary` if there is no problem.
-    pub(super) fn with_hidden_controller(self, summary: String, doubt: String) -> Self {
-        let hidden_controller = Some(HiddenController { summary, doubt });
-        Self { level: self.level.max(Level::Skipped), hidden_controller, ..self }
+    pub(super) fn with_hidden_controller(self, summary: String, doubt: &str) -> Self {
+        let headline = format!("{}; {doubt}", self.describe_problems().unwrap_or(summary));
+        Self { level: self.level.max(Level::Skipped), headline, ..self }
     }
 
     /// The headline, one line for each check, and the hints.
     pub(super) fn text(&self, has_color: bool) -> String {
-        let mut text = format!("{} {}\n\n", self.level.symbol(has_color), self.headline());
+        let mut text = format!("{} {}\n\n", self.level.symbol(has_color), self.headline);
         // Writing to a string doesn't fail.
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
@@ -119,16 +107,6 @@ impl Report {
         // The empty line after the last section.
         text.pop();
         text
-    }
-
-    fn headline(&self) -> String {
-        let problems = self.describe_problems();
-        match &self.hidden_controller {
-            None => problems.unwrap_or_else(|| self.describe_skipped()),
-            Some(HiddenController { summary, doubt }) => {
-                format!("{}; {doubt}", problems.as_ref().unwrap_or(summary))
-            }
-        }
     }
 
     /// The headline without problems.

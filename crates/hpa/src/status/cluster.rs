@@ -1,6 +1,6 @@
 //! Reads from a cluster what the checks need.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hpa_calc::settings::SettingPolicy;
 use hpa_controller::debug::ControllerStatus;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     args::{StatusArguments, to_std},
     debug_client::{
-        DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, Unavailable,
+        DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, Unavailable,
     },
     kubectl::{self, get, unavailability},
     listed_autoscalers::{
@@ -19,8 +19,7 @@ use crate::{
         set_status_write_errors,
     },
     liveness::{
-        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, ReadLease,
-        status_writers,
+        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, status_writers,
     },
     manifests::string_at,
 };
@@ -34,14 +33,7 @@ pub(super) struct ClusterState {
     pub(super) autoscalers: Vec<ListedAutoscaler>,
     pub(super) scope: ListScope,
     /// The lease whose controller is checked.
-    pub(super) lease: LeaseName,
-    pub(super) holder: Result<LeaseHolder, Unavailable>,
-    /// See [`ControllerLease::searched_namespaces`].
-    pub(super) searched_namespaces: Vec<String>,
-    /// See [`ControllerLease::others`].
-    pub(super) other_leases: Vec<ReadLease>,
-    /// See [`ControllerLease::local`].
-    pub(super) local_leases: Vec<LeaseName>,
+    pub(super) lease: ControllerLease,
     pub(super) writers: NamespaceWriters,
     pub(super) leader: Result<LeaderPod, Unavailable>,
     /// The debug API's URL from a flag. If set, lease and pod are not checked.
@@ -66,9 +58,8 @@ pub(super) struct MetricsApiService {
 
 impl ClusterState {
     pub(super) fn leases(&self) -> Leases<'_> {
-        let Self { lease: name, holder, searched_namespaces, writers, built_in, .. } = self;
-        let (others, local, now) = (&self.other_leases, &self.local_leases, self.now);
-        Leases { name, holder, searched_namespaces, others, local, writers, built_in, now }
+        let Self { lease, writers, built_in, now, .. } = self;
+        Leases { lease, writers, built_in, now: *now }
     }
 
     /// Whether only the autoscalers of one namespace are checked. Then the user may be a tenant,
@@ -79,7 +70,7 @@ impl ClusterState {
 
     /// Whether the user is a tenant who may not read the lease of the controller.
     pub(super) fn is_controller_hidden(&self) -> bool {
-        let is_forbidden = matches!(self.holder, Err(Unavailable::Forbidden { .. }));
+        let is_forbidden = matches!(self.lease.holder, Err(Unavailable::Forbidden { .. }));
         is_forbidden && self.url.is_none() && self.is_of_one_namespace()
     }
 
@@ -87,13 +78,14 @@ impl ClusterState {
     pub(super) fn may_lease_be_held(&self) -> bool {
         let may_be_held =
             |holder: &LeaseHolder| holder.has_unreadable_time || !holder.is_expired(self.now);
-        self.holder.as_ref().is_ok_and(may_be_held)
+        self.lease.holder.as_ref().is_ok_and(may_be_held)
     }
 
     /// The time at which the holder of the checked lease acquired it. `None` if no instance holds
     /// it.
     pub(super) fn takeover(&self) -> Option<Timestamp> {
-        let holder = self.holder.as_ref().ok().filter(|holder| !holder.is_expired(self.now));
+        let holder = self.lease.holder.as_ref().ok();
+        let holder = holder.filter(|holder| !holder.is_expired(self.now));
         holder.and_then(|holder| holder.acquired)
     }
 
@@ -134,58 +126,44 @@ impl ClusterState {
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
         let statuses = status_writers(&autoscalers);
-        let ControllerLease {
-            name: lease,
-            holder,
-            searched_namespaces,
-            others: other_leases,
-            local: local_leases,
-            may_answer_for_all,
-        } = ControllerLease::find_in_cluster(&client, flags, None, statuses).await;
+        let lease = ControllerLease::find_in_cluster(&client, flags, None, &statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
-        let leader = match &holder {
+        let leader = match &lease.holder {
             Ok(holder) => holder.read_leader_pod(&client).await,
             Err(error) => Err(error.clone()),
         };
-        let status = async {
+        let instance = async {
             let api = match &leader {
-                _ if url.is_some() => DebugClient::find(&client, flags, &lease).await?,
-                Ok(_) if !may_answer_for_all => {
-                    return Err(Unavailable::Unconfirmed(lease.clone()));
+                _ if url.is_some() => DebugClient::find(&client, flags, &lease.name).await?,
+                Ok(_) if !lease.may_answer_for_all => {
+                    return Err(Unavailable::Unconfirmed(lease.name.clone()));
                 }
-                Ok(leader) => DebugClient::for_leader(&client, &lease, leader).await?,
+                Ok(leader) => DebugClient::for_leader(&client, &lease.name, leader).await?,
                 Err(error) => return Err(error.clone()),
             };
             api.instance(flags).await
         };
-        let (mut status, reconciled_at_url, errors) = match status.await {
-            Ok(instance) => {
-                let reconciled = instance.reconciled_at_url();
-                let errors = instance.status_write_errors();
-                (Ok(instance.status), reconciled, errors)
-            }
-            Err(error) => (Err(error), BTreeSet::new(), BTreeMap::new()),
-        };
+        let instance = instance.await;
+        let reconciled_at_url =
+            instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
+        let errors = instance.as_ref().map(Instance::status_write_errors).unwrap_or_default();
+        let mut status = instance.map(|instance| instance.status);
         if let Ok(status) = &mut status {
             let failed = status.failed_status_writes.take();
             status.failed_status_writes = set_status_write_errors(&mut autoscalers, errors, failed);
         }
         let metrics_apis = list_metrics_apis(&client).await;
         let now = Timestamp::now();
-        let built_in = KubeControllerManager::read(&client).await.with_statuses(&autoscalers);
+        let built_in = KubeControllerManager::read(&client).await.with_statuses(&statuses);
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
         let (timeout, policy) =
             (to_std(arguments.cluster.request_timeout), SettingPolicy::default());
         let mut cluster = Self {
             now,
-            writers: NamespaceWriters::of_autoscalers(&autoscalers),
+            writers: NamespaceWriters::new(&statuses),
             autoscalers,
             scope,
             lease,
-            holder,
-            searched_namespaces,
-            other_leases,
-            local_leases,
             leader,
             url,
             reconciled_at_url,

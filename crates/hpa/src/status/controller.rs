@@ -48,10 +48,10 @@ pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<C
         // The checks above have the state of the lease as the reason.
         let is_repeated = idle_level.is_some_and(|level| level >= lease.level);
         checks.push(if is_repeated { lease.into_repetition() } else { lease });
-        if let Ok(holder) = &cluster.holder {
+        if let Ok(holder) = &cluster.lease.holder {
             checks.push(check_pod(cluster, holder));
         }
-        checks.extend(cluster.other_leases.iter().filter_map(|lease| check_lost(cluster, lease)));
+        checks.extend(cluster.lease.others.iter().filter_map(|lease| check_lost(cluster, lease)));
     }
     match &cluster.status {
         Ok(status) => checks.push(check_version(status)),
@@ -63,7 +63,7 @@ pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<C
         }
         Err(error) => checks.push(unreadable(cluster, "the debug API can't be read", error)),
     }
-    let others = other_controllers::check(cluster, built_in.is_conflict());
+    let others = other_controllers::check(cluster, built_in.is_conflict);
     checks.push(built_in);
     checks.extend(others);
     checks

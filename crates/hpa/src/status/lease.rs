@@ -20,8 +20,8 @@ const REPLACED: &str = "kube-controller-manager handles the autoscalers";
 
 /// Checks the lease that flags or statuses name.
 pub(super) fn check_lease(cluster: &ClusterState) -> Check {
-    let LeaseName { namespace, name } = &cluster.lease;
-    let holder = match &cluster.holder {
+    let lease = &cluster.lease.name;
+    let holder = match &cluster.lease.holder {
         Ok(holder) => holder,
         Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld { .. })) => {
             return check_unheld_lease(cluster, error);
@@ -40,7 +40,7 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
     let age =
         age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
     let text = format!(
-        "lease {namespace}/{name} is held by {}, renewed {age}, {}",
+        "lease {lease} is held by {}, renewed {age}, {}",
         holder.host_name(),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );
@@ -50,7 +50,7 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
             let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
             return Check::new(Level::Warning, text);
         }
-        let successor = find_successor(cluster, &cluster.lease);
+        let successor = find_successor(cluster, lease);
         let (level, consequence) = if cluster.leases().has_writer_without_lease(None) {
             let unknown = "and whether an instance without leader election reconciles is unknown";
             (Level::Warning, unknown)
@@ -59,7 +59,8 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
             (level, "so no instance with this lease reconciles")
         };
         let text = format!("{text}: it has expired after {limit}, {consequence}");
-        let pods = || format!("kubectl get pods -n {0}; kubectl logs -n {0} POD", quote(namespace));
+        let namespace = quote(&lease.namespace);
+        let pods = || format!("kubectl get pods -n {namespace}; kubectl logs -n {namespace} POD");
         let hint = successor.as_ref().map_or_else(pods, describe_successor);
         return Check::new(level, text).with_hint(hint);
     }
@@ -72,16 +73,16 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
         let text = format!("{}: {REPLACED}", describe_lease_error(error));
         return Check::new(Level::Ok, text);
     }
-    let successor = find_successor(cluster, &cluster.lease);
+    let successor = find_successor(cluster, &cluster.lease.name);
     // A controller without this lease may handle the autoscalers.
     let may_be_handled = successor.is_some()
         || cluster.writers.may_act_in(None, KUBE_CONTROLLER_MANAGER)
         || cluster.leases().has_writer_without_lease(None);
     let level = if may_be_handled { Level::Warning } else { Level::Error };
     let is_searched =
-        matches!(error, Unavailable::NoLease(_)) && !cluster.searched_namespaces.is_empty();
+        matches!(error, Unavailable::NoLease(_)) && !cluster.lease.searched_namespaces.is_empty();
     let text = if is_searched {
-        no_lease_found(&cluster.lease.name, &cluster.searched_namespaces)
+        no_lease_found(&cluster.lease.name.name, &cluster.lease.searched_namespaces)
     } else {
         error.to_string()
     };
@@ -108,12 +109,12 @@ fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName>
 }
 
 /// Advice for a lost lease beside a held one.
-fn describe_successor(LeaseName { namespace, name }: &LeaseName) -> String {
+fn describe_successor(lease: &LeaseName) -> String {
     format!(
-        "an instance holds the lease {namespace}/{name}: --controller-namespace {} \
-         --controller-lease {} checks it",
-        quote(namespace),
-        quote(name)
+        "an instance holds the lease {lease}: --controller-namespace {} --controller-lease {} \
+         checks it",
+        quote(&lease.namespace),
+        quote(&lease.name)
     )
 }
 
@@ -153,9 +154,7 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
 /// A clause about a lease that is missing, has no holder or can't be read.
 pub(super) fn describe_lease_error(error: &Unavailable) -> String {
     match error {
-        Unavailable::NoLease(LeaseName { namespace, name }) => {
-            format!("there is no lease {namespace}/{name}")
-        }
+        Unavailable::NoLease(lease) => format!("there is no lease {lease}"),
         error => error.to_string(),
     }
 }

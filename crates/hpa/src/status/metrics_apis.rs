@@ -2,7 +2,7 @@
 
 use hpa_calc::{
     MetricsApi,
-    api::{ConditionStatus, ConditionType, MetricSourceType, MetricSpec},
+    api::{ConditionStatus, ConditionType, MetricSpec},
     explain::status_value,
     report::{
         error_texts::{ALSO_NOT_BY_API, is_in_process},
@@ -40,8 +40,8 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for group in GROUPS {
-        let dependents: Vec<&ListedAutoscaler> =
-            cluster.autoscalers.iter().filter(|one| needs(one, group)).collect();
+        let needs_it = |one: &&ListedAutoscaler| metrics_of(one, group).next().is_some();
+        let dependents: Vec<_> = cluster.autoscalers.iter().filter(needs_it).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
             checks.extend(not_installed(group, &dependents));
@@ -174,10 +174,10 @@ fn metrics_of<'a>(
     group: &str,
 ) -> impl Iterator<Item = (&'a MetricSpec, bool)> {
     let (spec, status) = (&autoscaler.hpa.spec, &autoscaler.hpa.status);
-    let metrics = spec.metrics.iter().enumerate();
-    metrics.filter(move |(_, spec)| is_of(&spec.source_type, group)).map(move |(index, spec)| {
+    spec.metrics.iter().enumerate().filter_map(move |(index, spec)| {
+        spec.source_type.metrics_api().filter(|api| api.group() == group)?;
         let current = status.current_metrics.get(index);
-        (spec, current.is_some_and(|current| status_value(spec, current).is_some()))
+        Some((spec, current.is_some_and(|current| status_value(spec, current).is_some())))
     })
 }
 
@@ -230,15 +230,6 @@ fn names_api(message: &str, group: &str) -> bool {
         GROUPS.iter().filter(is_suffix).max_by_key(|group| group.len()).copied()
     };
     message.split(is_end).any(|word| group_in(word) == Some(group))
-}
-
-/// Whether a metric of the autoscaler is of the API.
-fn needs(autoscaler: &ListedAutoscaler, group: &str) -> bool {
-    autoscaler.hpa.spec.metrics.iter().any(|metric| is_of(&metric.source_type, group))
-}
-
-fn is_of(source_type: &MetricSourceType, group: &str) -> bool {
-    source_type.metrics_api().is_some_and(|api| api.group() == group)
 }
 
 fn install_hint(group: &str) -> &'static str {

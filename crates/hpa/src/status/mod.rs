@@ -38,7 +38,7 @@ fn run_checks(cluster: &ClusterState) -> Report {
         Section { name: "autoscalers", checks: autoscalers },
     ]);
     match controller::describe_hidden_controller(cluster) {
-        Some(doubt) => report.with_hidden_controller(summary, doubt),
+        Some(doubt) => report.with_hidden_controller(summary, &doubt),
         None => report,
     }
 }

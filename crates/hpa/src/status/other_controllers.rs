@@ -9,8 +9,8 @@ use super::{
     cluster::ClusterState,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
-    liveness::{Leases, Writer},
+    debug_client::KUBE_CONTROLLER_MANAGER,
+    liveness::{Leases, Writer, status_writers},
     terminal::shorten_names,
 };
 
@@ -18,10 +18,12 @@ use crate::{
 /// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
 /// `has_built_in_conflict` is whether the check of kube-controller-manager reports a conflict.
 pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<Check> {
-    let lease_manager = FieldManager::for_lease(&cluster.lease.namespace, &cluster.lease.name);
-    let writers = Writer::of_autoscalers(&cluster.autoscalers);
+    let lease_manager =
+        FieldManager::for_lease(&cluster.lease.name.namespace, &cluster.lease.name.name);
+    let statuses = status_writers(&cluster.autoscalers);
+    let writers = Writer::all(&statuses).into_iter();
     let (of_lease, others): (Vec<_>, Vec<_>) =
-        writers.into_iter().partition(|writer| writer.manager == lease_manager.as_str());
+        writers.partition(|writer| writer.manager == lease_manager.as_str());
     // A lease that this user may not read may be held.
     let may_have_leader =
         cluster.may_lease_be_held() || cluster.is_controller_hidden() && !of_lease.is_empty();
@@ -82,10 +84,10 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
         };
     }
     if manager == KUBE_CONTROLLER_MANAGER && is_before_takeover(cluster, newest) {
-        let LeaseName { namespace, name } = &cluster.lease;
         let text = format!(
-            "{text}, before hpa-rs acquired the lease {namespace}/{name}: a status that doesn't \
-             change keeps its writer"
+            "{text}, before hpa-rs acquired the lease {}: a status that doesn't change keeps its \
+             writer",
+            cluster.lease.name
         );
         return Check::new(Level::Ok, text);
     }
@@ -147,12 +149,13 @@ fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool
 /// an instance for that namespace, or a tenant's invention. `None` for other leases, and if another
 /// hpa-rs stored a status in the namespace.
 fn describe_local_holder(leases: &Leases<'_>, manager: &str) -> Option<String> {
-    let (LeaseName { namespace, name }, holder) = leases.lease_of(manager)?;
+    let (lease, holder) = leases.lease_of(manager)?;
     let holder = holder.as_ref().ok().filter(|holder| !holder.is_expired(leases.now))?;
     let is_alone = leases.is_local(manager) && !leases.shares_namespace(manager);
     is_alone.then(|| {
         format!(
-            "autoscalers of {namespace} name the lease {namespace}/{name}, which {} holds",
+            "autoscalers of {} name the lease {lease}, which {} holds",
+            lease.namespace,
             holder.host_name()
         )
     })

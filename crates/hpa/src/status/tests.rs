@@ -19,7 +19,7 @@ use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
     debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::{ListScope, ListedAutoscaler},
-    liveness::{KubeControllerManager, ManagerFlags, NamespaceWriters},
+    liveness::{ControllerLease, KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
 
 const NOW: &str = "2026-01-31T12:00:00Z";
@@ -99,25 +99,28 @@ fn healthy() -> ClusterState {
         now: NOW.parse().expect("a time"),
         autoscalers: vec![autoscaler("web", healthy_conditions())],
         scope: ListScope::default(),
-        holder: Ok(LeaseHolder {
-            lease: lease.clone(),
-            identity: "hpa-1_0b5c".into(),
-            acquired: None,
-            renewed: "2026-01-31T11:59:58Z".parse().ok(),
-            has_unreadable_time: false,
-            duration: jiff::SignedDuration::from_secs(15),
-            transitions: 1,
-        }),
+        lease: ControllerLease {
+            holder: Ok(LeaseHolder {
+                lease: lease.clone(),
+                identity: "hpa-1_0b5c".into(),
+                acquired: None,
+                renewed: "2026-01-31T11:59:58Z".parse().ok(),
+                has_unreadable_time: false,
+                duration: jiff::SignedDuration::from_secs(15),
+                transitions: 1,
+            }),
+            name: lease,
+            searched_namespaces: Vec::new(),
+            others: Vec::new(),
+            local: Vec::new(),
+            may_answer_for_all: true,
+        },
         leader: Ok(LeaderPod {
             namespace: "scaling".into(),
             pod: "hpa-1".into(),
             is_ready: true,
             debug_port: Some(8443),
         }),
-        lease,
-        searched_namespaces: Vec::new(),
-        other_leases: Vec::new(),
-        local_leases: Vec::new(),
         writers: NamespaceWriters::default(),
         url: None,
         reconciled_at_url: BTreeSet::new(),
@@ -393,7 +396,7 @@ fn debug_api_that_is_off_is_no_problem() {
 #[test]
 fn answers_of_a_lease_that_a_tenant_may_have_created_are_not_shown() {
     let mut cluster = healthy();
-    cluster.status = Err(Unavailable::Unconfirmed(cluster.lease.clone()));
+    cluster.status = Err(Unavailable::Unconfirmed(cluster.lease.name.clone()));
     let found = problems(&cluster);
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
     assert!(found[0].1.ends_with(". --controller-namespace scaling uses it"), "{found:?}");
@@ -404,15 +407,15 @@ fn answers_of_a_lease_that_a_tenant_may_have_created_are_not_shown() {
 fn unreadable_input_is_a_warning_with_the_reason() {
     let mut cluster = healthy();
     let forbidden = Unavailable::Forbidden { action: "get the lease".into(), message: "no".into() };
-    cluster.holder = Err(forbidden.clone());
+    cluster.lease.holder = Err(forbidden.clone());
     cluster.leader = Err(forbidden.clone());
     cluster.status = Err(forbidden);
     let found = problems(&cluster);
     assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [Level::Warning, Level::Skipped]);
     assert!(found[0].1.contains("not permitted to get the lease: no"), "{found:?}");
 
-    let lease = cluster.lease.clone();
-    cluster.holder = Err(Unavailable::NoLease(lease.clone()));
+    let lease = cluster.lease.name.clone();
+    cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
     cluster.status = Err(Unavailable::NoLease(lease));
     let found = problems(&cluster);
@@ -434,8 +437,8 @@ fn unreadable_inputs_are_skipped_checks() {
     new.created = cluster.now.checked_sub(jiff::SignedDuration::from_secs(9)).ok();
     cluster.autoscalers = vec![new];
     cluster.metrics_apis = Ok(None);
-    let lease = cluster.lease.clone();
-    cluster.holder = Err(Unavailable::NoLease(lease.clone()));
+    let lease = cluster.lease.name.clone();
+    cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
     cluster.status = Err(Unavailable::NoLease(lease));
     let text = run_checks(&cluster).text(false);

@@ -47,26 +47,12 @@ pub(super) fn truncate_message(message: &mut String) {
 /// being deleted don't count.
 #[derive(Debug, Default)]
 pub struct DroppedEvents {
-    pub(super) queue_full: AtomicU64,
-    pub(super) over_budget: AtomicU64,
-    pub(super) failed_write: AtomicU64,
-}
-
-impl DroppedEvents {
     /// The queue was full, or the writer had ended.
-    pub fn queue_full(&self) -> u64 {
-        self.queue_full.load(Ordering::Relaxed)
-    }
-
+    pub queue_full: AtomicU64,
     /// The object had too many events.
-    pub fn over_budget(&self) -> u64 {
-        self.over_budget.load(Ordering::Relaxed)
-    }
-
+    pub over_budget: AtomicU64,
     /// The API server refused the event, or all attempts failed.
-    pub fn failed_write(&self) -> u64 {
-        self.failed_write.load(Ordering::Relaxed)
-    }
+    pub failed_write: AtomicU64,
 }
 
 pub(super) fn increment(counter: &AtomicU64) {

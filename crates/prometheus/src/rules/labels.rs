@@ -28,8 +28,8 @@ pub enum MappingError {
     /// An override has an unknown resource.
     #[error(
         "unable to normalize group-resource {{{} {}}}: {source}",
-        source.group(),
-        source.resource()
+        source.group,
+        source.resource
     )]
     Override {
         label: String,

@@ -143,16 +143,16 @@ fn describe_mapping_error(error: &MappingError) -> String {
         MappingError::Format { source: FormatError::NoResource, .. } => {
             format!("the label doesn't depend on the resource: {example}")
         }
-        MappingError::Override { label, source, .. } if source.resource().is_empty() => {
+        MappingError::Override { label, source, .. } if source.resource.is_empty() => {
             format!("the label {label} has no resource: write, for example, {{resource: pod}}")
         }
         MappingError::Override { source, similar, .. } => {
-            let of_group = if source.group().is_empty() { "" } else { " of the group " };
+            let of_group = if source.group.is_empty() { "" } else { " of the group " };
             let advice = similar.as_ref().map_or_else(
                 || "write one that kubectl api-resources lists, such as {resource: pod}".to_owned(),
                 |similar| format!("did you mean `{similar}`?"),
             );
-            let (resource, group) = (source.resource(), source.group());
+            let (resource, group) = (&source.resource, &source.group);
             format!("the API has no resource `{resource}`{of_group}{group}: {advice}")
         }
     }

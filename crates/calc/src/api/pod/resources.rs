@@ -4,45 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::{Container, PodSpec, PodStatus};
+use super::{Container, PodSpec, PodStatus, open_enum};
 use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result};
 
-/// The name of a resource. CPU and memory have separate rules.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ResourceName {
-    /// `cpu`.
-    Cpu,
-    /// `memory`.
-    Memory,
-    /// Any other resource.
-    Other(Box<str>),
-}
-
-impl ResourceName {
-    /// The name in the API.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Other(name) => name,
-        }
-    }
-}
-
-impl From<&str> for ResourceName {
-    fn from(name: &str) -> Self {
-        match name {
-            "cpu" => Self::Cpu,
-            "memory" => Self::Memory,
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
-impl std::fmt::Display for ResourceName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+open_enum! {
+    /// The name of a resource. CPU and memory have separate rules.
+    ResourceName {
+        /// The resource `cpu`.
+        Cpu = "cpu",
+        /// The resource `memory`.
+        Memory = "memory",
     }
 }
 

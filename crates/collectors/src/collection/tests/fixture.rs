@@ -14,8 +14,8 @@ use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Quantity, Selector, api::CrossVersionObjectReference,
 };
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectKey, ObjectLister,
-    ObjectMetadata, Objects, describe,
+    CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectLister, ObjectMetadata,
+    Objects, describe,
     resource::{ApiResource, GroupResource},
 };
 use jiff::Timestamp;
@@ -184,15 +184,7 @@ impl ObjectLister for FakeCluster {
         Err(ListError::NotSynced("pods"))
     }
 
-    async fn running_pod(&self, _: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        Err(ListError::NotSynced("pods"))
-    }
-
     async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotSynced("nodes"))
-    }
-
-    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
         Err(ListError::NotSynced("nodes"))
     }
 }

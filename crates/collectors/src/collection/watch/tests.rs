@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use hpa_calc::Selector;
 use hpa_metrics::{
     Catalog, CustomQuery, ExternalQuery, KubeObjects, Objects, Query, resource::GroupResource,
@@ -13,12 +14,13 @@ use hpa_metrics::{
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::{
-    Clients, Settings,
+    Clients, ConfigError, Context, Environment, FetchError, MetricConfig, Settings, Values,
     collection::{CollectionObserver, CollectionSettings, CollectionSource, KubeCluster},
+    registry::{Collector, MetricSelector, Registration, Server},
     tests::recorded_logs,
 };
 
@@ -51,12 +53,20 @@ fn watch(
     testbed: &Testbed,
     groups: &'static [AutoscalerGroup],
 ) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
+    watch_with(testbed, groups, CollectionSettings::default())
+}
+
+fn watch_with(
+    testbed: &Testbed,
+    groups: &'static [AutoscalerGroup],
+    settings: CollectionSettings,
+) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
     let client = testbed.client();
     let objects = Arc::new(KubeObjects::new(client.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
     let failures = Arc::<WatchFailures>::default();
     let collection = Arc::new(CollectedMetrics::new(
-        CollectionSettings::default(),
+        settings,
         Arc::new(Clients::new(Settings::default(), cluster.clone()).unwrap()),
         objects.clone(),
         cluster,
@@ -179,6 +189,49 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     faults.remove(outage);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(metrics(), 1);
+}
+
+/// A collector with a bug.
+#[derive(Debug)]
+struct Panicking;
+
+#[async_trait]
+impl Collector for Panicking {
+    fn parse(_: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+        panic!("a bug")
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        Vec::new()
+    }
+
+    async fn read(&self, _: &Context<'_>) -> Result<Values, FetchError> {
+        unreachable!("it can't be parsed")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_on_an_autoscaler_does_not_end_the_watch_of_others() {
+    let (logs, _guard) = recorded_logs();
+    let testbed = Testbed::default();
+    testbed.apply(namespace()).unwrap();
+    let mut panicking = autoscaler();
+    panicking["metadata"] = json!({"namespace": "shop", "name": "api", "annotations": {
+        "metric-config.external.queue.panicking/size": "1",
+    }});
+    panicking["spec"]["metrics"] = json!([{"type": "External", "external": {
+        "metric": {"name": "queue", "selector": {"matchLabels": {"type": "panicking"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }}]);
+    testbed.apply(panicking).unwrap();
+    testbed.apply(autoscaler()).unwrap();
+    let mut settings = CollectionSettings::default();
+    let types = &[MetricSelector::ExternalType(&["panicking"])];
+    settings.environment.collectors.push(Registration::new::<Panicking>("panicking", types, &[]));
+    let (collection, ..) = watch_with(&testbed, &[AutoscalerGroup::Core], settings);
+    timeout(Duration::from_secs(10), collection.wait_for_first_list()).await.expect("in time");
+    assert_eq!(collection.status()["pods"].metric_count, 1);
+    assert_eq!(*logs.lock(), ["the annotations of an autoscaler caused a panic"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicResourceScope, GroupVersionKind, Resource},
+    Client,
+    core::{ApiResource, GroupVersionKind},
     runtime::watcher::Event,
 };
 use parking_lot::Mutex;
@@ -199,24 +199,18 @@ async fn fill_custom_cache(
     }
 }
 
-fn watch_stream<T>(
+fn watch_stream<T: Watchable>(
     client: &Client,
     mapping: &Mapping,
     scope: &Scope,
     intervals: WatchIntervals,
     age: &Arc<WatchAge>,
     ages: &Arc<WatchAges>,
-) -> WatchStream<T>
-where
-    T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-{
+) -> WatchStream<T> {
     let kind = GroupVersionKind::gvk(&mapping.group, &mapping.version, &mapping.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &mapping.resource);
-    let api = |client, scope: &Scope| match scope {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
-    WatchStream::new(mapping.to_string(), client, scope, intervals, age.clone(), ages, api)
+    let name = mapping.to_string();
+    WatchStream::new(name, &resource, client, scope, intervals, age.clone(), ages)
         .tolerate_forbidden()
 }
 

@@ -118,11 +118,10 @@ async fn cache_is_not_read_after_an_event_without_names(
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let cache = ScaleCache::new(intervals.max_age);
     let age = cache.watch_age().clone();
-    let api = |client, _: &Scope| Api::<Workload>::all_with(client, &resource);
-    let stream =
-        WatchStream::new("deployments", &client, &None, intervals, age, &Arc::default(), api);
+    let ages = Arc::default();
+    let stream = WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
     let paths = ScalePaths::default();
-    let filling = fill_cache(stream, &cache, &paths);
+    let filling = fill_cache::<Workload>(stream, &cache, &paths);
     // The relist is due after five seconds.
     assert!(timeout(Duration::from_secs(4), filling).await.is_err());
     assert_eq!(cache.get("shop", "web", None).is_some(), is_cached);

@@ -3,6 +3,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use hpa_metrics::StoredObject;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -47,15 +48,14 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     let intervals =
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let client = client_of_silent_server(watches.clone());
-    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
-    let mut stream = WatchStream::new(
+    let mut stream = WatchStream::<StoredObject>::new(
         "configmaps",
+        &ApiResource::erase::<ConfigMap>(&()),
         &client,
         &None,
         intervals,
         Arc::default(),
         &Arc::default(),
-        api,
     );
     let mut failed = false;
     while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
@@ -108,16 +108,15 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
     });
     let client = Client::new(service, "default");
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
-    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new(
+    let mut stream = WatchStream::<StoredObject>::new(
         "configmaps",
+        &ApiResource::erase::<ConfigMap>(&()),
         &client,
         &None,
         intervals,
         age.clone(),
         &Arc::default(),
-        api,
     );
     let endless = async {
         loop {
@@ -155,16 +154,15 @@ async fn events_bookmarks_and_ends_confirm_the_cache(#[case] lines: &'static [&'
 async fn age_grows_while_the_watch_is_silent() {
     let client = client_of_silent_server(Arc::new(AtomicUsize::new(1)));
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
-    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new(
+    let mut stream = WatchStream::<StoredObject>::new(
         "configmaps",
+        &ApiResource::erase::<ConfigMap>(&()),
         &client,
         &None,
         intervals,
         age.clone(),
         &Arc::default(),
-        api,
     );
     while timeout(Duration::from_mins(2), stream.next_or_interrupted()).await.is_ok() {}
     assert_eq!(age.age(), Some(Duration::from_mins(2)));

@@ -14,7 +14,7 @@ use std::{
 use hpa_go_compat::{proxy::ProxyError, yaml};
 use kube::{
     Config,
-    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tracing::info;
 
@@ -57,7 +57,7 @@ pub enum ClientError {
         /// The file, or the places that were searched.
         file: String,
         context: String,
-        source: KubeconfigProblem,
+        source: ClientProblem,
     },
     /// The file contains an object of another kind.
     #[error("{file} is not a kubeconfig (kind: {kind})")]
@@ -73,72 +73,46 @@ pub enum ClientError {
         server: String,
         /// The origin of the configuration.
         origin: String,
-        source: ClientBuildError,
+        source: ClientProblem,
     },
 }
 
-/// The cause of [`ClientError::Kubeconfig`].
+/// The cause of [`ClientError::Kubeconfig`] or [`ClientError::Build`].
 #[derive(Debug, thiserror::Error)]
-pub enum KubeconfigProblem {
-    #[error("not valid kubeconfig YAML")]
-    InvalidYaml,
-    #[error("failed to load the client certificate")]
-    ClientCertificate,
-    #[error("failed to load the client key")]
-    ClientKey,
-    #[error("failed to parse the proxy URL in proxy-url or HTTPS_PROXY")]
-    ProxyUrl,
-    #[error("failed to parse NO_PROXY: {0}")]
-    NoProxy(NoProxyError),
-    #[error("the file has no context {0}")]
-    NoContext(String),
-    #[error("the context names cluster {0}, which the file doesn't define")]
-    NoCluster(String),
-    #[error("failed to read the file: {0}")]
-    File(std::io::Error),
-    /// The text of an error of kube that quotes no file.
-    #[error("{0}")]
-    Other(String),
-}
+#[error("{0}")]
+pub struct ClientProblem(String);
 
-impl KubeconfigProblem {
-    fn from_kube(error: KubeconfigError) -> Self {
-        match error {
-            KubeconfigError::Parse(_) => Self::InvalidYaml,
-            KubeconfigError::LoadClientCertificate(_) => Self::ClientCertificate,
-            KubeconfigError::LoadClientKey(_) => Self::ClientKey,
-            KubeconfigError::ParseProxyUrl(_) => Self::ProxyUrl,
-            KubeconfigError::ParseNoProxy(error) => Self::NoProxy(error),
-            KubeconfigError::LoadContext(name) => Self::NoContext(name),
-            KubeconfigError::LoadClusterOfContext(name) => Self::NoCluster(name),
-            KubeconfigError::ReadConfig(error, _) => Self::File(error),
-            other => Self::Other(other.to_string()),
-        }
+impl ClientProblem {
+    fn of_kubeconfig(error: KubeconfigError) -> Self {
+        Self(match error {
+            KubeconfigError::Parse(_) => "not valid kubeconfig YAML".to_owned(),
+            KubeconfigError::LoadClientCertificate(_) => {
+                "failed to load the client certificate".to_owned()
+            }
+            KubeconfigError::LoadClientKey(_) => "failed to load the client key".to_owned(),
+            KubeconfigError::ParseProxyUrl(_) => {
+                "failed to parse the proxy URL in proxy-url or HTTPS_PROXY".to_owned()
+            }
+            KubeconfigError::ParseNoProxy(error) => format!("failed to parse NO_PROXY: {error}"),
+            KubeconfigError::LoadContext(name) => format!("the file has no context {name}"),
+            KubeconfigError::LoadClusterOfContext(name) => {
+                format!("the context names cluster {name}, which the file doesn't define")
+            }
+            KubeconfigError::ReadConfig(error, _) => format!("failed to read the file: {error}"),
+            // These texts quote no file.
+            other => other.to_string(),
+        })
     }
-}
 
-/// The cause of [`ClientError::Build`].
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum ClientBuildError {
-    #[error("unable to get credentials")]
-    Credentials,
-    #[error("unable to use the proxy")]
-    Proxy,
-    #[error("invalid TLS certificates or key")]
-    Tls,
-    #[error("invalid configuration")]
-    Configuration,
-}
-
-impl ClientBuildError {
-    pub(super) fn from_kube(error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Auth(_) => Self::Credentials,
+    pub(super) fn of_client(error: &kube::Error) -> Self {
+        let text = match error {
+            kube::Error::Auth(_) => "unable to get credentials",
             kube::Error::ProxyProtocolDisabled { .. }
-            | kube::Error::ProxyProtocolUnsupported { .. } => Self::Proxy,
-            kube::Error::RustlsTls(_) => Self::Tls,
-            _ => Self::Configuration,
-        }
+            | kube::Error::ProxyProtocolUnsupported { .. } => "unable to use the proxy",
+            kube::Error::RustlsTls(_) => "invalid TLS certificates or key",
+            _ => "invalid configuration",
+        };
+        Self(text.to_owned())
     }
 }
 
@@ -217,7 +191,7 @@ async fn from_kubeconfig(
             if let Some((file, kind)) = other_kind(&paths) {
                 return Err(ClientError::OtherKind { file, kind });
             }
-            let source = KubeconfigProblem::from_kube(error);
+            let source = ClientProblem::of_kubeconfig(error);
             Err(ClientError::Kubeconfig { file, context, source })
         }
     }

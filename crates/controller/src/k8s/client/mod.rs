@@ -16,23 +16,22 @@ use kube::{
 use tokio_util::bytes::Bytes;
 use tower::{
     BoxError, Service,
+    layer::layer_fn,
     limit::ConcurrencyLimitLayer,
     util::{MapErrLayer, MapResponseLayer, option_layer},
 };
 
 use super::{
     backpressure::BackpressureLayer,
-    connection_log::{ConnectionLog, ConnectionLogLayer},
+    connection_log::{ConnectionLog, LoggedConnection},
     page_size::PageSizeLayer,
     rate_limit::{RateLimit, RateLimitLayer},
-    request_observer::{RequestObserver, RequestObserverLayer},
+    request_observer::{ObservedRequests, RequestObserver},
     timeout::RequestTimeoutLayer,
     watch_throttle::WatchThrottleLayer,
 };
 pub use hpa_go_compat::proxy::ProxyError;
-pub use kubeconfig::{
-    ClientBuildError, ClientError, ClientSource, KubeconfigOverrides, KubeconfigProblem,
-};
+pub use kubeconfig::{ClientError, ClientProblem, ClientSource, KubeconfigOverrides};
 
 /// The minimum time between two watches of the same objects.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -162,7 +161,7 @@ fn build_client(
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
         server: hostname,
         origin: origin.to_owned(),
-        source: ClientBuildError::from_kube(&error),
+        source: ClientProblem::of_client(&error),
     })?;
     Ok(with_limits(builder, limits, observer, log, host))
 }
@@ -228,7 +227,7 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let server: Arc<str> = host.as_str().into();
+    let server: Arc<str> = host.into();
     let (failing, rejecting) = (server.clone(), server.clone());
     builder
         .with_layer(&MapErrLayer::new(move |error: S::Error| {
@@ -239,9 +238,15 @@ where
         }))
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&PageSizeLayer)
-        .with_layer(&RequestTimeoutLayer { limit: limits.request_timeout, server })
-        .with_layer(&option_layer(log.map(ConnectionLogLayer)))
-        .with_layer(&RequestObserverLayer::new(observer, host))
+        .with_layer(&RequestTimeoutLayer { limit: limits.request_timeout, server: server.clone() })
+        .with_layer(&option_layer(
+            log.map(|log| layer_fn(move |inner| LoggedConnection { inner, log: log.clone() })),
+        ))
+        .with_layer(&layer_fn(move |inner| ObservedRequests {
+            inner,
+            observer: observer.clone(),
+            host: server.clone(),
+        }))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
         .with_layer(&BackpressureLayer {

@@ -61,9 +61,6 @@ fn panic_on_an_object_is_an_error() {
 
     impl CachedKind for Panicking {
         const KIND: &'static str = "Panicking";
-        const GROUP: &'static str = "";
-        const VERSION: &'static str = "v1";
-        const PLURAL: &'static str = "panicking";
 
         fn decode(_: PartialMeta, _: &str, _: &str) -> Result<Self, DecodeError> {
             panic!("a defect")
@@ -71,7 +68,7 @@ fn panic_on_an_object_is_an_error() {
     }
 
     let object = object::<Panicking>(json!({ "metadata": { "namespace": "a", "name": "b" } }));
-    assert!(matches!(object.decode(), Err(DecodeError::Panicked)));
+    assert_eq!(object.decode().err(), Some(DecodeError::of_value("its decoding panicked")));
 }
 
 #[test]
@@ -148,4 +145,18 @@ fn autoscaler_without_spec_is_rejected() {
         json!({ "metadata": { "name": "web", "namespace": "shop" } }),
     );
     hpa.decode().expect_err("there is no spec");
+}
+
+#[test]
+fn empty_metrics_of_an_autoscaler_are_defaulted() {
+    let object = object::<HorizontalPodAutoscaler>(json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+            "maxReplicas": 3,
+            "metrics": [],
+        },
+    }));
+    let hpa = object.decode().expect("a valid object");
+    assert_eq!((hpa.spec.metrics.len(), hpa.spec.min_replicas), (1, Some(1)));
 }

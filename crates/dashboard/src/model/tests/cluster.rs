@@ -37,8 +37,12 @@ fn problem_of_a_list_lasts_until_it_is_synced() {
 fn outage_of_the_api_server_replaces_other_problems() {
     let board = board(&["a"]);
     board.mark_up(at(100));
-    board.set_inactivity(Some("No controller makes decisions.".to_owned()), BTreeMap::new());
-    board.set_status_problems(vec!["Several controllers stored the statuses.".to_owned()]);
+    let activity = ControllerActivity {
+        inactivity: Some("No controller makes decisions.".to_owned()),
+        status_problems: vec!["Several controllers stored the statuses.".to_owned()],
+        ..ControllerActivity::default()
+    };
+    board.set_activity(activity, at(100));
     fail_list(&board, AutoscalerApi::Core, true, 110);
     fail_connection(&board, 110, "refused");
     fail_connection(&board, 120, "starting");
@@ -85,9 +89,9 @@ fn failed_list_of_one_api_names_the_api_that_is_shown() {
 #[test]
 fn autoscalers_of_the_same_target_name_each_other_across_apis() {
     let board = board(&["a"]);
-    let sentence = |board: &Board, id: &Identity| board.get(id).unwrap().row.sentence;
+    let sentence = |board: &Board, id: &HpaKey| board.get(id).unwrap().row.sentence;
     let alone = sentence(&board, &id("a"));
-    let custom = Identity { api: AutoscalerApi::Custom, ..id("b") };
+    let custom = HpaKey { api: AutoscalerApi::Custom, ..id("b") };
     let mut other = observed("b", status(4, 4, &[]));
     other.id = custom.clone();
     other.hpa.as_mut().unwrap().spec.scale_target_ref.name = "a".to_owned();
@@ -143,7 +147,8 @@ fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
     board.update(Update::Replace(AutoscalerApi::Core, vec![scheduled, other]), at(0));
     let conflict = || board.get(&id("other")).unwrap().row.bounds_conflict;
     assert_eq!(conflict(), None, "kube-controller-manager ignores the schedule");
-    board.set_acting([(manager, ActingController::HpaRs)].into(), at(1));
+    let acting = [(manager, ActingController::HpaRs)].into();
+    board.set_activity(ControllerActivity { acting, ..ControllerActivity::default() }, at(1));
     let text = conflict().unwrap();
     assert!(text.contains("with shop/scheduled (6 to 9): both"), "{text}");
 }
@@ -177,11 +182,12 @@ fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
         error: format!("cannot patch {name}"),
         last_decision: None,
     };
-    board.set_unstored(vec![unstored("bank", "a"), unstored("shop", "b")], at(1));
+    let activity = |unstored| ControllerActivity { unstored, ..ControllerActivity::default() };
+    board.set_activity(activity(vec![unstored("bank", "a"), unstored("shop", "b")]), at(1));
     let problem = "Statuses may be old: the controller can't store the status of 1 autoscaler: \
                    cannot patch b.";
     assert_eq!(board.problems(), [problem]);
-    board.set_unstored(vec![unstored("bank", "a")], at(2));
+    board.set_activity(activity(vec![unstored("bank", "a")]), at(2));
     assert_eq!(board.problems(), Vec::<String>::new(), "it is of another namespace");
 }
 
@@ -194,7 +200,7 @@ fn missing_pods_are_counted_from_scales_read_again_when_old() {
     }
     let due = |since| {
         let due = board.without_recent_scale(2, at(since)).into_iter();
-        due.map(|(id, _)| id.name).collect::<Vec<_>>()
+        due.map(|(id, _)| id.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(due(0).len(), 2, "at most this many");
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };

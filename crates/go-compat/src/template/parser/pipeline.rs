@@ -25,7 +25,6 @@ impl Parser<'_> {
                 | Kind::Identifier
                 | Kind::Number
                 | Kind::Nil
-                | Kind::RawLiteral
                 | Kind::StringLiteral
                 | Kind::Variable
                 | Kind::LeftParen => {
@@ -173,7 +172,7 @@ impl Parser<'_> {
                 Ok(value) => Term::Int { text: text.to_owned(), value },
                 Err(_) => return self.error(format!("integer overflow: {}", Quoted(text))),
             },
-            Kind::StringLiteral | Kind::RawLiteral => {
+            Kind::StringLiteral => {
                 Term::Text { quoted: text.to_owned(), text: self.parse_text_literal(&token)? }
             }
             Kind::LeftParen => {

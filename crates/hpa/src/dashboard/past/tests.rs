@@ -16,13 +16,7 @@ fn location(namespace: Option<&str>) -> ControllerArguments {
 }
 
 fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
-    AutoscalerStatusWriter {
-        api: AutoscalerApi::Core,
-        namespace: "shop".to_owned(),
-        name: name.to_owned(),
-        manager: manager.to_owned(),
-        at,
-    }
+    AutoscalerStatusWriter { key: HpaKey::new("shop", name), manager: manager.to_owned(), at }
 }
 
 /// If no instance holds `hpa`, the usual leases of both namespaces are read, and then their lists,

@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{
-    Clock, Dependencies, Instants, Observer, Options, RunError, Telemetry,
+    Clock, Dependencies, HpaKey, Instants, Observer, Options, RunError, Telemetry,
     debug::{DebugView, DecisionRecorder, ViewSettings},
     forecast::{ForecastSource, PastLoads},
     k8s::Clients,
 };
+use hpa_dashboard::{ControllerRecords, RecordSource};
 use hpa_testbed::workload::clock::SimulatedClock;
 use jiff::Timestamp;
 use tokio::task::{JoinError, JoinHandle};
@@ -115,6 +117,27 @@ impl Controller {
         if !self.task.is_finished() {
             let _ = (&mut self.task).await;
         }
+    }
+}
+
+/// The records of the demo's controller, for the dashboard: from the documents of the debug API,
+/// without a request.
+pub(super) struct DemoRecordSource(pub(super) DebugView);
+
+#[async_trait]
+impl RecordSource for DemoRecordSource {
+    async fn records(
+        &self,
+        autoscaler: &HpaKey,
+        _: Option<&str>,
+        after: Option<Timestamp>,
+    ) -> Result<ControllerRecords, String> {
+        let Some(detail) = self.0.autoscaler(autoscaler, None) else {
+            return Ok(ControllerRecords::default());
+        };
+        let mut records = ControllerRecords::from(detail);
+        records.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
+        Ok(records)
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod controller;
 mod loads;
-mod record_source;
 
 use std::{
     collections::BTreeSet,
@@ -41,9 +40,10 @@ use tokio::{
 use tracing::warn;
 
 use self::{
-    controller::{Controller, ControllerSetup, DemoClock, REQUEST_TIMEOUT, sync_period},
+    controller::{
+        Controller, ControllerSetup, DemoClock, DemoRecordSource, REQUEST_TIMEOUT, sync_period,
+    },
     loads::DemoPastLoads,
-    record_source::DemoRecordSource,
 };
 use super::model::Decision;
 use crate::{debug_api, serve::Server, version};

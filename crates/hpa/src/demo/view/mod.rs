@@ -36,12 +36,7 @@ const LOG_LEVEL_LINES: &str = "error";
 /// The way in which the demo shows decisions.
 pub(crate) enum DemoOutput {
     /// A live view. The log goes to a file.
-    Live {
-        /// Set between `begin` and `end`.
-        screen: Option<Screen>,
-        /// Set from `begin` on.
-        header: Option<Header>,
-    },
+    Live { screen: Screen, header: Header },
     /// A line per new decision. The log goes to standard error.
     Lines {
         /// Width of the longest autoscaler name.
@@ -49,37 +44,33 @@ pub(crate) enum DemoOutput {
     },
 }
 
-impl DemoOutput {
-    /// Chooses a live view if standard output is a terminal. Starts logging.
-    pub(crate) fn new(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<Self> {
-        let log_level =
-            |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
-        if !terminal::is_available() {
-            let log_level = log_level(LOG_LEVEL_LINES);
-            logging::start(&LogArguments { log_level, log_format: LogFormat::Text })?;
-            return Ok(Self::Lines { name_width: 0 });
-        }
+/// Starts logging. Returns whether the demo has a live view, because standard output is a terminal.
+pub(crate) fn start_logging(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<bool> {
+    let log_level =
+        |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
+    let is_live = terminal::is_available();
+    if is_live {
         let log = folder.join("controller.log");
         let file =
             File::create(&log).with_context(|| format!("unable to write {}", log.display()))?;
         logging::start_to_file(&log_level(LOG_LEVEL_LIVE), file)?;
-        Ok(Self::Live { screen: None, header: None })
+    } else {
+        let log_level = log_level(LOG_LEVEL_LINES);
+        logging::start(&LogArguments { log_level, log_format: LogFormat::Text })?;
     }
+    Ok(is_live)
+}
 
+impl DemoOutput {
     /// Switches to the live view, or prints the introduction.
-    pub(crate) fn begin(&mut self, info: DemoInfo, records: &DemoRecords) -> io::Result<()> {
-        match self {
-            Self::Live { screen, header } => {
-                *header = Some(Header { info, state: State::Running });
-                *screen = Some(Screen::enter()?);
-                Ok(())
-            }
-            Self::Lines { name_width } => {
-                let names = records.autoscalers.iter().map(|record| &record.key.name);
-                *name_width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-                print(&introduction(&info, records))
-            }
+    pub(crate) fn begin(is_live: bool, info: DemoInfo, records: &DemoRecords) -> io::Result<Self> {
+        if is_live {
+            let header = Header { info, state: State::Running };
+            return Ok(Self::Live { screen: Screen::enter()?, header });
         }
+        print(&introduction(&info, records))?;
+        let names = records.autoscalers.iter().map(|record| record.key.name.chars().count());
+        Ok(Self::Lines { name_width: names.max().unwrap_or(0) })
     }
 
     /// Unless there is a live view, prints a decision if it scaled, if it is the first of its
@@ -101,9 +92,7 @@ impl DemoOutput {
 
     /// Draws the live view.
     pub(crate) fn draw(&self, records: &DemoRecords) -> io::Result<()> {
-        let Self::Live { screen: Some(screen), header: Some(header) } = self else {
-            return Ok(());
-        };
+        let Self::Live { screen, header } = self else { return Ok(()) };
         let (columns, rows) = terminal::size();
         screen.draw(&frame(header, records, columns, rows))
     }
@@ -112,9 +101,7 @@ impl DemoOutput {
     pub(crate) fn report_hold(&mut self, summary: &Summary) -> io::Result<()> {
         match self {
             Self::Live { header, .. } => {
-                if let Some(header) = header {
-                    header.state = State::OnHold { followed_load: summary.followed_load };
-                }
+                header.state = State::OnHold { followed_load: summary.followed_load };
                 Ok(())
             }
             Self::Lines { .. } => {
@@ -125,13 +112,11 @@ impl DemoOutput {
     }
 
     /// Restores the terminal and prints the summary.
-    pub(crate) fn end(&mut self, records: &DemoRecords, summary: &Summary) -> io::Result<()> {
-        if let Self::Live { screen, header: Some(header) } = self
-            && let Some(screen) = screen.take()
-        {
+    pub(crate) fn end(self, records: &DemoRecords, summary: &Summary) -> io::Result<()> {
+        if let Self::Live { screen, mut header } = self {
             header.state = State::Over;
             let (columns, rows) = terminal::size();
-            screen.close(&frame(header, records, columns, rows))?;
+            screen.close(&frame(&header, records, columns, rows))?;
         }
         print(&format!("\n{}\n", summary.text))
     }

@@ -83,10 +83,10 @@ fn only_flags_that_a_collector_lacks_are_named() {
     let Command::Explain(arguments) = Arguments::parse_from(words).command else {
         panic!("another command");
     };
-    let collectors = EnabledCollectors::new(&arguments.sources);
+    let sources = InProcessSources::from_flags(&arguments.sources);
     let source = source("skipper", "annotations a/*", Server::Pods);
     let (hpa, error) = (HorizontalPodAutoscaler::default(), ReadError::Empty(MetricsApi::Custom));
-    let advice = collectors.source_advice(&hpa, "rps", &source, &error);
+    let advice = source_advice(&sources, &hpa, "rps", &source, &error);
     let expected = "rps needs the collector skipper (annotations a/*), which is off: add \
                     --skipper-ingress-metrics or --skipper-routegroup-metrics, as the controller \
                     needs it too.";

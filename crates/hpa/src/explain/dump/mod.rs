@@ -36,7 +36,10 @@ use crate::{
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
-const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
+pub(super) const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
+
+/// The kind of scales.
+const SCALE: &str = "Scale";
 
 /// Objects and metrics from files, such as a dump of a cluster.
 pub(super) struct Dump {
@@ -152,34 +155,33 @@ impl Dump {
         })
     }
 
-    /// The target, if it is in the files and its scale can be derived from it.
-    fn scalable_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<&Value> {
+    /// The object with the scale of the target: a Scale with its name, or else the target if its
+    /// scale can be derived from it.
+    fn scale_object(&self, hpa: &HorizontalPodAutoscaler) -> Option<&Value> {
         let kind = hpa.spec.scale_target_ref.kind.as_str();
-        self.named_like_target(hpa, kind).filter(|_| SCALABLE.contains(&kind))
+        let target = || self.named_like_target(hpa, kind).filter(|_| SCALABLE.contains(&kind));
+        self.named_like_target(hpa, SCALE).or_else(target)
     }
 
     /// Whether the scale is derived from a target that doesn't set its replicas.
     fn assumes_replicas(&self, hpa: &HorizontalPodAutoscaler) -> bool {
-        let sets_none =
-            |target: &Value| target.pointer("/spec/replicas").is_none_or(Value::is_null);
-        self.named_like_target(hpa, "Scale").is_none()
-            && self.scalable_target(hpa).is_some_and(sets_none)
+        self.scale_object(hpa).is_some_and(|object| {
+            let replicas = object.pointer("/spec/replicas");
+            string_at(object, "/kind") != SCALE && replicas.is_none_or(Value::is_null)
+        })
     }
 
     /// Whether the files have the number of the target's pods: a Scale, or a target with a status.
     fn has_status_replicas(&self, hpa: &HorizontalPodAutoscaler) -> bool {
-        let object = self.named_like_target(hpa, "Scale").or_else(|| self.scalable_target(hpa));
-        object.and_then(status_replicas).is_some()
+        self.scale_object(hpa).and_then(status_replicas).is_some()
     }
 
-    /// The scale of the target: a Scale with its name, or the scale derived from the target.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let CrossVersionObjectReference { kind, name, .. } = &hpa.spec.scale_target_ref;
-        if let Some(scale) = self.named_like_target(hpa, "Scale") {
-            let selector = string_at(scale, "/status/selector").to_owned();
-            return Ok(build_scale(scale, 0, selector));
-        }
-        match self.scalable_target(hpa) {
+        match self.scale_object(hpa) {
+            Some(scale) if string_at(scale, "/kind") == SCALE => {
+                Ok(build_scale(scale, 0, string_at(scale, "/status/selector").to_owned()))
+            }
             Some(target) => {
                 let selector = serde_json::from_value(
                     target.pointer("/spec/selector").cloned().unwrap_or_default(),
@@ -324,7 +326,7 @@ fn status_replicas(object: &Value) -> Option<i32> {
     let has_status =
         object.get("status").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
     // The API server leaves out a zero, except in a Scale.
-    let is_zero = has_status && string_at(object, "/kind") != "Scale";
+    let is_zero = has_status && string_at(object, "/kind") != SCALE;
     number_at(object, "/status/replicas").or_else(|| is_zero.then_some(0))
 }
 

@@ -33,14 +33,15 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
 use super::{
-    collector_advice::EnabledCollectors,
+    collector_advice,
+    dump::SCALABLE,
     idle, metrics_api_advice, rule_advice,
     subject::{Subject, decider_by_metrics, usable_selector},
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
-    collectors::Scope,
+    collectors::{InProcessSources, Scope},
     controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape},
@@ -87,11 +88,11 @@ pub(super) struct Cluster {
     relisted: Cell<Option<Instant>>,
     /// Whether a message about the wait for series or metrics was printed.
     has_reported_delay: Cell<bool>,
-    autoscaler: AutoscalerName,
+    name: AutoscalerName,
     location: ControllerArguments,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
-    collectors: EnabledCollectors,
+    sources: InProcessSources,
     placeholders: Vec<(&'static str, String)>,
 }
 
@@ -102,15 +103,15 @@ impl Cluster {
         let clients = kubectl::clients(&arguments.cluster).await?;
         let flag = arguments.autoscaler_api;
         let is_custom = flag == Some(AutoscalerApiArgument::Custom);
-        let mut autoscaler = AutoscalerName::new(
+        let mut name = AutoscalerName::new(
             if is_custom { AutoscalerApi::Custom } else { AutoscalerApi::Core },
             name,
             arguments.cluster.namespace.as_deref(),
             clients.api.default_namespace(),
         )?;
         let may_be_custom = flag == Some(AutoscalerApiArgument::Both);
-        if may_be_custom && autoscaler.api == AutoscalerApi::Core {
-            autoscaler = autoscaler.in_any_api(&clients.api).await;
+        if may_be_custom && name.key.api == AutoscalerApi::Core {
+            name = name.in_any_api(&clients.api).await;
         }
         let timeout = to_std(arguments.cluster.request_timeout);
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
@@ -118,8 +119,8 @@ impl Cluster {
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
-        let scope =
-            Scope { apis: vec![autoscaler.api], namespace: Some(autoscaler.namespace.clone()) };
+        let (apis, namespace) = (vec![name.key.api], Some(name.key.namespace.to_string()));
+        let scope = Scope { apis, namespace };
         let sources = &arguments.sources;
         let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
         Ok(Self {
@@ -130,23 +131,23 @@ impl Cluster {
             has_reported_delay: Cell::default(),
             client: clients.api.clone(),
             mapper,
-            autoscaler,
+            name,
             location: arguments.controller.clone(),
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
-            collectors: EnabledCollectors::new(sources),
+            sources: InProcessSources::from_flags(sources),
             placeholders: rule_advice::placeholders(&sources.rules),
         })
     }
 
     /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
-        let object = self.autoscaler.read(&self.client).await?;
+        let object = self.name.read(&self.client).await?;
         let controller = StatusController::from_managed_fields(&object);
-        let name = format!("the autoscaler {}", self.full_name());
-        let mut hpa = autoscaler_name::decode_named(&object, &name)?;
+        let name = self.name.key.to_string();
+        let mut hpa = autoscaler_name::decode_named(&object, &format!("the autoscaler {name}"))?;
         prepare_spec(&mut hpa.spec);
-        let namespace = Some(self.autoscaler.namespace.as_str());
+        let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
         let FoundController { past, past_source, lease_state, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
@@ -173,7 +174,7 @@ impl Cluster {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
                 let decider = decider_by_metrics(&hpa, past.as_ref().ok(), &settings, acting);
-                self.select(selector, owner, &hpa, decider).await?
+                self.select(selector, owner, &hpa, &autoscalers, decider).await?
             }
             _ => SelectedPods::default(),
         };
@@ -209,17 +210,16 @@ impl Cluster {
         let rules = self.metrics.rules();
         let mut metric_advice =
             rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
-        self.collectors.add_advice(&inputs, &mut metric_advice);
+        collector_advice::add(&self.sources, &inputs, &mut metric_advice);
         metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
-        let name = Some(self.full_name());
         set_other_autoscalers(&mut autoscalers, now);
-        let own = autoscalers.into_iter().find(|one| Some(&one.name) == name.as_ref());
+        let own = autoscalers.into_iter().find(|one| one.name == name);
         let (other_autoscalers, conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
         inputs.selected.bounds_conflict = conflict;
         Ok(Subject {
             inputs,
-            name,
+            name: Some(name),
             other_autoscalers,
             controller,
             past,
@@ -235,12 +235,6 @@ impl Cluster {
         })
     }
 
-    /// The name as in conditions, with a prefix for the custom API.
-    fn full_name(&self) -> String {
-        let AutoscalerName { api, namespace, name, .. } = &self.autoscaler;
-        HpaKey::for_api(*api, namespace.as_str(), name.as_str()).to_string()
-    }
-
     /// Fails if the user may not read the target's scale: the controller may be permitted to, so
     /// the failure says nothing about its decision.
     fn require_permission(
@@ -250,7 +244,7 @@ impl Cluster {
         ScaleUnavailable { error, is_forbidden, .. }: &ScaleUnavailable,
     ) -> anyhow::Result<()> {
         if *is_forbidden {
-            let AutoscalerName { namespace, name, .. } = &self.autoscaler;
+            let HpaKey { namespace, name, .. } = &self.name.key;
             bail!(
                 "unable to explain {namespace}/{name}: {error}. The controller has its own \
                  permissions. Its last status: {}",
@@ -268,11 +262,13 @@ impl Cluster {
         autoscalers: &[ListedAutoscaler],
     ) -> FoundController {
         let manager = controller.name.as_deref();
-        let of_api = autoscalers.iter().filter(|one| one.api == self.autoscaler.api);
-        let others = status_writers(of_api);
-        let one = StatusOwner { namespace: &self.autoscaler.namespace, manager };
+        let statuses = status_writers(autoscalers);
+        let HpaKey { api, namespace, .. } = &self.name.key;
+        let of_api = statuses.iter().filter(|one| one.key.api == *api);
+        let of_api: Vec<_> = of_api.cloned().collect();
+        let one = StatusOwner { namespace, manager };
         let lease =
-            ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), others);
+            ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
         let lease = lease.await;
         let error = match self.read_record(hpa, &lease.name).await {
             Ok((record, source)) => {
@@ -291,12 +287,11 @@ impl Cluster {
         let mut acting = ActingController::of_status(controller.is_reference());
         if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
             let built_in = KubeControllerManager::read(&self.client).await;
-            let built_in = built_in.with_statuses(autoscalers);
-            let writers = NamespaceWriters::of_autoscalers(autoscalers);
+            let built_in = built_in.with_statuses(&statuses);
+            let writers = NamespaceWriters::new(&statuses);
             let leases = lease.with(&built_in, &writers);
-            let (api, namespace) = (self.autoscaler.api, self.autoscaler.namespace.as_str());
-            idle = leases.idle(api, namespace, manager);
-            acting = leases.acting_controller(api, Some(namespace), Some(manager), false);
+            idle = leases.idle(*api, namespace, manager);
+            acting = leases.acting_controller(*api, Some(namespace), Some(manager), false);
             lease_state = idle::describe_leases(&leases, manager);
         }
         let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
@@ -319,10 +314,9 @@ impl Cluster {
     ) -> Result<(AutoscalerDetail, String), Unavailable> {
         let api = DebugClient::find(&self.client, &self.location, lease).await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
-        let AutoscalerName { api: autoscaler_api, namespace, name, .. } = &self.autoscaler;
         let read_as_of = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();
-            api.autoscaler(*autoscaler_api, namespace, name, since).await
+            api.autoscaler(&self.name.key, since).await
         };
         let now = Timestamp::now();
         let mut detail = read_as_of(now).await?;
@@ -343,14 +337,12 @@ impl Cluster {
     /// The object of the namespace whose name is like that of a missing target. Only for kinds of
     /// the group `apps`. `None` if the target exists, or if the objects can't be listed.
     async fn similar_target(&self, target: &CrossVersionObjectReference) -> Option<String> {
-        let resource = match target.kind.as_str() {
-            _ if !target.api_version.starts_with("apps/") => return None,
-            "Deployment" => "deployments",
-            "ReplicaSet" => "replicasets",
-            "StatefulSet" => "statefulsets",
-            _ => return None,
-        };
-        let namespace = escape(&self.autoscaler.namespace);
+        let kind = target.kind.as_str();
+        if !target.api_version.starts_with("apps/") || !SCALABLE.contains(&kind) {
+            return None;
+        }
+        let resource = kind.to_lowercase() + "s";
+        let namespace = escape(&self.name.key.namespace);
         let path =
             format!("/apis/apps/v1/namespaces/{namespace}/{resource}?limit={MAX_COMPARED_TARGETS}");
         let items = kubectl::list_first_page(&self.client, &path).await.ok()?;
@@ -365,8 +357,7 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
     ) -> Result<ScaleObject, ScaleUnavailable> {
         let target = &hpa.spec.scale_target_ref;
-        let scale =
-            read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
+        let scale = read_scale(&self.mapper, &self.scales, &self.name.key.namespace, target).await;
         scale.map(|(object, _)| object)
     }
 

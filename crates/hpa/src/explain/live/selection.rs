@@ -8,7 +8,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Pod, SelectedPods, Selector,
     api::{ConditionReason, ConditionType, CrossVersionObjectReference},
 };
-use hpa_controller::{AutoscalerApi, HpaKey, debug::ActingController, scale_target::ScaleObject};
+use hpa_controller::{debug::ActingController, scale_target::ScaleObject};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use crate::{
     autoscaler_name::list_path,
     explain::subject::{may_count, may_name_api, usable_selector},
     kubectl::{self, escape},
+    listed_autoscalers::ListedAutoscaler,
     manifests::string_at,
 };
 
@@ -27,17 +28,19 @@ const MAX_CONCURRENT_READS: usize = 8;
 impl Cluster {
     /// The pods that match the selector and, if there is an owner, belong to it. Also the
     /// autoscalers that select any of these pods and that [`may_count`] with this `decider`.
+    /// `autoscalers` are those of the namespace, as far as they can be listed.
     pub(super) async fn select(
         &self,
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
         hpa: &HorizontalPodAutoscaler,
+        autoscalers: &[ListedAutoscaler],
         decider: Option<ActingController>,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.list_pods(selector).await?;
         let selected = match owner {
             Some((target, reference)) => {
-                self.owners.only_owned(&self.autoscaler.namespace, pods, target, reference).await
+                self.owners.only_owned(&self.name.key.namespace, pods, target, reference).await
             }
             None => SelectedPods::new(pods),
         };
@@ -49,13 +52,13 @@ impl Cluster {
             return Ok(SelectedPods::default());
         }
         let selected = &pods;
-        let own_name = self.full_name();
-        let mut others = self.handled_autoscalers(hpa).await?;
-        others.retain(|(name, hpa)| *name == own_name || may_count(hpa, &self.policy, decider));
-        let others = others.into_iter().map(|(name, hpa)| async move {
-            let selector = usable_selector(&self.read_target(&hpa).await.ok()?.scale)?;
+        let own_name = self.name.key.to_string();
+        let mut others = self.handled_autoscalers(hpa, autoscalers).await?;
+        others.retain(|one| one.name == own_name || may_count(&one.hpa, &self.policy, decider));
+        let others = others.into_iter().map(|one| async move {
+            let selector = usable_selector(&self.read_target(&one.hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));
-            selects.then_some(name)
+            selects.then(|| one.name.clone())
         });
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
@@ -63,53 +66,38 @@ impl Cluster {
         Ok(SelectedPods { pods, autoscalers, own_name: Some(own_name), ..SelectedPods::default() })
     }
 
-    /// The autoscalers of the namespace that the controller handles, named as in its conditions.
-    async fn handled_autoscalers(
+    /// The autoscalers of the namespace that the controller handles. Fails if those of the API of
+    /// the autoscaler can't be listed.
+    async fn handled_autoscalers<'a>(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> anyhow::Result<Vec<(String, HorizontalPodAutoscaler)>> {
+        autoscalers: &'a [ListedAutoscaler],
+    ) -> anyhow::Result<Vec<&'a ListedAutoscaler>> {
+        if !autoscalers.iter().any(|one| one.api == self.name.key.api) {
+            let path = list_path(self.name.key.api, Some(&self.name.key.namespace));
+            let listed = kubectl::list(&self.client, &path).await;
+            listed.context("unable to list the autoscalers of the namespace")?;
+        }
         let active = hpa.status.condition(&ConditionType::ScalingActive);
         let ambiguous = active.filter(|one| one.reason == ConditionReason::AmbiguousSelector);
-        let mut autoscalers = Vec::new();
-        for api in AutoscalerApi::ALL {
-            let is_same_api = api == self.autoscaler.api;
-            // A controller of one API doesn't watch the objects of the other API. It handles both
-            // if its message about the ambiguous selector names autoscalers of both.
-            let names_api =
-                || ambiguous.is_some_and(|condition| may_name_api(&condition.message, api));
-            if !is_same_api && !names_api() {
-                continue;
-            }
-            let namespace = self.autoscaler.namespace.as_str();
-            let path = list_path(api, Some(namespace));
-            let objects = match kubectl::list(&self.client, &path).await {
-                Ok(objects) => objects,
-                Err(error) if is_same_api => {
-                    return Err(error.context("unable to list the autoscalers of the namespace"));
-                }
-                // The other API may not be served.
-                Err(_) => continue,
-            };
-            autoscalers.extend(objects.into_iter().filter_map(|object| {
-                let hpa: HorizontalPodAutoscaler = serde_json::from_value(object).ok()?;
-                let key = HpaKey::for_api(api, namespace, hpa.metadata.name.as_str());
-                Some((key.to_string(), hpa))
-            }));
-        }
-        Ok(autoscalers)
+        // A controller of one API doesn't watch the objects of the other API. It handles both if
+        // its message about the ambiguous selector names autoscalers of both.
+        let is_handled = |one: &&ListedAutoscaler| {
+            one.api == self.name.key.api
+                || ambiguous.is_some_and(|condition| may_name_api(&condition.message, one.api))
+        };
+        Ok(autoscalers.iter().filter(is_handled).collect())
     }
 
     async fn list_pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
-        let namespace = escape(&self.autoscaler.namespace);
+        let namespace = escape(&self.name.key.namespace);
         let selector = escape(&selector.to_string());
         let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
         let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
         let decode = |item: Value| {
             let name = string_at(&item, "/metadata/name").to_owned();
             let pod = decode_value(item).map(Arc::new);
-            pod.with_context(|| {
-                format!("unable to decode pod {}/{name}", self.autoscaler.namespace)
-            })
+            pod.with_context(|| format!("unable to decode pod {}/{name}", self.name.key.namespace))
         };
         items.into_iter().map(decode).collect()
     }

@@ -12,6 +12,7 @@ use hpa_calc::{
 };
 use hpa_collectors::{Environment, registry::external_types};
 use hpa_crd::member_path;
+use serde_json::Value;
 
 use super::{rule::Subject, validity::DecodedAutoscaler};
 use crate::lint::finding::Report;
@@ -27,7 +28,8 @@ const PROJECT: &str = "hpa-rs";
 /// Reports annotations of this project that don't exist or have no effect, and invalid settings in
 /// annotations or fields.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    for (name, value) in &decoded.annotations {
+    let annotations = report.manifest.object.pointer("/metadata/annotations");
+    for (name, value) in annotations.and_then(Value::as_object).into_iter().flatten() {
         let Some(value) = value.as_str() else { continue };
         let is_of_project =
             name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));

@@ -1,24 +1,15 @@
 //! Checks of `minReplicas` and `maxReplicas`, in the spec and in the schedule of bounds.
 
-use hpa_calc::{
-    HorizontalPodAutoscaler, Settings,
-    settings::{DOMAIN, ScheduledBounds},
-};
+use hpa_calc::settings::{DOMAIN, ScheduledBounds};
+use hpa_controller::AutoscalerApi;
 use hpa_crd::member_path;
-use jiff::{SignedDuration, Timestamp};
 
 use super::rule::{Subject, is_stored};
-use crate::{
-    lint::{finding::Report, object::group},
-    manifests::string_at,
-};
-
-const CORE_GROUP: &str = "autoscaling";
+use crate::lint::{finding::Report, object::autoscaler_api};
 
 /// Reports `minReplicas: 0` in a manifest of the core API, unless an API server has stored it.
 pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let object = &subject.manifest.object;
-    let is_core = group(string_at(object, "/apiVersion")) == CORE_GROUP;
+    let is_core = autoscaler_api(subject.manifest) == AutoscalerApi::Core;
     let is_zero = subject.hpa.spec.min_replicas == Some(0);
     if !is_zero || !is_core || !subject.workspace.is_from_files() || is_stored(subject.manifest) {
         return;
@@ -37,7 +28,7 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Subject { hpa, settings, .. } = subject;
     let Some(entries) = settings.bounds.as_deref() else { return };
     let mut reported = Vec::new();
-    for (min, max) in raised_maximums(hpa, settings, entries) {
+    for (min, max) in raised_maximums(subject, entries) {
         // Report the entry whose minimum is too high, or else the one whose maximum is too low.
         let with_min = entries.iter().position(|entry| entry.min_replicas == Some(min));
         let with_max = entries.iter().position(|entry| entry.max_replicas == Some(max));
@@ -61,25 +52,16 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 /// The pairs of a minimum and a lower maximum that are in effect at the same time, in a week of the
 /// schedule.
-fn raised_maximums(
-    hpa: &HorizontalPodAutoscaler,
-    settings: &Settings,
-    entries: &[ScheduledBounds],
-) -> Vec<(i32, i32)> {
+fn raised_maximums(subject: &Subject<'_>, entries: &[ScheduledBounds]) -> Vec<(i32, i32)> {
     let without_minimum =
         entries.iter().map(|entry| ScheduledBounds { min_replicas: None, ..entry.clone() });
     // Without minimums, the maximum is not raised.
-    let mut settings_without_minimums = settings.clone();
+    let mut settings_without_minimums = subject.settings.clone();
     settings_without_minimums.bounds = Some(without_minimum.collect());
-    let mut spec = hpa.spec.clone();
+    let mut spec = subject.hpa.spec.clone();
     spec.min_replicas = Some(0);
-    let from = Timestamp::UNIX_EPOCH;
-    let to = from + SignedDuration::from_hours(7 * 24);
-    let changes = settings.bounds_changes(&hpa.spec, from, to);
-    let times = std::iter::once(from).chain(changes.into_iter().map(|change| change.at));
-    let pairs = times.map(|at| {
-        let min = settings.bounds_at(&hpa.spec, at).min_replicas;
-        (min, settings_without_minimums.bounds_at(&spec, at).max_replicas)
+    let pairs = subject.weekly_bounds(subject.settings).into_iter().map(|(at, bounds)| {
+        (bounds.min_replicas, settings_without_minimums.bounds_at(&spec, at).max_replicas)
     });
     pairs.filter(|(min, max)| min > max).collect()
 }

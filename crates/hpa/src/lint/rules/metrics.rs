@@ -205,23 +205,26 @@ fn has_value(subject: &Subject<'_>, index: usize, metric: &MetricSpec) -> bool {
 /// schedule.
 fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
     let sources = &subject.workspace.in_process_sources;
-    let is_collected = sources.collectors.as_ref().is_some_and(|settings| {
-        let collector = collector_of(subject.hpa, metric, &settings.environment);
-        collector.is_some_and(|name| settings.collectors.contains(name))
-    });
-    is_collected || sources.schedules && schedule_key(subject, metric).is_some()
+    let is_collected = || {
+        let collector = collector_of(subject.hpa, metric, &sources.settings.environment);
+        collector.is_some_and(|name| sources.settings.collectors.contains(name))
+    };
+    sources.has_collectors && is_collected()
+        || sources.has_schedules && schedule_key(subject, metric).is_some()
 }
 
 /// The reason why no collector reads a metric that has settings of a collector. `None` without
 /// `--collectors`, or if the metric belongs to no collector.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let sources = &subject.workspace.in_process_sources;
-    let settings = sources.collectors.as_ref()?;
-    Some(match source_of(subject.hpa, metric, &settings.environment)? {
+    if !sources.has_collectors {
+        return None;
+    }
+    Some(match source_of(subject.hpa, metric, &sources.settings.environment)? {
         Ok(source) => format!(
             "; its collector {} is off: add {} if the controller has it",
             source.collector,
-            sources.missing_flags.get(source.collector).unwrap_or(&"--collectors")
+            sources.missing_flags(source.collector)
         ),
         Err(finding) => {
             format!("; no collector reads it ({}): {}", finding.subject, finding.message)
@@ -240,9 +243,9 @@ fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKe
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
     let has_collector = || collector_of(subject.hpa, metric, &environment(subject.hpa)).is_some();
-    if !sources.schedules && schedule_key(subject, metric).is_some() {
+    if !sources.has_schedules && schedule_key(subject, metric).is_some() {
         "; if the controller runs with --scaling-schedule, add it here"
-    } else if sources.collectors.is_none() && has_collector() {
+    } else if !sources.has_collectors && has_collector() {
         "; if the controller runs with --collectors, add it here"
     } else {
         ""

@@ -11,10 +11,11 @@ mod target;
 mod target_group;
 mod validity;
 
+pub(super) use self::rule::Rule;
 use self::{
     rule::{
-        Check::{Any, Decoded, Shared, Valid},
-        Rule, Subject,
+        Check::{Any, Decoded, Valid},
+        Subject,
     },
     target_group::TargetGroups,
 };
@@ -41,8 +42,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
     Rule::new("unscalable-target", Warning, "the kind of the target can't be scaled", Valid(target::unscalable_target)),
     Rule::new("missing-selector", Warning, "the target's scale has no selector", Valid(target::missing_selector)),
-    Rule::new("conflicting-bounds", Error, "two autoscalers of one target have bounds that exclude each other", Shared(target::conflicting_bounds)),
-    Rule::new("shared-target", Warning, "several autoscalers have the same target", Shared(target::shared_target)),
+    Rule::new("conflicting-bounds", Error, "two autoscalers of one target have bounds that exclude each other", Valid(target::conflicting_bounds)),
+    Rule::new("shared-target", Warning, "several autoscalers have the same target", Valid(target::shared_target)),
     Rule::new("replicas-in-manifest", Warning, "the manifest of the target sets `spec.replicas`", Valid(target::replicas_in_manifest)),
     Rule::new("raised-maximum", Warning, "a minimum is above the maximum while scheduled bounds hold", Valid(bounds::raised_maximum)),
     Rule::new("fixed-size", Warning, "`minReplicas` equals `maxReplicas`", Valid(target::fixed_size)),
@@ -70,22 +71,21 @@ pub(super) fn check_objects(workspace: &Workspace, findings: &mut Vec<Finding>) 
     let decode = |one: &Manifest| is_autoscaler(one).then(|| validity::decode(one));
     let decoded: Vec<_> = workspace.objects().map(decode).collect();
     let objects = || workspace.objects().zip(&decoded);
-    let subjects: Vec<Option<Subject<'_>>> = objects()
+    let mut subjects: Vec<Option<Subject<'_>>> = objects()
         .map(|(manifest, decoded)| Subject::new(workspace, manifest, decoded.as_ref()?))
         .collect();
     let groups = TargetGroups::new(&subjects);
+    for subject in subjects.iter_mut().flatten() {
+        subject.others = groups.others_of(subject);
+    }
     for ((manifest, decoded), subject) in objects().zip(&subjects) {
         let stored_fields = &StoredFields::of(&manifest.object);
-        let others = subject.as_ref().map(|subject| groups.others_of(subject));
         for rule in RULES {
-            let mut report = Report { rule: &rule.description, manifest, stored_fields, findings };
-            match (rule.check, decoded, subject, &others) {
+            let mut report = Report { rule, manifest, stored_fields, findings };
+            match (rule.check, decoded, subject) {
                 (Any(check), ..) => check(workspace, manifest, &mut report),
-                (Decoded(check), Some(decoded), ..) => check(decoded, &mut report),
-                (Valid(check), _, Some(subject), _) => check(subject, &mut report),
-                (Shared(check), _, Some(subject), Some(others)) => {
-                    check(subject, others, &mut report);
-                }
+                (Decoded(check), Some(decoded), _) => check(decoded, &mut report),
+                (Valid(check), _, Some(subject)) => check(subject, &mut report),
                 _ => {}
             }
         }

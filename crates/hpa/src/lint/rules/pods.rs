@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     rule::{Subject, is_resource, kind_and_name, source_field},
-    target::{MAX_NAMED_OBJECTS, api_group, name_with_api},
+    target::{MAX_NAMED_OBJECTS, name_with_api},
 };
 use crate::{
     lint::{
         finding::Report,
-        object::{Reference, containers, pod_template},
+        object::{Reference, autoscaler_api, containers, pod_template},
         served::MEASURED_RESOURCES,
     },
     manifests::{Manifest, string_at},
@@ -235,7 +235,7 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
             .flat_map(|api| workspace.autoscalers_of(api, other, &reference));
         let effect = match autoscalers.next() {
             Some(hpa) => {
-                let is_same_api = api_group(hpa) == api_group(subject.manifest);
+                let is_same_api = autoscaler_api(hpa) == autoscaler_api(subject.manifest);
                 let hpa = name_with_api(hpa, subject.manifest);
                 let effect = if is_same_api {
                     "neither autoscaler scales"

@@ -6,17 +6,23 @@ use jiff::{SignedDuration, Timestamp};
 use super::{target_group::OtherAutoscalers, validity::DecodedAutoscaler};
 use crate::{
     lint::{
-        finding::{Report, RuleDescription, Severity},
+        finding::{Report, Severity},
         object::{Reference, TARGET_POINTER},
         workspace::Workspace,
     },
     manifests::{Manifest, string_at},
 };
 
+/// The page with a section for each rule.
+const RULES_PAGE: &str = "docs/lint.md";
+
 /// A kind of mistake that lint reports.
 #[derive(Debug)]
 pub(in crate::lint) struct Rule {
-    pub(in crate::lint) description: RuleDescription,
+    pub(in crate::lint) id: &'static str,
+    pub(in crate::lint) severity: Severity,
+    /// The mistake, as in the table of `docs/lint.md`.
+    pub(in crate::lint) summary: &'static str,
     pub(super) check: Check,
 }
 
@@ -29,8 +35,6 @@ pub(super) enum Check {
     Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
     /// Applies to valid autoscalers.
     Valid(fn(&Subject<'_>, &mut Report<'_>)),
-    /// Applies to valid autoscalers, and compares them with the others of their targets.
-    Shared(fn(&Subject<'_>, &OtherAutoscalers<'_>, &mut Report<'_>)),
 }
 
 /// A valid autoscaler and all other objects.
@@ -43,6 +47,8 @@ pub(super) struct Subject<'a> {
     pub(super) settings: &'a Settings,
     /// The settings of the controller that stored the status.
     acting_settings: &'a Settings,
+    /// The other autoscalers of the target.
+    pub(super) others: OtherAutoscalers<'a>,
 }
 
 impl Rule {
@@ -52,12 +58,17 @@ impl Rule {
         summary: &'static str,
         check: Check,
     ) -> Self {
-        Self { description: RuleDescription { id, severity, summary }, check }
+        Self { id, severity, summary, check }
+    }
+
+    /// The link to the rule's section in the documentation.
+    pub(in crate::lint) fn link(&self) -> String {
+        format!("{RULES_PAGE}#{}", self.id)
     }
 }
 
 impl<'a> Subject<'a> {
-    /// `None` if the autoscaler is invalid.
+    /// A subject without [`Self::others`]. `None` if the autoscaler is invalid.
     pub(super) fn new(
         workspace: &'a Workspace,
         manifest: &'a Manifest,
@@ -66,7 +77,8 @@ impl<'a> Subject<'a> {
         let hpa = decoded.hpa.as_ref()?;
         let settings = &decoded.resolved.as_ref()?.settings;
         let acting_settings = decoded.acting_settings.as_ref()?;
-        Some(Self { workspace, manifest, hpa, settings, acting_settings })
+        let others = OtherAutoscalers::default();
+        Some(Self { workspace, manifest, hpa, settings, acting_settings, others })
     }
 
     pub(super) fn target_reference(&self) -> Reference {
@@ -99,7 +111,7 @@ impl<'a> Subject<'a> {
 
     /// The bounds at the start of a week, and those from each time in it at which a schedule
     /// changes them.
-    fn weekly_bounds(&self, settings: &Settings) -> Vec<(Timestamp, Bounds)> {
+    pub(super) fn weekly_bounds(&self, settings: &Settings) -> Vec<(Timestamp, Bounds)> {
         let from = Timestamp::UNIX_EPOCH;
         let to = from + SignedDuration::from_hours(7 * 24);
         let changes = settings.bounds_changes(&self.hpa.spec, from, to).into_iter();

@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::{
     bounds::schedule_field,
     rule::{Subject, is_stored, kind_and_name},
-    target_group::{OtherAutoscalers, identity},
+    target_group::identity,
 };
 use crate::{
     autoscaler_name::other_api,
     lint::{
         finding::Report,
         object::{
-            Reference, SCALABLE_KINDS, group, is_autoscaler, is_scalable, namespace, pod_template,
-            qualified_name,
+            Reference, SCALABLE_KINDS, autoscaler_api, is_autoscaler, is_scalable, namespace,
+            pod_template, qualified_name,
         },
         workspace::Workspace,
     },
@@ -159,13 +159,9 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
     report.add(format!("{TARGET_FIELD}.{member}"), message);
 }
 
-pub(super) fn conflicting_bounds(
-    subject: &Subject<'_>,
-    others: &OtherAutoscalers<'_>,
-    report: &mut Report<'_>,
-) {
+pub(super) fn conflicting_bounds(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Reference { kind, name, .. } = subject.target_reference();
-    for (other, own, of_other) in &others.conflicting {
+    for (other, own, of_other) in &subject.others.conflicting {
         let message = format!(
             "{kind} {name} is also the target of {}, with {of_other} instead of {own}: {}. Delete \
              one",
@@ -176,12 +172,8 @@ pub(super) fn conflicting_bounds(
     }
 }
 
-pub(super) fn shared_target(
-    subject: &Subject<'_>,
-    others: &OtherAutoscalers<'_>,
-    report: &mut Report<'_>,
-) {
-    let (workspace, manifest) = (subject.workspace, subject.manifest);
+pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Subject { workspace, manifest, others, .. } = subject;
     let target = subject.target_reference();
     let own_identity = identity(manifest);
     let api = own_identity.0;
@@ -248,13 +240,9 @@ fn names_with_places(autoscalers: &[&Manifest], manifest: &Manifest) -> String {
     names.collect::<Vec<_>>().join(", ") + suffix
 }
 
-pub(super) fn api_group(manifest: &Manifest) -> &str {
-    group(string_at(&manifest.object, "/apiVersion"))
-}
-
 /// The name of an autoscaler, with its API if the autoscaler `other` has a different API.
 pub(super) fn name_with_api(autoscaler: &Manifest, other: &Manifest) -> String {
-    if api_group(autoscaler) == api_group(other) {
+    if autoscaler_api(autoscaler) == autoscaler_api(other) {
         return qualified_name(autoscaler);
     }
     format!("{} ({})", qualified_name(autoscaler), string_at(&autoscaler.object, "/apiVersion"))

@@ -39,17 +39,13 @@ const PATCH_DIRECTIVE: &str = "$patch";
 
 /// An autoscaler as the API server decodes it.
 pub(super) struct DecodedAutoscaler {
-    api_version: String,
     /// Whether kube-controller-manager stored the status last.
     pub(super) status_is_from_reference: bool,
-    file: String,
-    pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
     /// The known fields of which unknown fields are probably misspellings, and the sources of
     /// metrics with fields of an older version. Errors about these fields are consequences.
     intended_fields: Vec<String>,
     invalid: Vec<FieldError>,
-    duplicates: Vec<DuplicateKey>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
     /// The settings, with the controller's default flags. `None` if errors prevent the validation,
@@ -63,16 +59,11 @@ pub(super) struct DecodedAutoscaler {
 /// Decodes an autoscaler of any version.
 pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     let mut object = versions::without_nulls(manifest.object.clone());
-    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
     let mut decoded = DecodedAutoscaler {
-        api_version: string_at(&object, "/apiVersion").to_owned(),
         status_is_from_reference: StatusController::from_managed_fields(&object).is_reference(),
-        file: manifest.file.clone(),
-        annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),
         intended_fields: Vec::new(),
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
-        duplicates: manifest.duplicates().collect(),
         hpa: None,
         resolved: None,
         acting_settings: None,
@@ -101,7 +92,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     if decoded.invalid.is_empty() {
         let has_generated_name = object.pointer("/metadata/generateName").is_some();
         match decode_value(object) {
-            Ok(hpa) => decoded.validate(hpa, has_generated_name),
+            Ok(hpa) => decoded.validate(hpa, manifest, has_generated_name),
             Err(DecodeError { field, message }) => {
                 let field = if field.is_empty() { "spec".to_owned() } else { field };
                 decoded.invalid.push(FieldError { field, message });
@@ -152,7 +143,12 @@ fn owner_reference_errors(object: &Value) -> Vec<FieldError> {
 }
 
 impl DecodedAutoscaler {
-    fn validate(&mut self, mut hpa: HorizontalPodAutoscaler, has_generated_name: bool) {
+    fn validate(
+        &mut self,
+        mut hpa: HorizontalPodAutoscaler,
+        manifest: &Manifest,
+        has_generated_name: bool,
+    ) {
         apply_defaults(&mut hpa.spec);
         let is_generated = hpa.metadata.name.is_empty() && has_generated_name;
         let name_causes = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
@@ -163,7 +159,7 @@ impl DecodedAutoscaler {
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
-        if self.api_version == hpa_crd::API_VERSION {
+        if string_at(&manifest.object, "/apiVersion") == hpa_crd::API_VERSION {
             let hpa = with_valid_time_zones(hpa.clone());
             let strict = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
             self.invalid.extend(invalid_fields(&strict.problems));
@@ -221,8 +217,9 @@ pub(super) fn unknown_field(decoded: &DecodedAutoscaler, report: &mut Report<'_>
     }
 }
 
-pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    let DecodedAutoscaler { api_version, file, .. } = decoded;
+pub(super) fn removed_version(_: &DecodedAutoscaler, report: &mut Report<'_>) {
+    let Manifest { file, object, .. } = report.manifest;
+    let api_version = string_at(object, "/apiVersion");
     if let Some(release) = versions::removed_in(api_version) {
         let command = "hpa convert --to core";
         let advice = if is_stdin(Path::new(file)) {
@@ -235,14 +232,15 @@ pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'
     }
 }
 
-pub(super) fn duplicate_key(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    for DuplicateKey { field, lost_value, position, last_position } in &decoded.duplicates {
+pub(super) fn duplicate_key(_: &DecodedAutoscaler, report: &mut Report<'_>) {
+    let manifest = report.manifest;
+    for DuplicateKey { field, lost_value, position, last_position } in manifest.duplicates() {
         let message = format!(
             "occurs twice: kubectl takes the value in line {} and drops this one: {}",
             last_position.line,
-            shortened(lost_value)
+            shortened(&lost_value)
         );
-        report.add_at(*position, field, message);
+        report.add_at(position, field, message);
     }
 }
 

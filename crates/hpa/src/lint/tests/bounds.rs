@@ -33,7 +33,7 @@ fn zero_minimum_in_a_core_manifest_is_noted(
     let notes: Vec<_> = findings.iter().filter(|one| one.rule.id == "scale-to-zero").collect();
     assert_eq!(!notes.is_empty(), is_noted, "{findings:?}");
     for note in notes {
-        assert_eq!((note.severity(), &*note.field), (Severity::Note, "spec.minReplicas"));
+        assert_eq!((note.rule.severity, &*note.field), (Severity::Note, "spec.minReplicas"));
         assert!(note.message.contains("Kubernetes 1.37"), "{}", note.message);
         assert!(note.message.contains("HPAScaleToZero"), "{}", note.message);
     }
@@ -149,7 +149,10 @@ fn unknown_time_zone_in_a_field_is_a_warning_not_an_error() {
     unknown["timeZone"] = json!("Europe/Nowhere");
     let findings = lint(manifests_with(&[custom.clone(), (0, "/spec/bounds", json!([unknown]))]));
     assert_eq!(rule_ids(&findings), ["invalid-annotation"], "{findings:?}");
-    assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Warning, "spec.bounds"));
+    assert_eq!(
+        (findings[0].rule.severity, &*findings[0].field),
+        (Severity::Warning, "spec.bounds")
+    );
     assert!(findings[0].message.contains("unknown time zone"), "{findings:?}");
 
     let invalid = entry("25:00", "20:00", json!({ "minReplicas": 5 }));

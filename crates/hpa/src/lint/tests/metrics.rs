@@ -209,7 +209,7 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
 fn only_flags_that_a_collector_lacks_are_named(#[case] flags: &[&str], #[case] missing: &str) {
     let sources = source_arguments(flags);
     let sources = InProcessSources::from_flags(&sources);
-    assert_eq!(sources.missing_flags.get("skipper"), Some(&missing));
+    assert_eq!(sources.missing_flags("skipper"), missing);
 }
 
 #[rstest]

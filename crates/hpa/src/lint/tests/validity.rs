@@ -28,7 +28,7 @@ fn invalid_autoscaler_has_errors_and_no_advice(
 ) {
     let findings = lint(manifests_with(changes));
     assert_eq!(rule_ids(&findings), ["invalid"]);
-    assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Error, field));
+    assert_eq!((findings[0].rule.severity, &*findings[0].field), (Severity::Error, field));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn owner_without_uid_is_an_error() {
     let owners = json!([complete, owner]);
     let objects = manifests_with(&[(0, "/metadata/ownerReferences", owners)]);
     let findings = find_violations(&Workspace::from_manifests(numbered(objects)));
-    let errors = findings.iter().filter(|finding| finding.severity() == Severity::Error);
+    let errors = findings.iter().filter(|finding| finding.rule.severity == Severity::Error);
     let fields: Vec<_> = errors.map(|finding| finding.field.as_str()).collect();
     assert_eq!(fields, ["metadata.ownerReferences[1].uid"]);
 }
@@ -96,7 +96,7 @@ fn errors_equal_those_of_the_api_server() {
         });
         let mut errors: Vec<_> = lint(vec![object])
             .into_iter()
-            .filter(|finding| finding.severity() == Severity::Error)
+            .filter(|finding| finding.rule.severity == Severity::Error)
             .map(|finding| (finding.field, sorted_words(&finding.message)))
             .collect();
         let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! Tests of the search for leases.
 
-use hpa_controller::KEEPS_HISTORY;
+use hpa_controller::{HpaKey, KEEPS_HISTORY};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
@@ -75,6 +75,16 @@ fn namespace(name: &str) -> serde_json::Value {
     })
 }
 
+/// Each item is the namespace and the field manager of a status.
+fn writers(statuses: &[(&str, &str)]) -> Vec<AutoscalerStatusWriter> {
+    let writer = |(namespace, manager): &(&str, &str)| AutoscalerStatusWriter {
+        key: HpaKey::new(*namespace, "web"),
+        manager: (*manager).to_owned(),
+        at: None,
+    };
+    statuses.iter().map(writer).collect()
+}
+
 fn flags(namespace: Option<&str>) -> ControllerArguments {
     ControllerArguments {
         controller_namespace: namespace.map(ToOwned::to_owned),
@@ -95,7 +105,7 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     let bob = StatusOwner { namespace: "bob", manager: Some(real) };
     let client = testbed.client();
     for one in [None, Some(bob)] {
-        let found = ControllerLease::find(&client, &flags(None), one, statuses).await;
+        let found = ControllerLease::find(&client, &flags(None), one, &writers(&statuses)).await;
         assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
         assert!(is_lost(&found.holder, Timestamp::now()));
         assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
@@ -103,18 +113,18 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     // Two namespaces of the tenant name it, and one that is not the tenant's.
     let of_two = [("eve", evil), ("eve-2", evil), ("bob", real)];
     for (statuses, may_answer) in [(&of_two[..], false), (&of_two[..2], true)] {
-        let found =
-            ControllerLease::find(&client, &flags(None), None, statuses.iter().copied()).await;
+        let found = ControllerLease::find(&client, &flags(None), None, &writers(statuses)).await;
         assert!(found.name.name == "evil" && found.local.is_empty());
         assert_eq!(found.may_answer_for_all, may_answer, "{statuses:?}");
     }
-    let found = ControllerLease::find(&client, &flags(Some("eve")), None, of_two).await;
+    let found = ControllerLease::find(&client, &flags(Some("eve")), None, &writers(&of_two)).await;
     assert!(found.name.name == "evil" && found.may_answer_for_all, "the reader named it");
     // Its own autoscalers may rely on it, as in a release for one namespace.
     let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
-    let found = ControllerLease::find(&client, &flags(None), Some(eve), statuses).await;
+    let found = ControllerLease::find(&client, &flags(None), Some(eve), &writers(&statuses)).await;
     assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
-    let found = ControllerLease::find(&client, &flags(None), None, [("eve", evil)]).await;
+    let found =
+        ControllerLease::find(&client, &flags(None), None, &writers(&[("eve", evil)])).await;
     assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
 }
 
@@ -136,7 +146,8 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     let client = testbed.client();
     let unnamed = async |namespace: Option<&str>, status_namespace: &str| {
         let statuses = [(status_namespace, "hpa-controller:scaling/hpa")];
-        let found = ControllerLease::find(&client, &flags(namespace), None, statuses).await;
+        let found =
+            ControllerLease::find(&client, &flags(namespace), None, &writers(&statuses)).await;
         assert!(found.name.name == "hpa" && is_lost(&found.holder, now));
         let names = found.others.iter().map(|lease| lease.name.name.clone());
         names.collect::<Vec<_>>()
@@ -144,7 +155,7 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     assert_eq!(unnamed(None, "shop").await, ["usual", "new"]);
     assert_eq!(unnamed(Some("scaling"), "shop").await, [""; 0], "the reader named it");
     assert_eq!(unnamed(None, "scaling").await, ["usual"], "the lease may be a tenant's");
-    let found = ControllerLease::find(&client, &flags(None), None, []).await;
+    let found = ControllerLease::find(&client, &flags(None), None, &[]).await;
     let is_found = found.others.iter().any(|lease| lease.name.name == "usual");
     assert!(is_found && !found.searched_namespaces.is_empty());
 }

@@ -3,7 +3,7 @@
 mod report;
 mod samples;
 
-use std::{fmt::Write, iter, mem, process::ExitCode};
+use std::{fmt::Write, iter, mem};
 
 use anyhow::Context;
 use hpa_calc::explain::{counted, list_first};
@@ -21,11 +21,13 @@ use hpa_prometheus::{
 
 use self::report::{Report, UncheckedRules};
 use super::{
-    connect_cluster, connect_source, outcome::QueryProblem, resource::ClusterObjects,
-    resource_mapper, servers::RuleServers,
+    connect_cluster, connect_source,
+    outcome::{Outcome, QueryProblem},
+    resource::ClusterObjects,
+    resource_mapper,
+    servers::RuleServers,
 };
 use crate::{
-    EXIT_INCONCLUSIVE,
     args::{RulesCheckArguments, RulesConnection},
     manifests::file_name,
     rules_source::{read_configs, server_flags},
@@ -40,66 +42,42 @@ const PARTLY_CHECKED: &str = "; not all checked";
 /// The first line names at most this many unchecked rules for each cause.
 const MAX_UNCHECKED_RULES: usize = 10;
 
-/// The outcome of a check, by severity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum CheckOutcome {
-    /// There may be warnings.
-    NoProblems,
-    Problems,
-    /// A server that should have been read didn't answer the queries of a rule, or the API server
-    /// didn't answer or refused a list. There may be problems.
-    NotChecked,
-}
-
-impl CheckOutcome {
-    fn from_problem_count(problem_count: usize) -> Self {
-        if problem_count == 0 { Self::NoProblems } else { Self::Problems }
-    }
-
-    pub(super) fn exit_code(self) -> ExitCode {
-        match self {
-            Self::NoProblems => ExitCode::SUCCESS,
-            Self::Problems => ExitCode::FAILURE,
-            Self::NotChecked => ExitCode::from(EXIT_INCONCLUSIVE),
-        }
-    }
-}
-
 /// Checks the rules of a file. Returns the report and the outcome.
 pub(super) async fn check_rules(
     arguments: &RulesCheckArguments,
-) -> anyhow::Result<(String, CheckOutcome)> {
+) -> anyhow::Result<(String, Outcome)> {
     let all = read_configs(&arguments.file)?;
     let count = all.len();
     let (mut sections, mut failed_places, mut all_warning_count) = (String::new(), Vec::new(), 0);
-    let mut worst = CheckOutcome::NoProblems;
+    let mut worst = Outcome::Success;
     for ManifestRules { place, config } in all {
         let config = config.with_context(|| file_name(&arguments.file));
-        let CheckedRules { text, problem_count, warning_count, outcome } = match config {
+        let checked = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
                 let error = with_other_mistakes(error, &arguments.connection).await;
                 if count == 1 {
                     return Err(error);
                 }
-                CheckedRules::new(format!("{error:#}\n"), 1, 0)
+                let text = format!("{error:#}\n");
+                CheckedRules { text, problem_count: 1, warning_count: 0, is_complete: true }
             }
         };
+        let outcome = checked.outcome();
         if count == 1 {
-            return Ok((text, outcome));
+            return Ok((checked.text, outcome));
         }
         // Writing to a string can't fail.
-        let _ = write!(sections, "\n{place}\n{text}");
-        failed_places.extend((problem_count > 0).then_some(place));
-        all_warning_count += warning_count;
+        let _ = write!(sections, "\n{place}\n{}", checked.text);
+        failed_places.extend((checked.problem_count > 0).then_some(place));
+        all_warning_count += checked.warning_count;
         worst = worst.max(outcome);
     }
     let result = match failed_places.as_slice() {
         [] => describe_counts(0, all_warning_count),
         places => format!("{} with problems: {}", places.len(), places.join("; ")),
     };
-    let is_checked = worst != CheckOutcome::NotChecked;
-    let unchecked = if is_checked { "" } else { PARTLY_CHECKED };
+    let unchecked = if worst == Outcome::Inconclusive { PARTLY_CHECKED } else { "" };
     Ok((format!("rules in {count} places: {result}{unchecked}\n{sections}"), worst))
 }
 
@@ -108,13 +86,17 @@ struct CheckedRules {
     text: String,
     problem_count: usize,
     warning_count: usize,
-    outcome: CheckOutcome,
+    /// Whether all servers that should have been read answered.
+    is_complete: bool,
 }
 
 impl CheckedRules {
-    fn new(text: String, problem_count: usize, warning_count: usize) -> Self {
-        let outcome = CheckOutcome::from_problem_count(problem_count);
-        Self { text, problem_count, warning_count, outcome }
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self { is_complete: false, .. } => Outcome::Inconclusive,
+            Self { problem_count: 0, .. } => Outcome::Success,
+            _ => Outcome::Failure,
+        }
     }
 }
 
@@ -138,7 +120,7 @@ async fn check_config(
     let (flags, file) = (&arguments.connection, file_name(&arguments.file));
     let Some(source) = connect_source(config, flags).await? else {
         return Ok(match resource_mapper(flags).await?.load().await {
-            Ok(resources) => check_offline(&file, config, &resources),
+            Ok(resources) => check_syntax(&file, config, &resources, None),
             Err(error) => check_without_resources(&file, config, &with_causes(&error)),
         });
     };
@@ -147,7 +129,8 @@ async fn check_config(
             return Ok(check_without_resources(&file, config, &with_causes(&error)));
         }
         Err(RelistError::ServersFailed { causes, .. }) => {
-            return Ok(check_unreachable(&file, config, &source.resources(), &causes));
+            let cause = causes.join("; ");
+            return Ok(check_syntax(&file, config, &source.resources(), Some(&cause)));
         }
         _ => {}
     }
@@ -158,7 +141,7 @@ async fn check_config(
     let servers = RuleServers::new(&source);
     let compiled = RuleSet::compile(config, &source.resources());
     if let Some(cause) = failure_of_only_server(config, &compiled, &servers).await {
-        return Ok(check_unreachable(&file, config, &source.resources(), &[cause]));
+        return Ok(check_syntax(&file, config, &source.resources(), Some(&cause)));
     }
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
     let findings = lint_each(config, &compiled, &source.resources());
@@ -190,11 +173,7 @@ async fn check_config(
     let unchecked = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
     let headline = format!("{file}: {counts}{unchecked}");
     let text = servers.add_timeout_note(format!("{headline}\n{sections}"));
-    let checked = CheckedRules::new(text, problem_count, warning_count);
-    if unchecked.is_empty() {
-        return Ok(checked);
-    }
-    Ok(CheckedRules { outcome: CheckOutcome::NotChecked, ..checked })
+    Ok(CheckedRules { text, problem_count, warning_count, is_complete: unchecked.is_empty() })
 }
 
 /// The texts in the order of their positions in the file.
@@ -257,16 +236,6 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     anyhow::Error::msg(text.join("\n"))
 }
 
-/// Checks rules without a server, because no flag allows one.
-fn check_offline(file: &str, config: &Config, resources: &ApiResources) -> CheckedRules {
-    let mut checked = check_syntax(file, config, resources, None);
-    if checked.problem_count == 0 {
-        // Writing to a string can't fail.
-        let _ = writeln!(checked.text, "To check against series, add {}", server_flags(config));
-    }
-    checked
-}
-
 /// The reason why the server of `resourceRules` can't be read, if the file has no other rules. A
 /// relist reads only the servers of other rules.
 async fn failure_of_only_server(
@@ -286,18 +255,6 @@ async fn failure_of_only_server(
     }
 }
 
-/// Checks rules without the servers, because none of them answered.
-fn check_unreachable(
-    file: &str,
-    config: &Config,
-    resources: &ApiResources,
-    causes: &[String],
-) -> CheckedRules {
-    let causes = on_one_line(&causes.join("; "));
-    let checked = check_syntax(file, config, resources, Some(&causes));
-    CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
-}
-
 /// Checks rules without the resources of the API server, because they could not be read: finds only
 /// the mistakes that don't depend on them.
 fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedRules {
@@ -307,17 +264,12 @@ fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedR
     let errors = errors.iter().map(|error| (error.position, error.describe()));
     let lines: Vec<_> = errors.chain(missing).collect();
     let problem_count = lines.len();
-    let (counts, rules) = (describe_counts(problem_count, 0), rule_counts(config));
-    let cause = on_one_line(cause);
-    let headline = format!("{file}: {counts} in the file ({rules}){CLUSTER_UNREAD}: {cause}");
-    let lines = iter::once(headline).chain(in_file_order(lines));
-    let text = lines.map(|line| line + "\n").collect();
-    let checked = CheckedRules::new(text, problem_count, 0);
-    CheckedRules { outcome: CheckOutcome::NotChecked, ..checked }
+    let unread = format!("{CLUSTER_UNREAD}: {}", on_one_line(cause));
+    report_of_file(file, config, in_file_order(lines), problem_count, 0, &unread)
 }
 
-/// Checks rules without a server. The first line has the numbers of findings and of rules, and the
-/// cause if a server should have been read. The findings follow in the order of the file.
+/// Checks rules without a Prometheus server. `cause` is the reason why those that should have been
+/// read can't be read. `None` if no flag allows one.
 fn check_syntax(
     file: &str,
     config: &Config,
@@ -342,16 +294,30 @@ fn check_syntax(
     let all_warnings = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
     let warning_count = all_warnings.count() + ambiguous.len();
     lines.extend(ambiguous);
-    let counts = describe_counts(problem_count, warning_count);
-    let rules = rule_counts(config);
-    let headline = match cause {
-        None => format!("{file}: {counts} ({rules})"),
-        Some(cause) => {
-            format!("{file}: {counts} in the file ({rules}){PROMETHEUS_UNREAD}: {cause}")
-        }
-    };
-    let lines = iter::once(headline).chain(lines);
-    CheckedRules::new(lines.map(|line| line + "\n").collect(), problem_count, warning_count)
+    if cause.is_none() && problem_count == 0 {
+        lines.push(format!("To check against series, add {}", server_flags(config)));
+    }
+    let unread = cause.map(|cause| format!("{PROMETHEUS_UNREAD}: {}", on_one_line(cause)));
+    let unread = unread.unwrap_or_default();
+    report_of_file(file, config, lines, problem_count, warning_count, &unread)
+}
+
+/// The report of a check that read only the file. The first line has the numbers of findings and of
+/// rules. It ends with `unread`, which is empty if no server should have been read.
+fn report_of_file(
+    file: &str,
+    config: &Config,
+    lines: Vec<String>,
+    problem_count: usize,
+    warning_count: usize,
+    unread: &str,
+) -> CheckedRules {
+    let (counts, rules) = (describe_counts(problem_count, warning_count), rule_counts(config));
+    let is_complete = unread.is_empty();
+    let in_the_file = if is_complete { "" } else { " in the file" };
+    let headline = format!("{file}: {counts}{in_the_file} ({rules}){unread}");
+    let text = iter::once(headline).chain(lines).map(|line| line + "\n").collect();
+    CheckedRules { text, problem_count, warning_count, is_complete }
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     promql::{self, Node},
-    rules::{Config, lint::Finding, query::on_one_line},
+    rules::{Config, RuleSet, lint::Finding, query::on_one_line, resource_metrics::UsageResource},
     source::{InspectedMetric, RuleInspection},
 };
 
 use crate::rules::{
     outcome::{QueryProblem, UNCHECKED},
-    resource::{self, ClusterObjects, UsageFindings},
+    resource::{self, ClusterObjects, ResultObjects},
     sample,
     servers::{PrometheusServer, RuleServers},
 };
@@ -249,19 +249,37 @@ impl Report<'_> {
         if error.is_some() || rules.missing_rule().is_some() {
             return;
         }
-        let findings = resource::check_queries(config, self.servers, objects).await;
-        let UsageFindings { lines, problems, failures, uncompared } = findings;
-        for line in &lines {
-            self.line(&format!("  {line}"));
+        self.cluster_failures.clone_from(&objects.failures);
+        let compiled = RuleSet::compile(config, &self.servers.source.resources());
+        let Some(Ok(metrics)) = compiled.resource else { return };
+        let server = self.servers.server(&rules.server);
+        let mut problems = Vec::new();
+        let queries = [true, false].into_iter().flat_map(|for_pods| {
+            UsageResource::ALL.into_iter().map(move |usage| (for_pods, usage))
+        });
+        for (for_pods, usage) in queries {
+            let field = resource::query_field(usage, for_pods);
+            match resource::check_query(&metrics, server, usage, for_pods, objects).await {
+                Ok(ResultObjects { count, example, unmatched_count }) => {
+                    let kind = if for_pods { "pods" } else { "nodes" };
+                    self.line(&format!("  {field}: {kind}: {count}, such as {example}"));
+                    self.cluster_failures.extend(unmatched_count.map(|read_count| {
+                        format!(
+                            "{kind} not compared: the cluster has more than {read_count}, and none \
+                             of those is in the result of {field}"
+                        )
+                    }));
+                }
+                Err(QueryProblem::Mistake(text)) => problems.push(format!("{field}: {text}")),
+                Err(QueryProblem::Unanswered(failure)) => {
+                    self.line(&format!("  {field}: {UNCHECKED}"));
+                    self.add_unchecked("resourceRules", &failure);
+                }
+            }
         }
         for problem in &problems {
             self.problem(problem);
         }
-        for failure in &failures {
-            self.add_unchecked("resourceRules", failure);
-        }
-        self.cluster_failures.clone_from(&objects.failures);
-        self.cluster_failures.extend(uncompared);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricError, ObjectKey, Objects, describe,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
     resource::GroupResource,
     values::{NoValue, OmittedSample},
     wire::ItemLabels,
@@ -70,7 +70,7 @@ impl Report<'_> {
             metric_selector: Selector::everything(),
         };
         let object = ObjectKey::new(&request.namespace, &name);
-        match server.read_custom(request.clone()).await {
+        match server.read(self.servers.source.read_custom(request.clone())).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 for item in &values.items {
@@ -200,7 +200,7 @@ impl Report<'_> {
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
-        match server.read_external(request.clone()).await {
+        match server.read(self.servers.source.read_external(request.clone())).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 if values.items.is_empty() && values.omitted.is_empty() {

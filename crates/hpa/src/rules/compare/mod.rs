@@ -8,7 +8,7 @@ mod server;
 mod tests;
 mod values;
 
-use std::{path::Path, process::ExitCode};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use hpa_calc::HorizontalPodAutoscaler;
@@ -21,10 +21,8 @@ use self::{
     requests::MetricRequest,
     server::{Endpoint, Server},
 };
-use crate::{
-    EXIT_INCONCLUSIVE, args::RulesCompareArguments, kubectl::block_on, listed_autoscalers,
-    manifests, terminal,
-};
+use super::outcome::Outcome;
+use crate::{args::RulesCompareArguments, listed_autoscalers, manifests};
 
 /// The APIs that both servers may have, in all versions that prometheus-adapter serves. Its chart
 /// doesn't register v1beta2, and its document of the group doesn't list it.
@@ -43,21 +41,10 @@ const OPTIONAL_APIS: [&str; 2] = ["custom.metrics.k8s.io/v1beta2", "metrics.k8s.
 /// The maximum number of reads of a value, because the servers may have read it at different times.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Compares two servers, and prints a report. The exit status is 0 without differences, 1 with
-/// differences, or [`EXIT_INCONCLUSIVE`] if nothing was compared, or only lists of metrics, which
-/// are equal.
-pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
-    let report = block_on(compare(arguments))?;
-    terminal::print(&report.to_string())?;
-    Ok(match report.difference_count() {
-        _ if report.compared_nothing() => ExitCode::from(EXIT_INCONCLUSIVE),
-        0 if report.compared_value_count() == 0 => ExitCode::from(EXIT_INCONCLUSIVE),
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
-}
-
-async fn compare(arguments: &RulesCompareArguments) -> anyhow::Result<Report> {
+/// Compares two servers. Returns the report and the outcome.
+pub(super) async fn compare(
+    arguments: &RulesCompareArguments,
+) -> anyhow::Result<(String, Outcome)> {
     let needs_cluster = arguments.left.is_none() || arguments.autoscalers.is_none();
     let cluster = if needs_cluster {
         let (path, context) = (arguments.kubeconfig.clone(), arguments.context.clone());
@@ -89,7 +76,8 @@ async fn compare(arguments: &RulesCompareArguments) -> anyhow::Result<Report> {
         server_name: arguments.right_server_name.as_deref(),
         is_insecure: arguments.right_insecure_skip_tls_verify,
     })?;
-    compare_servers(&left, &right, &autoscalers, arguments.tolerance).await
+    let report = compare_servers(&left, &right, &autoscalers, arguments.tolerance).await?;
+    Ok((report.to_string(), report.outcome()))
 }
 
 async fn compare_servers(
@@ -100,8 +88,8 @@ async fn compare_servers(
 ) -> anyhow::Result<Report> {
     let mut report = Report {
         autoscaler_count: autoscalers.len(),
-        left: ServerSummary::new(left.label(), left.has_token()),
-        right: ServerSummary::new(right.label(), right.has_token()),
+        left: ServerSummary::new(left.label(), left.has_token),
+        right: ServerSummary::new(right.label(), right.has_token),
         apis: Vec::new(),
         requests: Vec::new(),
     };
@@ -157,7 +145,7 @@ fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>>
 }
 
 async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let listed = listed_autoscalers::list_autoscalers(cluster.client(), AutoscalerApi::Core, None);
+    let listed = listed_autoscalers::list_autoscalers(&cluster.client, AutoscalerApi::Core, None);
     Ok(listed.await?.into_iter().map(|one| one.hpa).collect())
 }
 

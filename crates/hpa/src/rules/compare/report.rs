@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use hpa_calc::explain::counted;
 
 use super::{OPTIONAL_APIS, requests::MetricRequest};
+use crate::rules::outcome::Outcome;
 
 pub(super) struct Report {
     pub(super) left: ServerSummary,
@@ -101,6 +102,16 @@ impl Report {
                     ),
                 }
             }
+        }
+    }
+
+    /// If only lists of metrics were compared, and they are equal, nothing is known about values.
+    pub(super) fn outcome(&self) -> Outcome {
+        match (self.difference_count(), self.compared_value_count()) {
+            _ if self.compared_nothing() => Outcome::Inconclusive,
+            (0, 0) => Outcome::Inconclusive,
+            (0, _) => Outcome::Success,
+            _ => Outcome::Failure,
         }
     }
 

@@ -25,13 +25,6 @@ pub(super) struct MetricRequest {
     pub(super) autoscalers: BTreeSet<String>,
 }
 
-/// The path of a metric's values in an API, in any version.
-struct ValuesPath {
-    api: MetricsApi,
-    /// The path below the API's `namespaces`, with the query.
-    path: String,
-}
-
 /// The requests for the metrics of all autoscalers in each of [`APIS`], without duplicates.
 pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
     let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -39,8 +32,10 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
         let metadata = &autoscaler.metadata;
         let key = format!("{}/{}", metadata.namespace, metadata.name);
         for spec in &autoscaler.spec.metrics {
-            let Some(values) = values_path(&metadata.namespace, spec) else { continue };
-            for path in values.in_each_version() {
+            let Some((api, path)) = values_path(&metadata.namespace, spec) else { continue };
+            let is_version = |version: &&str| version.split('/').next() == Some(api.group());
+            for version in APIS.into_iter().filter(is_version) {
+                let path = format!("/apis/{version}/namespaces/{path}");
                 by_path.entry(path).or_default().insert(key.clone());
             }
         }
@@ -50,37 +45,27 @@ pub(super) fn requests_for(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<Metri
     requests.collect()
 }
 
-impl ValuesPath {
-    /// The whole path in each version, with the query.
-    fn in_each_version(&self) -> impl Iterator<Item = String> {
-        let is_version = move |api: &&str| api.split('/').next() == Some(self.api.group());
-        let apis = APIS.into_iter().filter(is_version);
-        apis.map(move |api| format!("/apis/{api}/namespaces/{}", self.path))
-    }
-}
-
-/// The path of a metric's values. A metric of pods is requested for all pods of the namespace.
-/// `None` if the selector is invalid or the metric has no source.
-fn values_path(namespace: &str, spec: &MetricSpec) -> Option<ValuesPath> {
+/// The API of a metric, and the path of its values below `namespaces`, with the query. A metric of
+/// pods is requested for all pods of the namespace. `None` if the selector is invalid or the metric
+/// has no source.
+fn values_path(namespace: &str, spec: &MetricSpec) -> Option<(MetricsApi, String)> {
     let namespace = encode(namespace);
     if let Some(pods) = &spec.pods {
         let metric = encode(&pods.metric.name);
         let query = query("metricLabelSelector", &pods.metric)?;
-        let path = format!("{namespace}/pods/*/{metric}{query}");
-        return Some(ValuesPath { api: MetricsApi::Custom, path });
+        return Some((MetricsApi::Custom, format!("{namespace}/pods/*/{metric}{query}")));
     }
     if let Some(object) = &spec.object {
-        let path = object_path(&namespace, object)?;
-        return Some(ValuesPath { api: MetricsApi::Custom, path });
+        return Some((MetricsApi::Custom, object_path(&namespace, object)?));
     }
     if let Some(external) = &spec.external {
         let metric = &external.metric;
         let query = query("labelSelector", metric)?;
         let path = format!("{namespace}/{}{query}", encode(&metric.name));
-        return Some(ValuesPath { api: MetricsApi::External, path });
+        return Some((MetricsApi::External, path));
     }
     let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
-    has_usage.then(|| ValuesPath { api: MetricsApi::Resource, path: format!("{namespace}/pods") })
+    has_usage.then(|| (MetricsApi::Resource, format!("{namespace}/pods")))
 }
 
 fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {

@@ -33,8 +33,8 @@ pub(super) struct Server {
     name: &'static str,
     /// The URL without credentials. Empty for the cluster, whose errors name the API server.
     url: String,
-    client: Client,
-    has_token: bool,
+    pub(super) client: Client,
+    pub(super) has_token: bool,
 }
 
 /// A response with any status.
@@ -101,14 +101,6 @@ impl Server {
             CLUSTER => "the cluster's API server".to_owned(),
             side => format!("the {side} server"),
         }
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(super) fn has_token(&self) -> bool {
-        self.has_token
     }
 
     /// Names URL and root cause of a connection error, because the client's text has neither.

@@ -6,7 +6,7 @@ use hpa_prometheus::{
     source::RuleInspection,
 };
 
-use crate::rules::outcome::{ExplainOutcome, QueryProblem, unknown_value};
+use crate::rules::outcome::{Outcome, QueryProblem, unknown_value};
 
 /// Puts the first line above an explanation: whether the metric has values, and from which rule.
 pub(super) struct Headline<'e> {
@@ -34,10 +34,10 @@ impl Headline<'_> {
         text: &str,
         value_count: usize,
         cause: Option<&str>,
-    ) -> (String, ExplainOutcome) {
+    ) -> (String, Outcome) {
         let Self { metric, explanation, inspected, .. } = self;
         if let Some(problem) = &explanation.request_problem {
-            return (format!("{metric}: {problem}\n{text}"), ExplainOutcome::NoValue);
+            return (format!("{metric}: {problem}\n{text}"), Outcome::Failure);
         }
         let applied = explanation.applied().and_then(|report| inspected.get(report.index));
         let incomplete = self.object_counts.filter(|counts| counts.read < counts.total);
@@ -53,7 +53,7 @@ impl Headline<'_> {
                         rule.status.rule
                     ),
                 };
-                (headline, ExplainOutcome::NoValue)
+                (headline, Outcome::Failure)
             }
             (Some(rule), _) => {
                 let (values, rule) = (counted(value_count, "value"), &rule.status.rule);
@@ -64,7 +64,7 @@ impl Headline<'_> {
                     ),
                     None => format!("{metric} has {values} of {rule}"),
                 };
-                (headline, ExplainOutcome::HasValue)
+                (headline, Outcome::Success)
             }
             (None, _) => self.without_rule(cause),
         };
@@ -72,15 +72,11 @@ impl Headline<'_> {
     }
 
     /// Like [`Self::add_to`], after a read failed.
-    pub(super) fn add_failure_to(
-        &self,
-        text: &str,
-        problem: &QueryProblem,
-    ) -> (String, ExplainOutcome) {
+    pub(super) fn add_failure_to(&self, text: &str, problem: &QueryProblem) -> (String, Outcome) {
         match problem {
             QueryProblem::Unanswered(failure) if self.explanation.request_problem.is_none() => {
                 let headline = unknown_value(self.metric, failure);
-                (format!("{headline}\n{text}"), ExplainOutcome::Unknown)
+                (format!("{headline}\n{text}"), Outcome::Inconclusive)
             }
             QueryProblem::Unanswered(cause) | QueryProblem::Mistake(cause) => {
                 self.add_to(text, 0, Some(cause))
@@ -89,12 +85,12 @@ impl Headline<'_> {
     }
 
     /// The first line and the outcome if no rule applies.
-    fn without_rule(&self, cause: Option<&str>) -> (String, ExplainOutcome) {
+    fn without_rule(&self, cause: Option<&str>) -> (String, Outcome) {
         let Self { metric, explanation, inspected, .. } = self;
         let failures = server_failures(inspected);
         if !failures.is_empty() {
             // A rule whose series are unknown may have the metric.
-            return (unknown_value(metric, &failures.join("; ")), ExplainOutcome::Unknown);
+            return (unknown_value(metric, &failures.join("; ")), Outcome::Inconclusive);
         }
         let rules = counted(inspected.len(), "rule");
         let share_of_rules = |count: usize| match inspected.len() {
@@ -130,7 +126,7 @@ impl Headline<'_> {
                 format!("{metric} has no value: {none}")
             }
         };
-        (headline, ExplainOutcome::NoValue)
+        (headline, Outcome::Failure)
     }
 }
 

@@ -6,7 +6,7 @@ use axum::{Form, Json, Router, routing::any};
 use serde_json::{Value, json};
 
 use super::unanswered::{explain_with, serve};
-use crate::rules::outcome::ExplainOutcome;
+use crate::rules::outcome::Outcome;
 
 /// The result of a query for the series `m` of two namespaces. That of `shop` has no label `pod`.
 fn samples(query: &str) -> Vec<Value> {
@@ -46,7 +46,7 @@ async fn label_that_the_namespace_lacks_is_named_although_others_have_it() {
         );
         let flags = ["--prometheus-url", &url];
         let (text, outcome) = explain_with(&rules, "custom", "pods/m", &flags).await;
-        assert_eq!(outcome, ExplainOutcome::NoValue, "{text}");
+        assert_eq!(outcome, Outcome::Failure, "{text}");
         let expected = "m has no value: in the namespace shop, m has no label `pod`, which queries \
                         use to select the pod: the series have the label `pod_name`: map it with \
                         resources.overrides: {pod_name: {resource: pod}}; the series in wl have \

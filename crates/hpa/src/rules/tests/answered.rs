@@ -6,11 +6,8 @@ use axum::{Form, Json, Router, extract::RawForm, routing::any};
 use rstest::rstest;
 use serde_json::json;
 
-use super::{
-    check::CheckOutcome,
-    unanswered::{check_rules, explain_with, resource_rules, serve},
-};
-use crate::rules::outcome::ExplainOutcome;
+use super::unanswered::{check_rules, explain_with, resource_rules, serve};
+use crate::rules::outcome::Outcome;
 
 type Labels = BTreeMap<String, String>;
 
@@ -81,18 +78,18 @@ async fn external_series_without_a_namespace_label_are_a_problem() {
                    by relabeling, or set `namespaced: false` in an external rule; the labels are \
                    topic\n";
     let (report, outcome) = check_rules(&rules, &url).await;
-    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     assert!(report.contains(&format!("\n  problem: {problem}")), "{report}");
 
     let flags = ["--prometheus-url", &url];
     let (text, outcome) = explain_with(&rules, "external", "lag", &flags).await;
-    assert_eq!(outcome, ExplainOutcome::NoValue, "{text}");
+    assert_eq!(outcome, Outcome::Failure, "{text}");
     let start = "lag has no value: the query has no result, which blocks scaling down: ";
     assert!(text.starts_with(&format!("{start}{problem}")), "{text}");
 
     let rules = rules.replace(NAMESPACED, "  resources: {namespaced: false}\n");
     let (report, outcome) = check_rules(&rules, &url).await;
-    assert_eq!(outcome, CheckOutcome::NoProblems, "{report}");
+    assert_eq!(outcome, Outcome::Success, "{report}");
 }
 
 #[rstest]
@@ -116,7 +113,7 @@ async fn requirement_that_no_external_series_meets_is_named(
     let rules = rules.replace("sum(depth{<<", "sum(depth{queue=\"none\",<<");
     let flags = ["--prometheus-url", &url, "-l", selector];
     let (text, outcome) = explain_with(&rules, "external", "depth", &flags).await;
-    assert_eq!(outcome, ExplainOutcome::NoValue, "{text}");
+    assert_eq!(outcome, Outcome::Failure, "{text}");
     assert!(text.lines().next().unwrap().contains(&format!(": {reason}")), "{text}");
 }
 
@@ -125,7 +122,7 @@ async fn findings_stand_under_their_rule() {
     let url = serve_prometheus().await;
     let rules = ["lag", "depth"].map(|series| external_rule(series, ""));
     let (report, outcome) = check_rules(&format!("externalRules:\n{}", rules.concat()), &url).await;
-    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     assert!(report.starts_with("FILE: 2 problems\n"), "{report}");
     for (index, (line, series)) in [(2, "lag"), (4, "depth")].into_iter().enumerate() {
         let section = format!(
@@ -157,7 +154,7 @@ async fn usage_is_explained_for_the_objects_of_the_request(
     // The query selects the namespace, because its result doesn't have it.
     let rules = resource_rules().replace("sum(m{", "sum(m{namespace=\"other\",");
     let (text, outcome) = explain_with(&rules, "resource", "pods/cpu", &flags).await;
-    assert_eq!(outcome, ExplainOutcome::NoValue);
+    assert_eq!(outcome, Outcome::Failure);
     let start = "pods/cpu has no value: resourceRules.cpu.containerQuery: no result of the namespace \
                  shop\n";
     assert!(text.starts_with(start), "{text}");

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::rules::{explain, outcome::ExplainOutcome};
+use crate::rules::explain;
 
 const HTML: &str = "text/html";
 const JSON: &str = "application/json";
@@ -75,11 +75,11 @@ async fn serve_series(status: u16, content_type: &'static str, body: &'static st
     serve(Router::new().route("/api/v1/series", any(list)).fallback(answer)).await
 }
 
-pub(super) async fn check_rules(rules: &str, url: &str) -> (String, CheckOutcome) {
+pub(super) async fn check_rules(rules: &str, url: &str) -> (String, Outcome) {
     check_rules_with(rules, &["--prometheus-url", url]).await
 }
 
-async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, CheckOutcome) {
+async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, Outcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), rules).unwrap();
     let path = file.path().to_str().unwrap();
@@ -89,12 +89,7 @@ async fn check_rules_with(rules: &str, flags: &[&str]) -> (String, CheckOutcome)
 }
 
 /// Explains a metric in the namespace `shop`. Returns the first line and the outcome.
-async fn explain_rules(
-    rules: &str,
-    api: &str,
-    metric: &str,
-    url: &str,
-) -> (String, ExplainOutcome) {
+async fn explain_rules(rules: &str, api: &str, metric: &str, url: &str) -> (String, Outcome) {
     let (text, outcome) = explain_with(rules, api, metric, &["--prometheus-url", url]).await;
     (text.lines().next().unwrap().to_owned(), outcome)
 }
@@ -105,13 +100,13 @@ pub(super) async fn explain_with(
     api: &str,
     metric: &str,
     flags: &[&str],
-) -> (String, ExplainOutcome) {
+) -> (String, Outcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), rules).unwrap();
     let path = file.path().to_str().unwrap();
     let arguments = ["hpa", "rules", "explain", api, metric, "-n", "shop", "--config", path];
     let arguments = arguments.iter().chain(flags);
-    let Command::Rules(RulesArguments { command: RulesCommand::Explain(arguments) }) =
+    let Command::Rules(RulesCommand::Explain(arguments)) =
         Arguments::try_parse_from(arguments).unwrap().command
     else {
         panic!("not hpa rules explain");
@@ -133,7 +128,7 @@ async fn rules_are_not_checked_if_no_server_answers() {
         ] {
             let url = serve_status(status).await;
             let (report, outcome) = check_rules(rules, &url).await;
-            assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+            assert_eq!(outcome, Outcome::Inconclusive, "{report}");
             let start = format!(
                 "FILE: no problems in the file ({count}); not checked against Prometheus: \
                  Prometheus at {url}: {cause}\n"
@@ -141,7 +136,7 @@ async fn rules_are_not_checked_if_no_server_answers() {
             assert!(report.starts_with(&start), "{report}");
         }
         let (report, outcome) = check_rules(rules, "http://127.0.0.1:1").await;
-        assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+        assert_eq!(outcome, Outcome::Inconclusive, "{report}");
         let cause = "against Prometheus: the request to Prometheus at 127.0.0.1:1 failed: ";
         assert!(report.contains(cause), "{report}");
     }
@@ -167,7 +162,7 @@ async fn unanswered_queries_beside_listed_series_are_not_checked(
 ) {
     let url = serve_series(status, content_type, body).await;
     let (report, outcome) = check_rules(&format!("{RULES}{}", resource_rules()), &url).await;
-    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
     let first = report.lines().next().unwrap();
     let expected = format!(
         "; not checked against Prometheus: rules[0], externalRules[0], resourceRules: \
@@ -190,7 +185,7 @@ async fn rejected_query_is_a_problem(#[case] status: u16, #[case] error_type: &'
     let body = json!({ "status": "error", "errorType": error_type, "error": "boom" }).to_string();
     let url = serve_series(status, JSON, body.leak()).await;
     let (report, outcome) = check_rules(RULES, &url).await;
-    assert_eq!(outcome, CheckOutcome::Problems, "{report}");
+    assert_eq!(outcome, Outcome::Failure, "{report}");
     let problem = format!("  problem: the query for a sample failed: {error_type}: boom\n");
     assert_eq!(report.matches(&problem).count(), 2, "{report}");
 }
@@ -201,7 +196,7 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
     let of_m = "externalRules:\n- seriesQuery: m";
     let rules = RULES.replace(of_m, "externalRules:\n- seriesQuery: unread");
     let (report, outcome) = check_rules(&rules, &url).await;
-    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
     let failure = format!("Prometheus at {url}: unknown response code 502");
     let expected = format!("; not checked against Prometheus: externalRules[0]: {failure}\n");
     assert!(report.contains(&expected), "{report}");
@@ -209,7 +204,7 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
 
     let (first, outcome) = explain_rules(&rules, "external", "other", &url).await;
     assert_eq!(first, format!("other: the value cannot be told: {failure}"));
-    assert_eq!(outcome, ExplainOutcome::Unknown);
+    assert_eq!(outcome, Outcome::Inconclusive);
 }
 
 #[rstest]
@@ -225,19 +220,19 @@ async fn first_line_of_explain_names_the_server_that_did_not_answer(
     let rules = format!("{RULES}{}", resource_rules());
     let unknown = format!("{name}: the value cannot be told: ");
     let (first, outcome) = explain_rules(&rules, api, metric, "http://127.0.0.1:1").await;
-    assert_eq!(outcome, ExplainOutcome::Unknown, "{first}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{first}");
     let cause = "the request to Prometheus at 127.0.0.1:1 failed: Connection refused";
     assert_eq!(first, format!("{unknown}{cause}"));
 
     let url = serve_series(503, HTML, "<html>").await;
     let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
-    assert_eq!(outcome, ExplainOutcome::Unknown, "{first}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{first}");
     assert_eq!(first, format!("{unknown}Prometheus at {url}: unknown response code 503"));
 
     let body = r#"{"status": "error", "errorType": "execution", "error": "boom"}"#;
     let url = serve_series(422, JSON, body).await;
     let (first, outcome) = explain_rules(&rules, api, metric, &url).await;
-    assert_eq!(outcome, ExplainOutcome::NoValue, "{first}");
+    assert_eq!(outcome, Outcome::Failure, "{first}");
     assert!(first.starts_with(&format!("{name} has no value: ")), "{first}");
     assert!(first.ends_with("execution: boom"), "{first}");
 }
@@ -262,7 +257,7 @@ async fn queries_to_a_server_stop_after_two_timeouts() {
     let flags = ["--prometheus-url", &url, "--prometheus-query-timeout", "500ms"];
     let rules = format!("{RULES}{}", resource_rules());
     let (report, outcome) = check_rules_with(&rules, &flags).await;
-    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
     assert_eq!(count.load(Ordering::Relaxed), 2, "{report}");
     let first = report.lines().next().unwrap();
     let unchecked = "not checked against Prometheus: rules[0], externalRules[0], resourceRules: no \
@@ -274,7 +269,7 @@ async fn queries_to_a_server_stop_after_two_timeouts() {
     let names = ["--name", "a", "--name", "b", "--name", "c", "--name", "d"];
     let flags = [flags.as_slice(), &names].concat();
     let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;
-    assert_eq!(outcome, ExplainOutcome::Unknown, "{text}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{text}");
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("m: the value cannot be told: no response from "), "{text}");
     assert!(first.ends_with(note) && text.contains("\n2 objects not read\n"), "{text}");
@@ -307,7 +302,7 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
     let cause = "unable to read the resources of the API server: ";
     for flags in [cluster.as_slice(), &both] {
         let (report, outcome) = check_rules_with(&rules, flags).await;
-        assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+        assert_eq!(outcome, Outcome::Inconclusive, "{report}");
         let start = format!(
             "FILE: no problems in the file (1 rule, 1 external rule, resourceRules); not checked \
              against the cluster: {cause}"
@@ -315,7 +310,7 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
         assert!(report.starts_with(&start) && report.lines().count() == 1, "{report}");
     }
     let (text, outcome) = explain_with(&rules, api, metric, &both).await;
-    assert_eq!(outcome, ExplainOutcome::Unknown, "{text}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{text}");
     assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
 }
 
@@ -383,7 +378,7 @@ async fn serve_cluster(pods: Option<Vec<String>>) -> tempfile::NamedTempFile {
 /// Checks `resourceRules` against a cluster with these pods, and a Prometheus with the usage of the
 /// pod web-0 and the node node-0. The cluster refuses to list its nodes, and without `pods` also
 /// these.
-async fn check_against_cluster(pods: Option<Vec<String>>) -> (String, CheckOutcome) {
+async fn check_against_cluster(pods: Option<Vec<String>>) -> (String, Outcome) {
     let now = jiff::Timestamp::now().as_second();
     let labels =
         json!({ "namespace": "shop", "pod": "web-0", "container": "app", "node": "node-0" });
@@ -400,7 +395,7 @@ async fn check_against_cluster(pods: Option<Vec<String>>) -> (String, CheckOutco
 #[tokio::test]
 async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
     let (report, outcome) = check_against_cluster(None).await;
-    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
     let (first, others) = report.split_once('\n').unwrap();
     let end = "; nodes not compared: nodes is forbidden; pods not compared: pods is forbidden";
     assert!(first.starts_with("FILE: no problems") && first.ends_with(end), "{report}");
@@ -411,7 +406,7 @@ async fn objects_that_cannot_be_listed_leave_resource_rules_unchecked() {
 #[tokio::test]
 async fn first_line_names_only_the_objects_that_were_not_compared() {
     let (report, outcome) = check_against_cluster(Some(vec!["w1-0".to_owned()])).await;
-    assert_eq!(outcome, CheckOutcome::NotChecked, "{report}");
+    assert_eq!(outcome, Outcome::Inconclusive, "{report}");
     let first = report.lines().next().unwrap();
     assert!(first.starts_with("FILE: 2 problems"), "{report}");
     assert!(first.ends_with("; nodes not compared: nodes is forbidden"), "{report}");
@@ -445,7 +440,7 @@ async fn serve_many_pods() -> String {
 async fn first_line_of_explain_counts_only_objects_that_were_read() {
     let url = serve_many_pods().await;
     let (first, outcome) = explain_rules(RULES, "custom", "pods/m", &url).await;
-    assert_eq!(outcome, ExplainOutcome::HasValue, "{first}");
+    assert_eq!(outcome, Outcome::Success, "{first}");
     assert_eq!(first, "m has at least 20 values of rules[0]: 20 of 25 objects were read");
     let flags = ["--prometheus-url", &url, "--name", "web-24"];
     let (text, _) = explain_with(RULES, "custom", "pods/m", &flags).await;

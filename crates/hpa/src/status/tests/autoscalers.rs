@@ -26,8 +26,8 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
                      status last, ignores and hpa-rs would obey: shop/web";
     assert!(all.iter().any(|text| text == uncertain), "{all:?}");
 
-    cluster.holder = Err(Unavailable::NoLease(cluster.lease.clone()));
-    cluster.status = Err(Unavailable::NoLease(cluster.lease.clone()));
+    cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));
+    cluster.status = Err(Unavailable::NoLease(cluster.lease.name.clone()));
     let all = texts(&mut cluster);
     let expected = "1 autoscaler with a pause that kube-controller-manager, which stored the \
                     status last, ignores: shop/web";
@@ -207,7 +207,8 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
-    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    cluster.lease.holder =
+        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
     let shared = "2 autoscalers with the target of another autoscaler: shop/web, \
                   rhpa/shop/web";
     let found = problems(&cluster);

@@ -1,7 +1,7 @@
 //! Checks of the controllers and their leases.
 
 use super::*;
-use crate::liveness::ReadLease;
+use crate::liveness::{ReadLease, status_writers};
 
 /// The level and text of the check of kube-controller-manager.
 fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
@@ -20,7 +20,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     |it: &mut ClusterState| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::alone(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
 #[case::flags_unread(|it: &mut ClusterState| it.built_in.flags = None, Level::Skipped, "so its HPA controller may be on")]
 #[case::expired(
@@ -29,12 +29,12 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
     "no kube-controller-manager holds its lease: that of cp-1 has expired, renewed 16s ago"
 )]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
     Level::Ok,
     "no kube-controller-manager holds its lease"
 )]
 #[case::no_lease(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(it.lease.clone())),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(LeaseName::built_in())),
     Level::Skipped,
     "is unknown: there is no lease kube-system/kube-controller-manager"
 )]
@@ -57,12 +57,12 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
 
 #[rstest]
 #[case::crashed(
-    |it: &mut ClusterState| it.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
+    |it: &mut ClusterState| it.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
     "no controller has renewed the lease scaling/hpa for 16s",
     (Level::Error, "it has expired after 15s, so no instance with this lease reconciles"),
 )]
 #[case::stopped(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
+    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
     "no instance holds the lease scaling/hpa",
     (Level::Error, "no instance holds the lease scaling/hpa"),
 )]
@@ -70,7 +70,7 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
     |it: &mut ClusterState| {
         it.autoscalers[0].manager = Some("kube-controller-manager".into());
         it.autoscalers[0].status_stored_at = "2026-01-31T11:59:40Z".parse().ok();
-        it.holder = Err(Unavailable::NoLease(it.lease.clone()));
+        it.lease.holder = Err(Unavailable::NoLease(it.lease.name.clone()));
         let built_in = it.built_in.holder.as_mut().expect("a holder");
         built_in.renewed = EXPIRED.parse().ok();
     },
@@ -98,9 +98,9 @@ fn autoscalers_without_a_controller_are_the_first_problem(
 #[test]
 fn expired_lease_is_a_warning_beside_an_instance_without_leader_election() {
     let mut cluster = healthy();
-    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     cluster.autoscalers[0].manager = Some("hpa-controller".into());
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     let end = "it has expired after 15s, and whether an instance without leader election \
                reconciles is unknown";
@@ -111,7 +111,7 @@ fn expired_lease_is_a_warning_beside_an_instance_without_leader_election() {
 #[test]
 fn lease_with_an_unreadable_time_is_a_warning() {
     let mut cluster = healthy();
-    for holder in [&mut cluster.holder, &mut cluster.built_in.holder] {
+    for holder in [&mut cluster.lease.holder, &mut cluster.built_in.holder] {
         let holder = holder.as_mut().expect("a holder");
         (holder.renewed, holder.has_unreadable_time) = (None, true);
     }
@@ -128,29 +128,30 @@ fn lease_with_an_unreadable_time_is_a_warning() {
 #[test]
 fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() {
     let mut cluster = healthy();
-    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    cluster.lease.holder =
+        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
     cluster.built_in.flags = None;
     assert!(problems(&cluster)[0].1.starts_with("maybe no controller acts on 1 autoscaler"));
     let mut other = autoscaler("other", healthy_conditions());
     other.manager = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
-    cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     assert!(found.iter().all(|one| !one.1.contains(" acts on ")), "{found:?}");
 }
 
 #[rstest]
 #[case::released(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
     Level::Ok, "; it holds no lease, so it no longer writes", ""
 )]
 #[case::without_a_successor(
-    |it: &mut ClusterState| it.holder = Err(Unavailable::NotHeld { lease: it.lease.clone(), released: None }),
+    |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
     Level::Warning, "; it holds its lease", ""
 )]
 #[case::lease_unread(
-    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(it.lease.clone())),
+    |it: &mut ClusterState| it.built_in.holder = Err(Unavailable::NoLease(it.lease.name.clone())),
     Level::Warning, ": shop/web", "whether it still runs is unknown"
 )]
 fn other_controller_with_an_old_write_is_checked_by_its_lease(
@@ -187,7 +188,7 @@ fn status_before_the_acquisition_of_the_lease_is_no_problem(
     let mut cluster = healthy();
     cluster.built_in.flags = has_hpa_controller
         .map(|has_hpa_controller| ManagerFlags { pod: "k-cp-1".into(), has_hpa_controller });
-    cluster.holder.as_mut().expect("a holder").acquired = acquired.parse().ok();
+    cluster.lease.holder.as_mut().expect("a holder").acquired = acquired.parse().ok();
     cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
     cluster.autoscalers[0].status_stored_at = "2026-01-31T11:55:00Z".parse().ok();
     let start = "kube-controller-manager stored the status of 1 autoscaler last";
@@ -209,7 +210,7 @@ fn status_after_the_acquisition_of_the_lease_shows_that_the_built_in_controller_
 ) {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
-    cluster.holder.as_mut().expect("a holder").acquired = "2026-01-31T11:50:00Z".parse().ok();
+    cluster.lease.holder.as_mut().expect("a holder").acquired = "2026-01-31T11:50:00Z".parse().ok();
     cluster.built_in.last_write = stored_at.parse().ok();
     let (level, text) = check_of_built_in(&cluster);
     let end = "; its HPA controller was on 5m ago (a status that was stored after hpa-rs acquired \
@@ -230,7 +231,7 @@ fn holder_of_a_lease_without_a_pod_is_no_problem() {
     let text = run_checks(&cluster).text(false);
     assert!(text.starts_with("√ no problems found; 2 checks skipped\n"), "{text}");
     assert!(text.contains("outside of the cluster or in another namespace"), "{text}");
-    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     assert!(problems(&cluster).contains(&(Level::Warning, no_pod)));
 }
 
@@ -263,9 +264,9 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
     assert!(text.contains("; its HPA controller is off, so it no longer writes"), "{text}");
     assert!(!text.contains("overwrite"), "{text}");
 
-    cluster.holder = Err(Unavailable::NoLease(cluster.lease.clone()));
-    cluster.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));
+    cluster.lease.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     let maybe = "maybe no controller acts on 1 autoscaler (shop/web): kube-controller-manager's HPA \
                  controller is off, and no lease hpa was found in kube-system or autoscaling; if \
@@ -276,9 +277,9 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 
     // Only one of three namespaces has the status of a controller without a lease.
     for namespace in ["one", "two"] {
-        cluster.autoscalers.push(autoscaler_of(namespace, "web", &cluster.lease));
+        cluster.autoscalers.push(autoscaler_of(namespace, "web", &cluster.lease.name));
     }
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     assert!(found.contains(&(Level::Error, no_lease.to_owned())), "{found:?}");
 }
@@ -287,9 +288,9 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 fn controller_without_election_is_ok_if_its_debug_api_answers() {
     let mut cluster = healthy();
     cluster.autoscalers[0].manager = Some("hpa-controller".into());
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-    let lease = cluster.lease.clone();
-    cluster.holder = Err(Unavailable::NoLease(lease.clone()));
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    let lease = cluster.lease.name.clone();
+    cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
     cluster.leader = Err(Unavailable::NoLease(lease.clone()));
     cluster.status = Err(Unavailable::NoLease(lease));
     let text = run_checks(&cluster).text(false);
@@ -306,10 +307,10 @@ fn controller_without_election_is_ok_if_its_debug_api_answers() {
 #[test]
 fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
     let mut cluster = healthy();
-    let lease = cluster.lease.clone();
+    let lease = cluster.lease.name.clone();
     cluster.autoscalers.push(autoscaler_of("blog", "web", &lease));
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-    cluster.holder = Err(Unavailable::NotHeld { lease, released: None });
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    cluster.lease.holder = Err(Unavailable::NotHeld { lease, released: None });
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
     let idle = "no controller with a known lease acts on 1 autoscaler (blog/web): no instance holds the \
@@ -348,21 +349,21 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
             steady.status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
             cluster.autoscalers.push(steady);
         }
-        cluster.other_leases = vec![ReadLease { name: old.clone(), holder: Err(holder) }];
-        cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+        cluster.lease.others = vec![ReadLease { name: old.clone(), holder: Err(holder) }];
+        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
         assert_eq!(problems(&cluster), []);
         let stopped = "hpa-controller:scaling/one stored the status of 2 autoscalers last, most \
                        recently 1h ago: shop/a, shop/b; it holds no lease, so it no longer writes";
         assert!(checks_of(&cluster).contains(&(Level::Ok, stopped.to_owned())));
 
-        cluster.autoscalers[0] = autoscaler_of("blog", "web", &cluster.lease);
-        cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+        cluster.autoscalers[0] = autoscaler_of("blog", "web", &cluster.lease.name);
+        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
         let found = problems(&cluster);
         assert_eq!(found.len(), 1, "{found:?}");
         let doubt = "whether an instance with the lease scaling/hpa acts instead is unknown";
         assert!(found[0].0 == Level::Warning && found[0].1.ends_with(doubt), "{found:?}");
         assert!(found[0].1.starts_with("maybe no controller acts on 2 autoscalers"), "{found:?}");
-        cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease);
+        cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease.name);
     }
 }
 
@@ -371,12 +372,13 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
 fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
     let new = |namespace: &str| LeaseName { namespace: namespace.into(), name: "new".into() };
     let mut cluster = healthy();
-    let mut expired = cluster.holder.clone();
+    let mut expired = cluster.lease.holder.clone();
     expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
-    let released = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    let released = Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
     for lost in [expired, released] {
-        let holder = std::mem::replace(&mut cluster.holder, lost);
-        cluster.other_leases = vec![ReadLease { name: new("scaling"), holder: healthy().holder }];
+        let holder = std::mem::replace(&mut cluster.lease.holder, lost);
+        cluster.lease.others =
+            vec![ReadLease { name: new("scaling"), holder: healthy().lease.holder }];
         let text = run_checks(&cluster).text(false);
         let first = "‼ 0 errors, 1 warning: maybe no controller acts on 1 autoscaler (shop/web): ";
         assert!(text.starts_with(first), "{text}");
@@ -385,12 +387,12 @@ fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
                      --controller-lease new checks it\n";
         assert!(text.contains(doubt) && text.contains(flags), "{text}");
 
-        cluster.other_leases[0].name = new("elsewhere");
+        cluster.lease.others[0].name = new("elsewhere");
         let is_error = |(level, text): &(Level, String)| {
             *level == Level::Error && text.contains("lease scaling/hpa")
         };
         assert!(problems(&cluster).iter().any(is_error), "its instance may have own namespaces");
-        cluster.holder = holder;
+        cluster.lease.holder = holder;
     }
 }
 
@@ -402,13 +404,13 @@ fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
         |at: &str| Unavailable::NotHeld { lease: old.clone(), released: at.parse().ok() };
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler_of("shop", "a", &old));
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
-    let mut expired = cluster.holder.clone();
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    let mut expired = cluster.lease.holder.clone();
     expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     for holder in
         [Err(released("2026-01-31T11:59:45Z")), expired, Err(Unavailable::NoLease(old.clone()))]
     {
-        cluster.other_leases = vec![ReadLease { name: old.clone(), holder }];
+        cluster.lease.others = vec![ReadLease { name: old.clone(), holder }];
         assert_eq!(problems(&cluster), []);
         let stopped = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most \
                        recently 16s ago: shop/a; it holds no lease, so it no longer writes";
@@ -416,7 +418,7 @@ fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
     }
 
     let holder = Err(released("2026-01-31T11:58:40Z"));
-    cluster.other_leases = vec![ReadLease { name: old.clone(), holder }];
+    cluster.lease.others = vec![ReadLease { name: old.clone(), holder }];
     let later = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most recently \
                  16s ago: shop/a";
     assert_eq!(problems(&cluster), [(Level::Warning, later.to_owned())]);
@@ -431,7 +433,7 @@ fn holder_of_an_expired_lease_overwrites_nothing() {
     cluster.built_in.flags = None;
     let text = |cluster: &ClusterState| run_checks(cluster).text(false);
     assert!(text(&cluster).contains("both overwrite"), "the lease is held");
-    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     assert!(!text(&cluster).contains("both overwrite"), "{}", text(&cluster));
     assert!(text(&cluster).contains("whether it still runs is unknown"), "{}", text(&cluster));
 }
@@ -445,8 +447,8 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     let mut other = autoscaler("other", healthy_conditions());
     other.manager = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
-    cluster.built_in = cluster.built_in.with_statuses(&cluster.autoscalers);
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let (level, text) = check_of_built_in(&cluster);
     let conflict = format!("{on} beside this one: both overwrite each other's decisions");
     assert!(level == Level::Warning && text.ends_with(&conflict), "{text}");
@@ -462,7 +464,8 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     assert!(report.starts_with(&first), "{report}");
     cluster.autoscalers.pop();
 
-    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    cluster.lease.holder =
+        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
     let (level, text) = check_of_built_in(&cluster);
     assert!(level == Level::Ok && text.ends_with(on), "{text}");
     let report = run_checks(&cluster).text(false);
@@ -474,8 +477,9 @@ fn releases_for_different_namespaces_are_no_problem() {
     let other = LeaseName { namespace: "scaling".into(), name: "blog".into() };
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler_of("blog", "web", &other));
-    cluster.other_leases = vec![ReadLease { name: other.clone(), holder: cluster.holder.clone() }];
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.lease.others =
+        vec![ReadLease { name: other.clone(), holder: cluster.lease.holder.clone() }];
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     assert_eq!(problems(&cluster), []);
     let held = "hpa-controller:scaling/blog stored the status of 1 autoscaler last, most recently \
                 16s ago: blog/web; it holds its lease, and no other hpa-rs stored a status in \
@@ -483,7 +487,7 @@ fn releases_for_different_namespaces_are_no_problem() {
     assert!(checks_of(&cluster).contains(&(Level::Ok, held.to_owned())));
 
     cluster.autoscalers.push(autoscaler_of("shop", "other", &other));
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     assert_eq!(found.len(), 1, "{found:?}");
     let both = "hpa-controller:scaling/blog stored the status of 2 autoscalers last";
@@ -496,14 +500,15 @@ fn releases_for_different_namespaces_are_no_problem() {
 fn lease_of_a_tenant_hides_no_lost_lease() {
     let evil = LeaseName { namespace: "eve".into(), name: "evil".into() };
     let held = |identity: &str| {
-        healthy().holder.map(|holder| LeaseHolder { identity: identity.to_owned(), ..holder })
+        healthy().lease.holder.map(|holder| LeaseHolder { identity: identity.to_owned(), ..holder })
     };
     let mut cluster = healthy();
-    cluster.holder = Err(Unavailable::NotHeld { lease: cluster.lease.clone(), released: None });
+    cluster.lease.holder =
+        Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
     cluster.autoscalers.push(autoscaler_of("eve", "web", &evil));
-    cluster.other_leases = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
-    cluster.local_leases = vec![evil.clone()];
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.lease.others = vec![ReadLease { name: evil.clone(), holder: held("fake-0_1") }];
+    cluster.lease.local = vec![evil.clone()];
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let lost = "no controller with a known lease acts on 1 autoscaler (shop/web): no instance holds the \
                 lease scaling/hpa";
     assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
@@ -511,12 +516,12 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
     assert!(checks_of(&cluster).contains(&(Level::Ok, local.to_owned())));
 
     // The tenant has a second namespace, so the lease is the one of most statuses.
-    let real = std::mem::replace(&mut cluster.lease, evil.clone());
+    let real = std::mem::replace(&mut cluster.lease.name, evil.clone());
     let released = Err(Unavailable::NotHeld { lease: real.clone(), released: None });
-    cluster.other_leases = vec![ReadLease { name: real, holder: released }];
-    (cluster.holder, cluster.local_leases) = (held("fake-0_1"), Vec::new());
+    cluster.lease.others = vec![ReadLease { name: real, holder: released }];
+    (cluster.lease.holder, cluster.lease.local) = (held("fake-0_1"), Vec::new());
     cluster.autoscalers.push(autoscaler_of("mallory", "web", &evil));
-    cluster.writers = NamespaceWriters::of_autoscalers(&cluster.autoscalers);
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let lost = "no instance holds the lease scaling/hpa, which the status of 1 autoscaler names: \
                 shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, lost.to_owned())));
@@ -527,13 +532,13 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
 fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers() {
     let mut cluster = healthy();
     cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
-    let released = Unavailable::NotHeld { lease: cluster.lease.clone(), released: None };
-    let deleted = Unavailable::NoLease(cluster.lease.clone());
+    let released = Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None };
+    let deleted = Unavailable::NoLease(cluster.lease.name.clone());
     for (error, text) in [
         (released, "no instance holds the lease scaling/hpa"),
         (deleted, "there is no lease scaling/hpa"),
     ] {
-        cluster.holder = Err(error.clone());
+        cluster.lease.holder = Err(error.clone());
         cluster.leader = Err(error.clone());
         cluster.status = Err(error);
         let text = format!("{text}: kube-controller-manager handles the autoscalers");
@@ -551,8 +556,8 @@ fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers
         assert!(found.iter().any(|one| one.0 >= Level::Warning), "no other API: {found:?}");
         cluster.autoscalers.truncate(1);
     }
-    cluster.holder = healthy().holder;
-    cluster.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    cluster.lease.holder = healthy().lease.holder;
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     let expired = problems(&cluster);
     let end = "it has expired after 15s, but kube-controller-manager handles the autoscalers";
     assert!(expired.iter().any(|one| one.0 == Level::Warning && one.1.ends_with(end)));

@@ -12,7 +12,7 @@ fn as_tenant() -> ClusterState {
         |action: &str| Unavailable::Forbidden { action: action.into(), message: "no".into() };
     let mut cluster = healthy();
     cluster.scope.namespace = Some("shop".to_owned());
-    cluster.holder = Err(forbidden("get the lease scaling/hpa"));
+    cluster.lease.holder = Err(forbidden("get the lease scaling/hpa"));
     cluster.leader = Err(forbidden("get the lease scaling/hpa"));
     cluster.status = Err(forbidden("get the lease scaling/hpa"));
     cluster.built_in.holder = Err(forbidden("get the lease kube-system/kube-controller-manager"));
@@ -57,7 +57,7 @@ fn forbidden_lease_of_a_whole_cluster_is_a_warning() {
 #[test]
 fn forbidden_pod_and_debug_api_are_no_problem_of_a_tenant() {
     let mut cluster = as_tenant();
-    cluster.holder = healthy().holder;
+    cluster.lease.holder = healthy().lease.holder;
     let action = "get the pod scaling/hpa-1".to_owned();
     cluster.leader = Err(Unavailable::Forbidden { action, message: "no".into() });
     let found = problems(&cluster);

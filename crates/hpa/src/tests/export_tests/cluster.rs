@@ -8,6 +8,7 @@ use hpa_controller::{
     Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
 };
+use hpa_lease::TaskPanics;
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
@@ -113,7 +114,8 @@ pub(crate) async fn scrape_controller() -> String {
         unreachable!("the arguments say `run`")
     };
     let options = options(&arguments);
-    let sources = in_process::Sources::new(&arguments, &clients, &telemetry).await;
+    let panics = TaskPanics::default();
+    let sources = in_process::Sources::new(&arguments, &clients, &telemetry, &panics).await;
     let sources = sources.expect("valid rules").expect("rules");
     let dependencies = sources.dependencies(clients, &options, telemetry.clone(), false);
     let dependencies = dependencies.expect("unique names");

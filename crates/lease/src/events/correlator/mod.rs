@@ -39,12 +39,6 @@ pub(super) struct EventWrite {
     pub(super) count: i32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    Write(EventWrite),
-    OverBudget,
-}
-
 /// UID, namespace and name. Namespace and name are for objects without a UID.
 type ObjectId = (String, String, String);
 
@@ -104,8 +98,8 @@ impl Correlator {
         Self { similar: lru_cache(), series: lru_cache(), budgets: lru_cache(), last_nanosecond: 0 }
     }
 
-    /// Decides whether to write an event, and what its Event object contains.
-    pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
+    /// Decides what the Event object contains. `None` if the object has too many events.
+    pub(super) fn decide(&mut self, event: RecordedEvent) -> Option<EventWrite> {
         let RecordedEvent { object, event_type, reason, mut message, at } = event;
         let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());
         let is_rescale =
@@ -126,19 +120,10 @@ impl Correlator {
         series.count = series.count.saturating_add(1);
         let (name, first, count) = (series.name.clone(), series.first, series.count);
         if !self.take_token(&BudgetKey { object: object_id, is_rescale }, at) {
-            return Decision::OverBudget;
+            return None;
         }
         let reason = reason.into_owned();
-        Decision::Write(EventWrite {
-            name,
-            object,
-            event_type,
-            reason,
-            message,
-            first,
-            last: at,
-            count,
-        })
+        Some(EventWrite { name, object, event_type, reason, message, first, last: at, count })
     }
 
     /// Stores a message of similar events, unless it is stored already. Returns `false` if they

@@ -4,7 +4,7 @@ use hpa_calc::event::EventType::{self, Normal, Warning};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::{Correlator, Decision, EventWrite, ObjectReference, RecordedEvent, truncate_message};
+use super::{Correlator, EventWrite, ObjectReference, RecordedEvent, truncate_message};
 
 const START: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
@@ -27,11 +27,8 @@ fn event(second: i64, event_type: EventType, reason: &'static str, message: &str
     }
 }
 
-fn written(decision: Decision) -> EventWrite {
-    match decision {
-        Decision::Write(write) => write,
-        Decision::OverBudget => panic!("over budget"),
-    }
+fn written(decision: Option<EventWrite>) -> EventWrite {
+    decision.expect("within the budget")
 }
 
 /// An event: second, type, reason and message; and the count and message written, if any.
@@ -72,10 +69,7 @@ fn decide_counts_and_combines_events(#[case] rows: &[EventRow]) {
     let mut correlator = Correlator::new();
     for (second, event_type, reason, message, expected) in rows {
         let decision = correlator.decide(event(*second, *event_type, reason, message));
-        let decided = match &decision {
-            Decision::Write(write) => Some((write.count, write.message.as_str())),
-            Decision::OverBudget => None,
-        };
+        let decided = decision.as_ref().map(|write| (write.count, write.message.as_str()));
         assert_eq!(decided, *expected, "{second} {reason} {message}");
     }
 }
@@ -112,8 +106,7 @@ fn long_name_is_truncated() {
 #[test]
 fn budget_is_25_events_and_one_more_every_5_minutes() {
     let mut correlator = Correlator::new();
-    let mut write =
-        |second| matches!(correlator.decide(event(second, Warning, "R", "m")), Decision::Write(_));
+    let mut write = |second| correlator.decide(event(second, Warning, "R", "m")).is_some();
     assert!((0..25).all(|_| write(0)));
     assert!(!write(0));
     assert!(!write(299));
@@ -141,7 +134,7 @@ fn successful_rescale_has_its_own_budget() {
     }
     let rescale = event(40, Normal, "SuccessfulRescale", "New size: 2");
     assert_eq!(written(correlator.decide(rescale)).count, 1);
-    assert_eq!(correlator.decide(event(41, Warning, "FailedRescale", "m")), Decision::OverBudget);
+    assert_eq!(correlator.decide(event(41, Warning, "FailedRescale", "m")), None);
 }
 
 #[test]

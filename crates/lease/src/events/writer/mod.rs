@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, time};
 use tracing::{debug, warn};
 
 use super::{
-    correlator::{Correlator, Decision, EventWrite},
+    correlator::{Correlator, EventWrite},
     event::{DroppedEvents, RecordedEvent, increment},
 };
 use crate::request_error::RequestError;
@@ -78,8 +78,8 @@ impl EventWriter {
     pub async fn run(mut self) {
         while let Some(event) = self.events.recv().await {
             match self.correlator.decide(event) {
-                Decision::Write(write) => self.write(&write).await,
-                Decision::OverBudget => increment(&self.dropped.over_budget),
+                Some(write) => self.write(&write).await,
+                None => increment(&self.dropped.over_budget),
             }
         }
     }

@@ -1,4 +1,10 @@
-use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -82,7 +88,7 @@ async fn write(
     drop(recorder);
     writer.run().await;
     let requests = requests.lock().clone();
-    (requests, dropped.failed_write())
+    (requests, dropped.failed_write.load(Ordering::Relaxed))
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +165,7 @@ async fn record_does_not_block_and_counts_dropped_events() {
     for message in ["a", "b", "c", "d"] {
         recorder.record(event(message, "2026-09-21T14:13:20Z"));
     }
-    assert_eq!(recorder.dropped().queue_full(), 2);
+    assert_eq!(recorder.dropped().queue_full.load(Ordering::Relaxed), 2);
     let writer = tokio::spawn(writer.run());
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -168,7 +174,7 @@ async fn record_does_not_block_and_counts_dropped_events() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    assert_eq!(recorder.dropped().over_budget(), 92 - 25);
+    assert_eq!(recorder.dropped().over_budget.load(Ordering::Relaxed), 92 - 25);
     assert_eq!(requests.lock().len(), 25);
     drop(recorder);
     writer.await.unwrap();
