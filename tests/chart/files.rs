@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_calc::settings::SETTINGS;
 use hpa_tests::repository_path;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::helm::{ADAPTER, CONTROLLER, Chart};
 
@@ -70,6 +71,17 @@ pub(crate) fn check_log_levels() -> Result<()> {
         let pattern = &schema.pointer(pointer).context("no log level")?["pattern"];
         ensure!(*pattern == *expected, "the pattern is {pattern}, expected {expected}");
     }
+    Ok(())
+}
+
+/// The schema allows exactly the names that `--allow-settings` accepts.
+pub(crate) fn check_setting_names() -> Result<()> {
+    let schema = read_controller_file("values.schema.json")?;
+    let pointer = "/properties/autoscaling/properties/allowSettings/items/enum";
+    let allowed = schema.pointer(pointer).context("any name is allowed")?;
+    let names = SETTINGS.iter().map(|setting| setting.name);
+    let expected: Vec<&str> = std::iter::once("none").chain(names).collect();
+    ensure!(*allowed == json!(expected), "the schema allows {allowed}, expected {expected:?}");
     Ok(())
 }
 

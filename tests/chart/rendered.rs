@@ -132,14 +132,17 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
         elections.len()
     );
     let leases = of_kind(objects, "Lease");
-    ensure!(leases.len() == elections.len(), "{} leases", leases.len());
-    for (lease, role) in leases.iter().zip(&elections) {
+    let is_shadow = set == "shadow";
+    ensure!(leases.len() == usize::from(is_shadow) + elections.len(), "{} leases", leases.len());
+    for lease in &leases {
         // Helm must delete it after the role bindings.
         let annotations = json!({
-            "helm.sh/hook": "post-delete",
+            "helm.sh/hook": if is_shadow { "post-delete,post-upgrade" } else { "post-delete" },
             "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
         });
         ensure!(lease["metadata"]["annotations"] == annotations, "{lease}");
+    }
+    for (lease, role) in leases.iter().zip(&elections) {
         let name = &lease["metadata"]["name"];
         ensure!(role["rules"][0]["resourceNames"][0] == *name, "{name} is not the role's lease");
     }
@@ -327,6 +330,7 @@ pub(crate) fn check_invalid_values(helm: &Helm) -> Result<()> {
         ("replica=3", "replica"),
         ("autoscaling.syncPeriod=15", "syncPeriod"),
         ("autoscaling.tolerance=-1", "tolerance"),
+        ("autoscaling.allowSettings={pausee}", "allowSettings"),
         ("autoscalerApi=mine", "autoscalerApi"),
         ("namespaces={Shop}", "namespaces"),
         ("image.digest=latest", "digest"),
@@ -386,6 +390,8 @@ pub(crate) fn check_valid_values(helm: &Helm, binary: &Path) -> Result<()> {
         "shutdownGracePeriod=29.9s",
         "shutdownGracePeriod=0s",
         "autoscaling.downscaleStabilization=8760h",
+        "autoscaling.allowSettings={pause,bounds}",
+        "autoscaling.allowSettings={none}",
         "forecasts.timeZone=America/Argentina/Buenos_Aires",
         "forecasts.timeZone=Etc/GMT+5",
         "log.level=off",

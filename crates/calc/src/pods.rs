@@ -42,7 +42,7 @@ pub enum PodClassReason {
     Succeeded,
     /// The pod has not started.
     Pending,
-    /// The metrics API has no sample of the pod.
+    /// The metrics API, or the source in the process, has no value of the pod.
     NoSample,
     /// The pod has no start time or no `Ready` condition.
     NoReadyCondition,
@@ -95,7 +95,8 @@ impl PodClassReason {
             Self::Failed => "has failed",
             Self::Succeeded => "has succeeded",
             Self::Pending => "is pending",
-            Self::NoSample => "has no sample",
+            // The sample may also be NaN.
+            Self::NoSample => "has no value",
             Self::NoReadyCondition => "has no start time or no Ready condition",
             Self::StartingUnready => "started recently and is not ready",
             Self::SampleBeforeReady => {

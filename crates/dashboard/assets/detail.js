@@ -87,7 +87,10 @@ function show(view, charts) {
     return;
   }
   byId("detail").classList.remove("absent");
-  byId("detail-state").replaceChildren(badge(row.state), ...inactivityBadge(view));
+  // The state beside a doubtful scaling is that of the last status.
+  const isDoubtful = report !== undefined && report.doubt !== null && report.scaleTo !== null;
+  const origin = isDoubtful && !report.dryRun ? ["Last reported: "] : [];
+  byId("detail-state").replaceChildren(...origin, badge(row.state), ...inactivityBadge(view));
   showSentence(view);
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);

@@ -297,13 +297,9 @@ function showAge({ cells, row }) {
     : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);
 }
 
-/**
- * The time since the last scaling. It may be unknown if the status is old, and is unknown for an
- * undecodable object, which has no bounds.
- */
-export function lastScaled({ lastScale, hasOldStatus, min }, now) {
-  const never = hasOldStatus || min === null ? "unknown" : "never";
-  return lastScale === null ? never : ago(lastScale, now);
+/** The time since the last scaling. It is lost if the controller can't store the status then. */
+export function lastScaled({ lastScale }, now) {
+  return lastScale === null ? "not recorded" : ago(lastScale, now);
 }
 
 /** A badge with the name and the symbol of a state, which don't depend on color. */

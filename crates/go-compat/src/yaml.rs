@@ -159,9 +159,10 @@ fn parse_documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut documents = Vec::new();
     let mut document_ends = 0;
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| YamlError {
-            position: position(*error.marker()),
-            message: error.info().clone(),
+        let (event, span) = event.map_err(|error| {
+            let (message, start) = (error.info().clone(), position(*error.marker()));
+            let tab = indenting_tab(text, start).filter(|_| message.contains("found a tab"));
+            YamlError { position: tab.unwrap_or(start), message }
         })?;
         document_ends += usize::from(matches!(event, Event::DocumentEnd));
         documents.extend(builder.add(event, position(span.start))?);
@@ -170,6 +171,17 @@ fn parse_documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
         }
     }
     Ok(documents)
+}
+
+/// The first tab in an indentation below the start of a scalar. The parser reports the start.
+fn indenting_tab(text: &str, start: Position) -> Option<Position> {
+    let mut lines = text.lines().enumerate().skip(start.line);
+    lines.find_map(|(index, line)| {
+        let indented = line.trim_start_matches(' ');
+        let is_tab = indented.starts_with('\t') && !indented.trim().is_empty();
+        let column = line.len() - indented.len() + 1;
+        is_tab.then_some(Position { line: index + 1, column })
+    })
 }
 
 impl Node {

@@ -1,16 +1,16 @@
 //! Metrics that annotations of autoscalers configure, with `--collectors`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use futures::FutureExt;
-use hpa_calc::event::EventType;
+use hpa_calc::{HorizontalPodAutoscaler, event::EventType};
 use hpa_collectors::{
-    Clients, Compat,
+    Clients, Compat, Environment,
     collection::{
         AutoscalerGroup, CollectedMetrics, CollectionObserver, CollectionSettings,
         CollectorProblem, KubeCluster,
@@ -70,6 +70,19 @@ impl InProcessSources {
     pub(crate) fn missing_flags(&self, collector: &str) -> &'static str {
         self.missing_flags.get(collector).copied().unwrap_or("--collectors")
     }
+}
+
+/// An environment with all collectors, for commands that don't know the controller's flags. It has
+/// every annotation value and label as a server and as a region.
+pub(crate) fn environment_of_unknown_flags(hpa: &HorizontalPodAutoscaler) -> Environment {
+    let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
+        let external = metric.external.as_ref().map(|source| &source.metric);
+        external.or(metric.object.as_ref().map(|source| &source.metric))?.selector.as_ref()
+    });
+    let labels = selectors.flat_map(|selector| selector.match_labels.values());
+    let names: BTreeSet<String> =
+        hpa.metadata.annotations.values().chain(labels).cloned().collect();
+    Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
 /// The metrics of collectors, with the pods that they read.

@@ -102,6 +102,9 @@ fn main() -> ExitCode {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
+        // As for the flags that clap refuses. The programs that `run` and `adapter` replace exit
+        // with 1.
+        let has_invalid_flag = !has_log && error.is::<hpa_prometheus::client::SettingsError>();
         // Log the error if logging has started and is on.
         let error = hpa_metrics::with_causes(error.as_ref());
         if has_log && tracing::enabled!(Level::ERROR) {
@@ -109,7 +112,7 @@ fn main() -> ExitCode {
         } else {
             terminal::warn(error);
         }
-        failure
+        if has_invalid_flag { ExitCode::from(EXIT_INCONCLUSIVE) } else { failure }
     })
 }
 

@@ -196,15 +196,16 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
     if scopes.is_empty() {
         scopes.push(String::new());
     }
-    let list = async |api: &str, scope: &str, resource: &str| {
+    let list = async |api: &str, scope: &str, resource: &str, objects: &str| {
         let path = format!("/{api}/{scope}{resource}?limit=1");
-        let objects = kubectl::list_first_page(client, &path).await;
-        objects.with_context(|| format!("{resource} can't be listed"))
+        let page = kubectl::list_first_page(client, &path).await;
+        page.with_context(|| format!("{objects} can't be listed"))
     };
     let mut autoscalers = Vec::new();
     for api in cluster.autoscaler_api.apis() {
         for scope in &scopes {
-            autoscalers.extend(list(&format!("apis/{api}"), scope, hpa_crd::PLURAL).await?);
+            let api = format!("apis/{api}");
+            autoscalers.extend(list(&api, scope, hpa_crd::PLURAL, hpa_crd::PLURAL).await?);
         }
     }
     if autoscalers.is_empty() {
@@ -213,10 +214,11 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
         }
     }
     for scope in &scopes {
-        list("api/v1", scope, "pods").await?;
+        list("api/v1", scope, "pods", "pods").await?;
         // Only a missing permission counts. Other errors of this API don't matter to autoscalers
         // whose metrics come from another API.
-        let pod_metrics = list("apis/metrics.k8s.io/v1beta1", scope, "pods").await;
+        let api = "apis/metrics.k8s.io/v1beta1";
+        let pod_metrics = list(api, scope, "pods", "metrics of pods").await;
         if let Err(error) = pod_metrics
             && format!("{error:#}").contains(FORBIDDEN)
         {

@@ -238,15 +238,24 @@ async fn missing_metric_of_a_rule_is_explained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
-    let series = json!([
-        { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
-    ]);
+    let serve_query = async |status: StatusCode, body: serde_json::Value| {
+        let name = "http_requests_total";
+        let series = json!([{ "__name__": name, "namespace": NAMESPACE, "pod": "web-0" }]);
+        let query = move || {
+            let body = body.clone();
+            async move { (status, Json(body)) }
+        };
+        let router = Router::new()
+            .route("/api/v1/series", any(async move || prometheus_success(series.clone())))
+            .route("/api/v1/query", any(query));
+        format!("http://{}", serve(router).await)
+    };
     let error = json!({ "status": "error", "errorType": "bad_data", "error": "parse error" });
-    let query = async move || (StatusCode::BAD_REQUEST, Json(error.clone()));
-    let rejecting = Router::new()
-        .route("/api/v1/series", any(async move || prometheus_success(series.clone())))
-        .route("/api/v1/query", any(query));
-    let rejecting = format!("http://{}", serve(rejecting).await);
+    let rejecting = serve_query(StatusCode::BAD_REQUEST, error).await;
+    let total = json!([{ "metric": {}, "value": [1.0, "5"] }]);
+    let data = json!({ "resultType": "vector", "result": total });
+    let unlabeled = json!({ "status": "success", "data": data });
+    let unlabeled = serve_query(StatusCode::OK, unlabeled).await;
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
     fs::write(&rules, REQUEST_RULES).unwrap();
@@ -268,6 +277,12 @@ async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
                     bad_data: parse error. Correct its metricsQuery. To check it: hpa rules check ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&format!(" --prometheus-url {rejecting}\n")), "{text}");
+    let text = explain(&unlabeled).await;
+    let expected = "A rule of --metrics-config has http_requests_per_second, but no value for a pod \
+                    of the target. To see why: hpa rules explain custom \
+                    pods/http_requests_per_second --namespace shop --config ";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(&format!(" --prometheus-url {unlabeled}\n")), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

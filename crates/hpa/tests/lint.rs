@@ -47,6 +47,12 @@ fn rules_are_checked_from_standard_input() {
         &format!("externalRules: [{rule}]\n"),
     );
     assert_eq!(status, Some(2));
+    let (_, errors, status) = run_with_input(
+        &["rules", "check", "-", "--prometheus-url=prometheus:9090"],
+        &format!("externalRules: [{rule}]\n"),
+    );
+    assert!(errors.contains("it must start with http:// or https://"), "{errors}");
+    assert_eq!(status, Some(2));
     let (_, errors, status) = run_with_input(&["rules", "check", "-"], "rule: []\n");
     assert!(errors.contains("standard input: line 1, column 1: unknown field"), "{errors}");
     assert_eq!(status, Some(1));

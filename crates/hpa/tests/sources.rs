@@ -228,13 +228,16 @@ async fn advice_names_the_failing_collector() {
     let annotations = mail["metadata"]["annotations"].as_object_mut().expect("annotations");
     annotations.remove("metric-config.external.mails.json-path/json-key").expect("a key");
     testbed.apply_all([mail]);
-    let expected = format!(
-        "Correct the {mails}: config value json-key or json-eval not found. No collector reads the \
-         metric until then, and the controller reports it as an event: kubectl get events \
-         --namespace shop --field-selector reason=CreateNewMetricsCollector,\
-         involvedObject.name=mail"
-    );
-    explain("mail", &collectors_on, &expected).await;
+    let invalid = |controller: &str| {
+        format!(
+            "Correct the {mails}: config value json-key or json-eval not found. No collector reads \
+             the metric until then, and {controller} reports it as an event: kubectl get events \
+             --namespace shop --field-selector reason=CreateNewMetricsCollector,\
+             involvedObject.name=mail"
+        )
+    };
+    explain("mail", &collectors_on, &invalid("the controller")).await;
+    explain("mail", &[], &invalid("the controller, if it has --collectors,")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,8 @@ pub(crate) enum RequestError {
     /// An error response of the API server. Displayed as its message.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
-    #[error("{}", with_causes(.0))]
-    Failed(kube::Error),
+    #[error("{}", with_causes(.0.as_ref()))]
+    Failed(Box<dyn Error + Send + Sync>),
     #[error("timed out")]
     TimedOut,
 }
@@ -19,7 +19,9 @@ impl From<kube::Error> for RequestError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
-            error => Self::Failed(error),
+            // kube prints the cause after a name of its own.
+            kube::Error::Service(cause) => Self::Failed(cause),
+            error => Self::Failed(error.into()),
         }
     }
 }
@@ -35,4 +37,15 @@ fn with_causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_request_is_its_cause() {
+        let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
+        assert_eq!(RequestError::from(refused).to_string(), "connection refused");
+    }
 }

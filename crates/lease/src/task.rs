@@ -73,7 +73,8 @@ impl LeaderTask {
 
     /// Does the work. A panic is reported to `panics`.
     pub async fn run(self, context: LeaderContext, panics: TaskPanics) {
-        panics.catch(self.name, (self.start)(context)).await;
+        let Self { name, start } = self;
+        panics.catch(name, async move { start(context).await }).await;
     }
 }
 
@@ -143,9 +144,14 @@ impl TaskPanics {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{convert::Infallible, pin::pin};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
 
     use super::*;
+    use crate::events::EventWriterConfig;
 
     #[tokio::test]
     async fn panic_of_a_task_stops_the_work() {
@@ -153,5 +159,16 @@ mod tests {
         panics.spawn("test task", async { panic!("a bug") });
         let outcome = panics.stop_at_panic(&stop, pin!(stop.cancelled())).await;
         assert_eq!(outcome.unwrap_err().to_string(), "the test task panicked");
+    }
+
+    #[tokio::test]
+    async fn panic_before_the_work_of_a_leader_task_is_reported() {
+        let never = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        let client = Client::new(never, "default");
+        let (events, _writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        let (panics, context) = (TaskPanics::default(), LeaderContext { client, events });
+        let task = LeaderTask::new("test task", |_| panic!("a bug"));
+        task.run(context, panics.clone()).await;
+        assert_eq!(panics.panicked().await.to_string(), "the test task panicked");
     }
 }

@@ -2,7 +2,7 @@
 
 mod connection;
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use hpa_calc::{
     explain::counted,
@@ -46,8 +46,12 @@ pub enum MetricError {
     },
     /// The API has not responded to any request for a while, and another request of the namespace
     /// is being tried. Nothing was sent.
-    #[error("the API does not respond, and another request of the namespace is being tried")]
-    Unresponsive,
+    #[error(
+        "{} does not respond: its last requests timed out, and another request of the namespace is \
+         being tried",
+        .0.group()
+    )]
+    Unresponsive(MetricsApi),
     /// The response is larger than the limit.
     #[error("the response is larger than {limit} bytes ({request})")]
     TooLarge {
@@ -287,6 +291,13 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
 fn message(error: &(dyn Error + 'static)) -> String {
     if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
         return message(&**shared);
+    }
+    if let Some(shared) = error.downcast_ref::<Arc<io::Error>>() {
+        return message(&**shared);
+    }
+    // An I/O error prints the error that it wraps, but doesn't return it as its cause.
+    if let Some(wrapped) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return message(wrapped);
     }
     if let Some(error) = error.downcast_ref::<watcher::Error>() {
         // The text of a watcher error includes that of its cause.

@@ -347,8 +347,7 @@ fn absent_metrics(
     let mut queries = plan.queries().peekable();
     queries.peek()?;
     let absent = queries.filter(|(_, query)| !apis.has(query));
-    let absent = absent.filter_map(|(index, _)| hpa.spec.metrics.get(index));
-    Some(absent.map(metric_name).collect())
+    Some(absent.map(|(index, _)| metric_name(&hpa.spec.metrics, index)).collect())
 }
 
 /// Calls `work` with each item, on all cores, and returns the results in the order of the items.

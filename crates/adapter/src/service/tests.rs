@@ -6,6 +6,7 @@ use std::{collections::HashSet, pin::Pin};
 use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
+use hpa_calc::readings::MetricsApi;
 use hpa_metrics::{
     ApiGroups, MetricError, NotFound, ObjectKey, ObjectMetadata,
     resource::GroupResource,
@@ -414,7 +415,7 @@ async fn usage_that_cannot_be_read_is_an_error() {
         }
         codes
     };
-    let failed = MetricError::Unresponsive;
+    let failed = MetricError::Unresponsive(MetricsApi::Resource);
     assert_eq!(codes(failed.clone(), Compat::Off).await, [500, 500, 500, 500]);
     assert_eq!(codes(failed, Compat::Reference).await, [200, 200, 404, 200]);
     let no_value = MetricError::NoValueForObject(NotFound::NotDiscovered);

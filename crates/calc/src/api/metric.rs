@@ -1,7 +1,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{UnknownFields, open_enum::open_enum};
-use crate::{quantity::Quantity, readings::MetricsApi, selector::LabelSelector};
+use crate::{
+    quantity::Quantity,
+    readings::MetricsApi,
+    selector::{LabelSelector, Selector},
+};
 
 open_enum! {
     /// The source of a metric.
@@ -122,6 +126,15 @@ impl MetricSpec {
             MetricSourceType::Other(_) => None,
         };
         name.map_or("", String::as_str)
+    }
+
+    /// The selector of the metric's series. `None` if there is none, or if it is invalid.
+    pub(crate) fn series_selector(&self) -> Option<Selector> {
+        let of_pods = self.pods.as_ref().map(|source| &source.metric);
+        let of_object = self.object.as_ref().map(|source| &source.metric);
+        let of_external = self.external.as_ref().map(|source| &source.metric);
+        let identifier = of_pods.or(of_object).or(of_external)?;
+        identifier.selector.as_ref()?.to_selector().ok()
     }
 }
 

@@ -8,8 +8,10 @@ use super::{
 };
 use crate::{
     api::{HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTargetType},
+    go_text::truncate,
     quantity::{MilliValue, Quantity},
     settings::UtilizationOf,
+    validation::MAX_METRICS,
 };
 
 /// A metric, its value and its target.
@@ -40,14 +42,16 @@ impl Explanation {
             }
         };
         let has_pods = self.current_replicas > 0;
-        Some(Measurement::of_value(spec, metric.utilization_of, value, target, has_pods))
+        let name = metric_name(&hpa.spec.metrics, index);
+        Some(Measurement::of_value(name, spec, metric.utilization_of, value, target, has_pods))
     }
 }
 
 impl Measurement {
     /// Formats a value and its target, which are in percent for a utilization. Without pods, an
-    /// average is the total, so it has no unit.
+    /// average is the total, so it has no unit. `metric` is the name of the metric.
     pub(crate) fn of_value(
+        metric: String,
         spec: &MetricSpec,
         utilization_of: UtilizationOf,
         value: MilliValue,
@@ -69,7 +73,7 @@ impl Measurement {
             (false, false) => quantity,
         };
         let (current, target) = (format(value), format(target));
-        Self { metric: metric_name(spec), current, target, unit }
+        Self { metric, current, target, unit }
     }
 }
 
@@ -148,10 +152,29 @@ pub fn is_memory(spec: &MetricSpec) -> bool {
     spec.metric_name().contains("memory")
 }
 
-/// The name of a metric, with its container or object. Control characters are escaped. Without a
-/// source, the name is the metric's type.
-pub fn metric_name(spec: &MetricSpec) -> String {
-    one_line(&full_name(spec)).into_owned()
+/// The maximum length of a selector in the name of a metric, in characters.
+const MAX_SELECTOR_LEN: usize = 80;
+
+/// The name of the metric at an index of `spec.metrics`, with its container or object. If another
+/// metric has the same name, the name is followed by the selector of the metric's series. Control
+/// characters are escaped. Without a source, the name is the metric's type. Empty if there is no
+/// such metric.
+pub fn metric_name(metrics: &[MetricSpec], index: usize) -> String {
+    let Some(spec) = metrics.get(index) else { return String::new() };
+    let name = full_name(spec);
+    let mut others = metrics.iter().take(MAX_METRICS).enumerate();
+    let is_shared = others.any(|(other, spec)| other != index && has_name(spec, &name));
+    let selector = spec.series_selector().filter(|selector| is_shared && !selector.is_empty());
+    let text = match selector {
+        Some(one) => format!("{name} ({})", truncate(one.to_string(), MAX_SELECTOR_LEN)),
+        None => name,
+    };
+    one_line(&text).into_owned()
+}
+
+/// Whether a metric has this full name. The first test needs no allocation.
+fn has_name(spec: &MetricSpec, name: &str) -> bool {
+    name.starts_with(spec.metric_name()) && full_name(spec) == name
 }
 
 fn full_name(spec: &MetricSpec) -> String {
@@ -232,8 +255,29 @@ mod tests {
     ) {
         let spec: MetricSpec = serde_json::from_value(spec).unwrap();
         let (value, target) = (MilliValue::from_milli(milli), target_value(&spec).unwrap());
-        let measurement =
-            Measurement::of_value(&spec, UtilizationOf::Requests, value, target, pods > 0);
+        let (name, requests) = (full_name(&spec), UtilizationOf::Requests);
+        let measurement = Measurement::of_value(name, &spec, requests, value, target, pods > 0);
         assert_eq!(measurement.to_string(), expected);
+    }
+
+    #[test]
+    fn metrics_with_one_name_have_their_selectors() {
+        let external = |selector: Value| {
+            let metric = json!({ "name": "queue", "selector": selector });
+            let source = json!({ "metric": metric, "target": { "type": "Value", "value": "5" } });
+            serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()
+        };
+        let labels = |labels: Value| external(json!({ "matchLabels": labels }));
+        let long = "x".repeat(63);
+        let metrics: Vec<MetricSpec> = vec![
+            labels(json!({ "queue": "orders" })),
+            labels(json!({ "queue": long, "zone": long })),
+            external(Value::Null),
+        ];
+        assert_eq!(metric_name(&metrics, 0), "queue (queue=orders)");
+        assert_eq!(metric_name(&metrics, 1), format!("queue (queue={long},zone=xxxxx…)"));
+        assert_eq!(metric_name(&metrics, 2), "queue");
+        assert_eq!(metric_name(&metrics, 3), "");
+        assert_eq!(metric_name(metrics.get(..1).unwrap(), 0), "queue");
     }
 }

@@ -143,9 +143,9 @@ impl Explanation {
     /// no metric failed.
     pub fn failures(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();
-        for (spec, metric) in hpa.spec.metrics.iter().zip(&self.metrics) {
+        for (index, metric) in self.metrics.iter().enumerate().take(hpa.spec.metrics.len()) {
             let Some(cause) = metric.error.as_deref() else { continue };
-            let name = metric_name(spec);
+            let name = metric_name(&hpa.spec.metrics, index);
             match by_cause.iter_mut().find(|(other, _)| *other == cause) {
                 Some((_, names)) => names.push(name),
                 None => by_cause.push((cause, vec![name])),

@@ -14,11 +14,12 @@ use super::{
     reported_cause,
     reported_failure::ReportedFailure,
     shared_target,
+    source_failure::rules_explain_command,
     target_pods::{about_absent_pods, about_unready_pods},
     warning::{Warning, warnings},
 };
 use crate::{
-    api::{ConditionReason, ConditionType, PolicySelect},
+    api::{ConditionReason, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
@@ -54,6 +55,12 @@ pub(super) fn advise(
             continue;
         };
         match (reported.cause(index), advice_of_caller.get(&index)) {
+            // The caller may have found why not.
+            (Some(cause), Some(known))
+                if reported_cause::ignores_annotations(inputs, index, cause) =>
+            {
+                advice.push(known.clone());
+            }
             (Some(cause), _) => advice.extend(reported_cause::advise(inputs, metric, cause)),
             (_, Some(known)) if reported.has_value(index) => advice.push(format!(
                 "The controller had a value of {} in its last status. {known}",
@@ -143,11 +150,16 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
              apps/v1."
                 .to_owned()
         }
-        PlanKind::ScaleUnavailable(ScaleReadError::UnknownKind(_)) => format!(
-            "Check spec.scaleTargetRef: kubectl api-resources lists the kinds that the API server \
-             serves, and {}, kind {kind} is not one of them.",
-            target.api_version
-        ),
+        PlanKind::ScaleUnavailable(ScaleReadError::UnknownKind(_)) => {
+            let is_of_apps = matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "StatefulSet");
+            let is_other_group = is_of_apps && !target.api_version.starts_with("apps/");
+            let correction = if is_other_group { " Use apps/v1." } else { "" };
+            format!(
+                "Check spec.scaleTargetRef: kubectl api-resources lists the kinds that the API \
+                 server serves, and {}, kind {kind} is not one of them.{correction}",
+                target.api_version
+            )
+        }
         PlanKind::ScaleUnavailable(ScaleReadError::Read(_)) if headline::is_daemon_set(target) => {
             format!(
                 "A DaemonSet has no scale: it runs a pod on each node that it selects, so no \
@@ -187,8 +199,9 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             format!(
                 "Only one autoscaler may select a pod. Merge this one and {} into one autoscaler \
                  with several metrics if they have one target. Otherwise give the targets selectors \
-                 that have no pod in common. Until then, none of them scales by metrics, apart \
-                 from one decision after each start of a controller.",
+                 that have no pod in common. Until then, none of them scales by metrics, except \
+                 after a start of the controller, until it has seen the replicas within the bounds \
+                 of each.",
                 names(others.iter().map(String::as_str))
             )
         }
@@ -214,7 +227,7 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
 fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
     let (mut not_counted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
-    let mut is_held_back = false;
+    let (mut is_held_back, mut has_unready, mut without_value) = (false, false, None);
     for metric in metrics {
         let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
         let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
@@ -222,19 +235,28 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
             (is_reversed || is_rebalanced)
                 && matches!(pod.class, PodClass::Unready | PodClass::Missing)
         });
-        let pods = pods.map(|pod| pod.name.as_str());
-        let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, pod)).collect();
+        let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, &pod.name)).collect();
         is_held_back |= !pods.is_empty() && metric.explanation.is_beyond_tolerance();
-        not_counted.extend(pods);
+        has_unready |= pods.iter().any(|pod| pod.class == PodClass::Unready || pod.is_unready);
+        if metric.source_type == MetricSourceType::Pods
+            && pods.iter().any(|pod| pod.class == PodClass::Missing)
+        {
+            without_value = without_value.or(Some(metric.index));
+        }
+        not_counted.extend(pods.iter().map(|pod| pod.name.as_str()));
         let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
         unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
     }
     if !not_counted.is_empty() {
         let effect = if is_held_back { " hold the decision back" } else { "" };
+        let problem = if has_unready { "are not ready or have no value" } else { "have no value" };
+        let command = without_value.map(|index| {
+            format!(" If a rule has the metric: {}", rules_explain_command(&inputs.hpa, index))
+        });
         advice.push(format!(
-            "Pods without a sample that counts{effect}: {}. Check why they are not ready or not \
-             measured.",
-            names(not_counted.into_iter())
+            "Pods without a sample that counts{effect}: {}. Check why they {problem}.{}",
+            names(not_counted.into_iter()),
+            command.unwrap_or_default()
         ));
     }
     if !unselected.is_empty() {
@@ -284,13 +306,28 @@ fn about_limits(
     match explanation.reason() {
         Reason::MaxReplicas if has_wrong_value => None,
         Reason::MaxReplicas => Some(format!(
-            "Raise spec.maxReplicas if the cluster has room: the metrics ask for {proposed}."
+            "Raise {} if the cluster has room: the metrics ask for {proposed}.",
+            maximum_field(inputs)
         )),
         Reason::Policy if *rules.select_policy() == PolicySelect::Disabled => Some(format!(
             "spec.behavior.{member}.selectPolicy is Disabled. Set it to Max or Min to scale in \
              that direction."
         )),
         _ => None,
+    }
+}
+
+/// The field that sets the maximum now: that of the spec or of a scheduled entry.
+fn maximum_field(inputs: &Inputs) -> String {
+    let Some(index) = inputs.settings.entry_of_maximum(inputs.now) else {
+        return "spec.maxReplicas".to_owned();
+    };
+    let origin = SettingOrigin::of_bounds(&inputs.hpa);
+    match origin {
+        SettingOrigin::Field(_) => format!("{origin}[{index}].maxReplicas"),
+        SettingOrigin::Annotation(_) => {
+            format!("bounds[{index}].maxReplicas in {}", origin.with_name())
+        }
     }
 }
 

@@ -33,8 +33,7 @@ pub const NO_RESPONSE_WITHIN: &str = "no response within ";
 pub const PROMETHEUS: &str = "Prometheus at ";
 
 /// Part of the error if Prometheus, or a proxy before it, answers with a status code that the API
-/// of Prometheus doesn't have. The code follows, and after a 5xx the error in the response, if it
-/// has one.
+/// of Prometheus doesn't have. The code follows, and the error in the response, if it has one.
 pub const UNKNOWN_STATUS: &str = "unknown response code ";
 
 /// Part of the error if a response isn't one of Prometheus.
@@ -66,6 +65,10 @@ pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
 /// Part of the error if neither the rules nor the collectors have a metric. The text before it
 /// says why, the text after it is the error of the metrics API.
 pub const ALSO_NOT_BY_API: &str = ", and reading it from a metrics API failed";
+
+/// Part of the error with [`ALSO_NOT_BY_API`] if the controller has collectors. The name of the
+/// metric follows.
+pub const NO_COLLECTOR_READS: &str = "no collector reads ";
 
 /// The start of the error if a rule or a collector has the metric, but returned no value.
 pub const NO_VALUE: &str = "no value";
@@ -164,10 +167,20 @@ pub fn is_refused_access(error: &str) -> bool {
     starts.iter().any(|start| has_status(error, start, &["401", "403"]))
 }
 
-/// Whether Prometheus answered with a 5xx and the error that it has.
+/// The values of `errorType` of Prometheus for which the query isn't at fault. `VictoriaMetrics`
+/// reports the status instead.
+const SERVER_ERROR_TYPES: [&str; 6] =
+    ["503", "canceled", "internal", "not_acceptable", "not_found", "timeout"];
+
+/// Whether Prometheus answered with an error that isn't due to the query, also with a 5xx.
 pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     let status = error.split_once(UNKNOWN_STATUS).map_or("", |(_, status)| status);
-    status.starts_with('5') && status.get(3..).is_some_and(|rest| rest.starts_with(": "))
+    let has_reported = |code: &str| status.starts_with('5') && code.starts_with(": ");
+    // The URL has no ": ".
+    let answer = error.split_once(PROMETHEUS).and_then(|(_, server)| server.split_once(": "));
+    let error_type = answer.and_then(|(_, answer)| answer.split_once(": ")).map(|(kind, _)| kind);
+    status.get(3..).is_some_and(has_reported)
+        || error_type.is_some_and(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
 /// Whether one of these status codes follows `start` in an error.

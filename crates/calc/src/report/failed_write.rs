@@ -54,7 +54,7 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
         return advice;
     }
     if cause.contains("exceeded quota: ") {
-        return "Raise the quota in the message, or lower spec.maxReplicas.".to_owned();
+        return "Raise the quota in the message, or lower maxReplicas.".to_owned();
     }
     if cause.contains("failed calling webhook ") {
         return format!(
@@ -160,7 +160,7 @@ mod tests {
     )]
     #[case::quota(
         "shards.example.com \"web\" is forbidden: exceeded quota: q, requested: n=2, used: n=8",
-        "Raise the quota in the message, or lower spec.maxReplicas."
+        "Raise the quota in the message, or lower maxReplicas."
     )]
     #[case::webhook(
         "admission webhook \"w.example.com\" denied the request: no",

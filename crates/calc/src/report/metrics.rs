@@ -22,7 +22,8 @@ pub struct MetricReport {
     /// The index in `spec.metrics`.
     #[serde(skip)]
     pub index: usize,
-    /// The metric's name, with its container or object.
+    /// The metric's name, with its container or object. If another metric has the same name, also
+    /// with its selector.
     pub name: String,
     /// Whether the values are bytes of memory, by the metric's own name.
     #[serde(skip)]
@@ -130,7 +131,7 @@ impl MetricReport {
         };
         Self {
             index,
-            name: metric_name(spec),
+            name: metric_name(&inputs.hpa.spec.metrics, index),
             is_memory: is_memory(spec),
             source_type: spec.source_type.clone(),
             explanation,

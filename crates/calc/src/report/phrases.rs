@@ -32,7 +32,7 @@ fn join_first<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> Stri
     if names.is_empty() { "none".to_owned() } else { list_first(&names, MAX_NAMES, separator) }
 }
 
-/// The origin of a pause or a dry run. Prints `annotation` or the path of the field.
+/// The origin of a setting. Prints `annotation` or the path of the field.
 #[derive(Clone, Copy)]
 pub(super) enum SettingOrigin {
     /// The annotation with this name in the domain of the settings.
@@ -50,6 +50,11 @@ impl SettingOrigin {
     /// The origin of the autoscaler's dry run.
     pub(super) fn of_dry_run(hpa: &HorizontalPodAutoscaler) -> Self {
         Self::new(hpa, "dryRun", "dry-run")
+    }
+
+    /// The origin of the autoscaler's scheduled bounds.
+    pub(super) fn of_bounds(hpa: &HorizontalPodAutoscaler) -> Self {
+        Self::new(hpa, "bounds", "bounds")
     }
 
     /// A field has precedence over the annotation, even if its value is invalid.

@@ -7,10 +7,14 @@ use super::{
     inputs::Inputs,
 };
 use crate::{
-    api::{Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler, MetricSpec},
+    api::{
+        Condition, ConditionStatus, ConditionType, CrossVersionObjectReference,
+        HorizontalPodAutoscaler, MetricSpec,
+    },
     decision::Decision,
     explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
     messages::UNABLE_TO_UPDATE_SCALE,
+    selector::go_string,
 };
 
 /// The prefix of the reference's messages about metrics.
@@ -35,6 +39,9 @@ pub(super) struct ReportedMetrics<'a> {
     /// The indices of the metrics that can't be read here, and about which the controller reported
     /// neither a value nor a cause, while it reported a value of another one.
     unknown: Vec<usize>,
+    /// Whether a rule or a collector failed for one of several metrics with the same name, not
+    /// known which, that can't be read here.
+    has_ambiguous_failure_of_source: bool,
 }
 
 impl<'a> ReportedMetrics<'a> {
@@ -44,9 +51,9 @@ impl<'a> ReportedMetrics<'a> {
         let Some(active) = status.condition(&ConditionType::ScalingActive) else {
             return Self::default();
         };
-        let failed = failed_metric(hpa, active);
+        let mut failed = failed_metrics(hpa, active);
         // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
-        if active.status != ConditionStatus::True && failed.is_none() {
+        if active.status != ConditionStatus::True && failed.is_empty() {
             return Self::default();
         }
         let metrics = &decision.explanation().metrics;
@@ -61,9 +68,16 @@ impl<'a> ReportedMetrics<'a> {
             matches!(failure, Some(Fetch | Empty | NotRead)) && may_be_read(index)
         };
         // The status may be older than the controller's last decision.
-        let of_condition = failed.filter(|index| !inputs.readings.was_read_by_controller(*index));
-        let of_condition = of_condition.map(|index| (index, root_cause(&active.message)));
-        let mut causes: BTreeMap<usize, &str> = of_condition.into_iter().collect();
+        failed.retain(|index| !inputs.readings.was_read_by_controller(*index));
+        let cause = root_cause(&active.message);
+        let is_of_condition =
+            |index: &usize| error(*index).is_some_and(|error| is_same(error, cause));
+        let is_ambiguous = failed.len() > 1 && !failed.iter().any(is_of_condition);
+        let has_ambiguous_failure_of_source =
+            is_ambiguous && is_in_process(cause) && failed.iter().all(|index| is_unread(*index));
+        let of_condition = failed.first().filter(|_| failed.len() == 1);
+        let mut causes: BTreeMap<usize, &str> =
+            of_condition.map(|index| (*index, cause)).into_iter().collect();
         causes.extend(inputs.readings.controller_errors());
         let values = hpa.spec.metrics.iter().zip(&status.current_metrics).enumerate();
         let values = values.filter(|(index, _)| is_unread(*index) && !causes.contains_key(index));
@@ -71,10 +85,13 @@ impl<'a> ReportedMetrics<'a> {
             let (value, target) = (status_value(spec, current)?, target_value(spec)?);
             let has_pods = status.current_replicas > 0;
             let utilization_of = inputs.settings.metric(index).utilization_of;
-            Some((index, Measurement::of_value(spec, utilization_of, value, target, has_pods)))
+            let name = metric_name(&hpa.spec.metrics, index);
+            let value = Measurement::of_value(name, spec, utilization_of, value, target, has_pods);
+            Some((index, value))
         });
         let values: Vec<_> = values.collect();
-        let mut reported = Self { causes, values, unknown: Vec::new() };
+        let mut reported =
+            Self { causes, values, unknown: Vec::new(), has_ambiguous_failure_of_source };
         if !reported.values.is_empty() {
             let unread = (0..metrics.len()).filter(|index| is_unread(*index));
             let unknown = unread.filter(|index| !reported.is_reported(*index)).collect();
@@ -100,14 +117,15 @@ impl<'a> ReportedMetrics<'a> {
     /// Whether the controller reads rules or collectors: it reported a cause of theirs, or, of the
     /// metrics that can't be read here, a value of one and nothing about another.
     pub(super) fn has_own_sources(&self) -> bool {
-        !self.unknown.is_empty() || self.causes.values().any(|cause| is_in_process(cause))
+        !self.unknown.is_empty()
+            || self.has_ambiguous_failure_of_source
+            || self.causes.values().any(|cause| is_in_process(cause))
     }
 
     /// The names of the metrics that can't be read here, and about which the controller reported
     /// neither a value nor a cause, although it has a value of another one.
     pub(super) fn unknown_names(&self, hpa: &HorizontalPodAutoscaler) -> Vec<String> {
-        let metrics = self.unknown.iter().filter_map(|index| hpa.spec.metrics.get(*index));
-        metrics.map(metric_name).collect()
+        self.unknown.iter().map(|index| metric_name(&hpa.spec.metrics, *index)).collect()
     }
 
     /// The values, and the errors of reading them here, except errors that the text `known`
@@ -133,8 +151,8 @@ impl<'a> ReportedMetrics<'a> {
             return String::new();
         }
         let causes = failures_of(hpa, explanation, |index, _| {
-            let name = hpa.spec.metrics.get(index).map(metric_name).unwrap_or_default();
-            self.cause(index).map(|cause| without_name(cause, &name).into_owned())
+            let name = hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+            self.cause(index).map(|cause| without_name(cause, name).into_owned())
         });
         let others =
             self.causes.keys().filter(|index| !self.fails_like_another(explanation, **index));
@@ -238,26 +256,56 @@ fn not_read_here(
     format!("{NOT_READ_HERE}{separator}{}", errors.join("; "))
 }
 
-/// The index of the metric that a condition `ScalingActive=False` is about, by its reason and
-/// message. `None` if it isn't about a metric that can't be read.
-pub(super) fn failed_metric(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> Option<usize> {
+/// The indices of the metrics that a condition `ScalingActive=False` can be about, by its reason
+/// and message. Several if they have the same name, and the message doesn't say which of them it
+/// is. Empty if it isn't about a metric that can't be read.
+pub(super) fn failed_metrics(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> Vec<usize> {
     let message = condition.message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(&condition.message);
     if condition.status != ConditionStatus::False {
-        return None;
+        return Vec::new();
     }
     let is_named = |spec: &MetricSpec, text: &str| {
         let reason = format!("FailedGet{}Metric", spec.source_type);
         reason == condition.reason.as_str() && text.contains(spec.metric_name())
     };
-    let longest_name_in = |text: &str| {
+    let metrics_in = |text: &str| -> Vec<usize> {
         let named = hpa.spec.metrics.iter().enumerate().filter(|one| is_named(one.1, text));
+        let mut named: Vec<(usize, &MetricSpec)> = named.collect();
+        if named.iter().any(|one| identifies(message, hpa, one.1)) {
+            named.retain(|one| identifies(message, hpa, one.1));
+        }
         // The longest name, because it may contain another one.
-        let longest = named.min_by_key(|(_, spec)| Reverse(spec.metric_name().len()));
-        longest.map(|(index, _)| index)
+        let metric_names = named.iter().map(|(_, spec)| spec.metric_name());
+        let longest = metric_names.min_by_key(|name| Reverse(name.len()));
+        named.retain(|(_, spec)| Some(spec.metric_name()) == longest);
+        named.into_iter().map(|(index, _)| index).collect()
     };
     // A URL in the cause may contain the name of another metric.
     let before_cause = message.strip_suffix(root_cause(message)).unwrap_or_default();
-    longest_name_in(before_cause).or_else(|| longest_name_in(message))
+    let metrics = metrics_in(before_cause);
+    if metrics.is_empty() { metrics_in(message) } else { metrics }
+}
+
+/// Whether a message that has the name of this metric also has its selector, object or container.
+/// Messages about Pods metrics never have the selector.
+fn identifies(message: &str, hpa: &HorizontalPodAutoscaler, spec: &MetricSpec) -> bool {
+    let namespace = &hpa.metadata.namespace;
+    if let Some(source) = &spec.external {
+        let (name, selector) = (&source.metric.name, source.metric.selector.as_ref());
+        let selector = go_string(selector);
+        return message.contains(&format!("external metric {namespace}/{name}/{selector}"));
+    }
+    if let Some(source) = &spec.object {
+        let CrossVersionObjectReference { kind, name, .. } = &source.described_object;
+        // kube-controller-manager before 1.37 confuses the arguments (kubernetes#139029).
+        return message.contains(&format!(" on {kind} {namespace}/{name}: "))
+            || message.contains(&format!(": {kind} on {namespace} {name}/"));
+    }
+    spec.container_resource.as_ref().is_some_and(|source| {
+        let container = &source.container;
+        message.contains(&format!("container {container} of Pod "))
+            || message.contains(&format!("container {container} not found in Pod "))
+    })
 }
 
 /// Whether two causes are the same failure. A metrics API may fail in several ways.

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, NOT_DISCOVERED, PROMETHEUS,
-        REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing,
-        is_in_process, is_of_server, is_refused_access, is_refused_query, is_unknown_path,
-        is_unsent_query,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_COLLECTOR_READS, NO_VALUE,
+        NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC,
+        has_no_number, is_api_missing, is_in_process, is_of_server, is_refused_access,
+        is_refused_query, is_unknown_path, is_unsent_query,
     },
     failure,
     inputs::Inputs,
     metrics::MetricReport,
     phrases::namespace,
-    reported::{METRICS_API, failed_metric, root_cause},
+    reported::{METRICS_API, failed_metrics, root_cause},
     source_failure,
 };
 use crate::{
-    api::{Condition, ConditionType, HorizontalPodAutoscaler},
+    api::{Condition, ConditionType, HorizontalPodAutoscaler, MetricSpec},
     shell::quote,
 };
 
@@ -36,8 +36,10 @@ impl Inputs {
             let cause = root_cause(&active.message);
             is_api_missing(cause) && !is_in_process(cause)
         };
-        let failed = active.filter(is_unserved).and_then(|active| failed_metric(hpa, active));
-        let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(index)) else {
+        let failed = active.filter(is_unserved).map(|active| failed_metrics(hpa, active));
+        // Several metrics have one type.
+        let failed = failed.as_ref().and_then(|metrics| metrics.first());
+        let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(*index)) else {
             return BTreeMap::new();
         };
         let advice = failure::about_missing_api(&failed.source_type);
@@ -46,6 +48,15 @@ impl Inputs {
             metrics.filter(|(_, other)| failure::about_missing_api(&other.source_type) == advice);
         of_api.map(|(index, _)| (index, advice.clone())).collect()
     }
+}
+
+/// Whether the controller reported that no collector reads a metric that has annotations.
+pub(super) fn ignores_annotations(inputs: &Inputs, index: usize, cause: &str) -> bool {
+    let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+    let of_metric = format!(".{name}.");
+    let mut keys = inputs.hpa.metadata.annotations.keys();
+    cause.contains(NO_COLLECTOR_READS)
+        && keys.any(|key| key.starts_with(COLLECTORS) && key.contains(&of_metric))
 }
 
 /// Advice about the cause that the controller reported for a metric, and about reading it here.

@@ -4,7 +4,7 @@ use super::{
     error_texts::lacked_series,
     inputs::Inputs,
     metrics::MetricReport,
-    reported::{failed_metric, root_cause},
+    reported::{failed_metrics, root_cause},
     reported_cause::about_cause,
     shared_target,
     source_failure::about_relist,
@@ -24,7 +24,8 @@ const MAX_CAUSE_LEN: usize = 500;
 /// right, or read another source, so the decision of the report is not the controller's.
 pub(super) struct ReportedFailure<'a> {
     condition: &'a Condition,
-    /// The index of the metric. `None` if the condition is not about a metric.
+    /// The index of the metric. `None` if the condition is not about a metric, or can be about one
+    /// of several.
     metric: Option<usize>,
 }
 
@@ -35,16 +36,21 @@ impl<'a> ReportedFailure<'a> {
         let condition = failed_read(inputs)?;
         let explanation = decision.explanation();
         let metrics = &explanation.metrics;
-        let metric = failed_metric(&inputs.hpa, condition);
-        let succeeds_here = match metric {
-            Some(index) => metrics.get(index).is_some_and(|metric| metric.failure.is_none()),
+        let mut failed = failed_metrics(&inputs.hpa, condition);
+        failed.retain(|index| !inputs.readings.was_read_by_controller(*index));
+        let succeeds_here = match failed.as_slice() {
             // The status is older than the scale-up from zero by hand.
-            None if condition.reason == ConditionReason::ScalingDisabled => false,
-            None => {
+            [] if condition.reason == ConditionReason::ScalingDisabled => false,
+            [] => {
                 !matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled)
                     && metrics.iter().all(|metric| metric.failure.is_none())
             }
+            // If one of several fails here, it may be the one of the condition.
+            failed => failed
+                .iter()
+                .all(|index| metrics.get(*index).is_some_and(|metric| metric.failure.is_none())),
         };
+        let metric = failed.first().copied().filter(|_| failed.len() == 1);
         (succeeds_here && !inputs.settings.dry_run).then_some(Self { condition, metric })
     }
 
@@ -80,12 +86,12 @@ pub(super) fn failed_read(inputs: &Inputs) -> Option<&Condition> {
     let active = hpa.status.condition(&ConditionType::ScalingActive);
     let mut conditions = able.into_iter().chain(active);
     let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
-    let is_outdated = if let Some(index) = failed_metric(hpa, failed) {
-        readings.was_read_by_controller(index)
-    } else {
-        let mut metrics = 0..hpa.spec.metrics.len();
-        !metrics.is_empty() && metrics.all(|index| readings.was_read_by_controller(index))
-    };
+    let mut metrics = failed_metrics(hpa, failed);
+    if metrics.is_empty() {
+        metrics.extend(0..hpa.spec.metrics.len());
+    }
+    let is_outdated =
+        !metrics.is_empty() && metrics.iter().all(|index| readings.was_read_by_controller(*index));
     let is_transient = failed.reason == ConditionReason::AmbiguousSelector
         && shared_target::bounds_conflict(inputs).is_some();
     (!is_outdated && !is_transient).then_some(failed)

@@ -374,8 +374,9 @@ fn missing_metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String
         spec.source_type == status.source_type && has_value
     };
     let has_value = specs_and_statuses(hpa).any(|metric| is_read(&metric));
-    let missing = specs_and_statuses(hpa).filter(move |metric| has_value && !is_read(metric));
-    missing.map(|(spec, _)| metric_name(spec))
+    let missing = specs_and_statuses(hpa).enumerate();
+    let missing = missing.filter(move |(_, metric)| has_value && !is_read(metric));
+    missing.map(move |(index, _)| metric_name(&hpa.spec.metrics, index))
 }
 
 /// The metric with the largest ratio of value to target, and that ratio.
@@ -388,7 +389,9 @@ fn largest_measurement(
         let ratio = value.as_f64() / target.as_f64();
         let has_pods = hpa.status.current_replicas > 0;
         let utilization_of = settings.metric(index).utilization_of;
-        let measurement = Measurement::of_value(spec, utilization_of, value, target, has_pods);
+        let name = metric_name(&hpa.spec.metrics, index);
+        let measurement =
+            Measurement::of_value(name, spec, utilization_of, value, target, has_pods);
         ratio.is_finite().then_some((measurement, ratio))
     });
     measured.max_by(|a, b| a.1.total_cmp(&b.1))

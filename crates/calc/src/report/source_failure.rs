@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
-    selector::Selector,
     shell::{quote, quote_always, quote_operand},
 };
 
@@ -135,7 +134,7 @@ pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> Str
         }
         _ => (format!("resource {}", quote(&format!("pods/{name}"))), String::new()),
     };
-    let selector = series_selector(metric).filter(|selector| !selector.is_empty());
+    let selector = metric.series_selector().filter(|selector| !selector.is_empty());
     let selector = selector.map(|one| format!(" --selector {}", quote_always(&one.to_string())));
     let selector = selector.unwrap_or_default();
     format!(
@@ -143,15 +142,6 @@ pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> Str
          URL{operand}",
         namespace(hpa)
     )
-}
-
-/// The selector of series in a metric's spec. `None` if there is none, or if it is invalid.
-fn series_selector(metric: &MetricSpec) -> Option<Selector> {
-    let of_pods = metric.pods.as_ref().map(|source| &source.metric);
-    let of_object = metric.object.as_ref().map(|source| &source.metric);
-    let of_external = metric.external.as_ref().map(|source| &source.metric);
-    let identifier = of_pods.or(of_object).or(of_external)?;
-    Selector::from_label_selector(Some(identifier.selector.as_ref()?)).ok()
 }
 
 /// Advice about a metric that a rule or a collector has, but without a value. `error` says why.

@@ -1,5 +1,6 @@
 mod advice;
 mod limits;
+mod one_name;
 mod pause;
 mod pods;
 mod remarks;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
     Selector,
-    report::error_texts::{AUTOSCALERS_NOT_SYNCED, not_discovered},
+    report::error_texts::{AUTOSCALERS_NOT_SYNCED, NO_COLLECTOR_READS, not_discovered},
 };
 use hpa_metrics::{
     ApiGroups, Catalog, CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError,
@@ -362,7 +362,7 @@ impl Catalog for CollectionSource {
         match query {
             Query::Custom(CustomQuery { metric, .. })
             | Query::External(ExternalQuery { metric, .. }) => {
-                Some(format!("no collector reads {metric}"))
+                Some(format!("{NO_COLLECTOR_READS}{metric}"))
             }
             Query::PodUsage { .. } | Query::NodeUsage { .. } => None,
         }

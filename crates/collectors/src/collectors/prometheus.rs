@@ -221,7 +221,8 @@ fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryF
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
         // The hint may contain the destination of a redirection.
         QueryFailure::Status { server, status, .. } => {
-            QueryFailure::Status { server, status, hint: String::new() }
+            let (reported, hint) = (String::new(), String::new());
+            QueryFailure::Status { server, status, reported, hint }
         }
         QueryFailure::Api { ref error_type, .. }
             if owner == ServerOwner::Tenant || error_type != "bad_data" =>

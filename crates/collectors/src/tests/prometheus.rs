@@ -125,6 +125,7 @@ async fn invalid_response_of_a_tenants_server_is_an_error(
 #[case::syntax(400, "bad_data", "bad_data: unexpected end of sum(")]
 #[case::execution(400, "execution", "Prometheus reported execution: message omitted")]
 #[case::server_error(500, "internal", "unknown response code 500")]
+#[case::rate_limit(429, "too_many_requests", "unknown response code 429")]
 #[tokio::test]
 async fn message_of_the_operators_server_is_kept_for_syntax_only(
     #[case] status: u16,

@@ -239,7 +239,7 @@ pub fn fill_readings(
             _ => continue,
         };
         inputs.readings.insert(index, Ok(reading));
-        filled.push(metric_name(spec));
+        filled.push(metric_name(&inputs.hpa.spec.metrics, index));
     }
     filled
 }
@@ -337,8 +337,8 @@ pub enum ActingController {
         /// Whether kube-controller-manager stored the status last.
         is_built_in_writer: bool,
     },
-    /// The other controller may have replaced the one that stored the status last: a controller
-    /// writes no status while nothing changes, and hpa-rs writes none in a dry run.
+    /// The other controller may have replaced the one that stored the status last, or both act: a
+    /// controller writes no status while nothing changes, and hpa-rs writes none in a dry run.
     Unknown {
         /// Whether kube-controller-manager stored the status last.
         is_built_in_writer: bool,

@@ -372,10 +372,11 @@ impl Detail {
 }
 
 /// Moves the doubt from the end of a report's sentence to its start. A dry run's sentence ends with
-/// another doubt, which stays.
+/// another doubt, which stays there.
 fn with_doubt_first(sentence: &str, doubt: &str) -> String {
-    let decision = sentence.strip_suffix(doubt).and_then(|start| start.strip_suffix("; "));
-    format!("{doubt}; {}", decision.unwrap_or(sentence))
+    let parts = sentence.rsplit_once(&format!("; {doubt}"));
+    let (decision, end) = parts.unwrap_or((sentence, ""));
+    format!("{doubt}; {decision}{end}")
 }
 
 /// A sentence about a right that the decision needs and the user lacks.
@@ -411,5 +412,23 @@ async fn wait_for_change<T: Send + Sync + 'static>(informer: &mut Option<(String
     match informer {
         Some((_, informer)) => informer.changed().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::at_the_end("scales: why; no one acts", "no one acts; scales: why")]
+    #[case::before_a_dry_run(
+        "scales: why; no one acts; nothing is written",
+        "no one acts; scales: why; nothing is written"
+    )]
+    #[case::absent("stays: why", "no one acts; stays: why")]
+    fn doubt_is_first_and_only_once(#[case] sentence: &str, #[case] expected: &str) {
+        assert_eq!(with_doubt_first(sentence, "no one acts"), expected);
     }
 }

@@ -58,10 +58,9 @@ pub(crate) struct Row {
     pub(crate) has_invalid_settings: bool,
     /// The largest ratio of a metric's value to its target.
     pub(crate) load: Option<f64>,
+    /// Absent if the status has no such time: the target was never scaled, or the status could not
+    /// be stored then.
     pub(crate) last_scale: Option<Timestamp>,
-    /// Whether a missing `last_scale` means that the time is unknown, because the controller can't
-    /// store the status.
-    pub(crate) has_old_status: bool,
     /// The time since which there was no decision, if that is long ago. The rest of the row shows
     /// the status of that time.
     pub(crate) undecided_since: Option<Timestamp>,
@@ -101,7 +100,6 @@ impl Row {
             has_invalid_settings: warnings.contains(&Warning::InvalidSettings),
             load,
             last_scale: status.last_scale_time,
-            has_old_status: false,
             undecided_since: None,
             needs_scale,
             bounds_conflict: surroundings.bounds_conflict.map(str::to_owned),
@@ -114,7 +112,7 @@ impl Row {
         self.state = State::Failing;
         self.sentence = format!("the controller can't store the status: {error}");
         (self.load, self.needs_scale) = (None, false);
-        (self.last_scale, self.has_old_status) = (None, true);
+        self.last_scale = None;
         if let Some(PastDecision { current, scaled_to, sentence, until, .. }) = last_decision {
             self.last_scale = scaled_to.map(|_| *until);
             self.sentence.push_str("; its last decision: ");

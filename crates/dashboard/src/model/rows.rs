@@ -175,6 +175,13 @@ impl Rows {
     pub(super) fn refresh_changed_targets(&mut self, now: Timestamp) {
         for target in std::mem::take(&mut self.changed_targets) {
             let ids: Vec<HpaKey> = self.by_target.names(&target).cloned().collect();
+            // Schedules may change the bounds of several at the same time.
+            for id in &ids {
+                let Some(entry) = self.entries.get(id) else { continue };
+                let Some(hpa) = &entry.hpa else { continue };
+                let bounds = enforced_bounds(hpa, &entry.settings, now);
+                self.by_target.insert(target.clone(), id.clone(), bounds);
+            }
             self.refresh_all(&ids, now);
         }
     }

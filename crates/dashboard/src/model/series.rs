@@ -161,8 +161,9 @@ pub(crate) struct Series {
 impl Series {
     /// Sets the metrics of the spec. If a name or unit has changed, drops the samples.
     pub(crate) fn set_metrics(&mut self, hpa: &HorizontalPodAutoscaler) {
-        let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
-            name: metric_name(spec),
+        let specs = &hpa.spec.metrics;
+        let metrics = specs.iter().enumerate().map(|(index, spec)| MetricLine {
+            name: metric_name(specs, index),
             unit: Unit::new(spec),
             sample_unit: Unit::for_samples(spec),
             target: target_value(spec),

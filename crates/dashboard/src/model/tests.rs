@@ -251,8 +251,8 @@ fn recorded_decision_replaces_a_status_that_is_older() {
                     200%";
     assert_eq!(sentence, expected);
     board.set_activity(unstored(None), at(1016));
-    let Row { desired, last_scale, has_old_status, .. } = row();
-    assert_eq!((desired, last_scale, has_old_status), (Some(8), None, true));
+    let Row { desired, last_scale, .. } = row();
+    assert_eq!((desired, last_scale), (Some(8), None));
     board.set_activity(ControllerActivity::default(), at(1031));
     assert_eq!(row(), stored);
 }

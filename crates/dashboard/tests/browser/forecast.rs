@@ -146,7 +146,7 @@ async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
 async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
     let Some(program) = find_program() else { return };
     let mut tab = Tab::new(&program).await;
-    let _cluster = open_detail(&mut tab, SignedDuration::from_secs(190)).await;
+    let cluster = open_detail(&mut tab, SignedDuration::from_secs(190)).await;
     let state = text(&mut tab, "detail-state").await;
     assert!(state.contains("No decision by the controller for 3m "), "{state}");
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
@@ -157,6 +157,12 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
         === getComputedStyle(document.querySelector('.quiet')).color";
     assert_eq!(tab.evaluate(steady).await, true, "the state is not green");
     assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
+    cluster.metrics.set_cpu_percent(180);
+    tab.evaluate("document.querySelector('#autoscalers a').click()").await;
+    let state = "document.getElementById('detail-state').textContent";
+    tab.wait_for(&format!("{state}.startsWith('Last reported: ')")).await;
+    tab.evaluate("document.querySelector('#back').click()").await;
+    tab.wait_for("!document.getElementById('list').hidden").await;
     let filter = "(() => { const query = document.getElementById('query'); query.value = 'none';
         query.dispatchEvent(new Event('input')); })()";
     tab.evaluate(filter).await;
@@ -188,11 +194,13 @@ async fn page_of_an_absent_autoscaler_has_no_panels() {
 }
 
 #[tokio::test]
-async fn line_may_break_only_after_the_equals_sign_of_a_setting() {
+async fn texts_of_unknown_times_and_of_settings_are_exact() {
     let Some(program) = find_program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
+    let unscaled = "import('/list.js').then((list) => list.lastScaled({ lastScale: null }, 0))";
+    assert_eq!(tab.evaluate(unscaled).await, "not recorded");
     let parts = "import('/dom.js').then(({ breakable }) => breakable('forecast=scale')
         .filter((part) => typeof part === 'string').join('|'))";
     assert_eq!(tab.evaluate(parts).await, "forecast=|scale");

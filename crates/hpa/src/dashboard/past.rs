@@ -182,15 +182,17 @@ impl RecordSource for ControllerPast {
         let instance = async { self.holder_api(&lease).await?.instance(&self.location).await };
         let instance = instance.await;
         let at_url = instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
-        // Without an answer from the URL, it is unknown on which autoscalers its instance acts.
-        let is_unknown = self.location.controller_url.is_some() && instance.is_err();
-        let is_by_lease =
-            |one: &&AutoscalerStatusWriter| !is_unknown && !at_url.contains(&one.key.to_string());
+        let is_by_lease = |one: &&AutoscalerStatusWriter| !at_url.contains(&one.key.to_string());
         let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
         let released = self.update_released_since(&leases).await;
         let lost = inactivity::describe_leases(&leases, &by_lease, &released);
         let idle = if lost.is_some() { idle_clauses(&leases, &by_lease) } else { BTreeMap::new() };
-        let inactivity = lost.or_else(|| self.describe_instance(&instance, limit));
+        // Without an answer from the URL, its instance may act on any autoscaler, without a lease.
+        let is_unknown = self.location.controller_url.is_some() && instance.is_err();
+        let of_instance = self.describe_instance(&instance, limit);
+        let of_instance = of_instance.filter(|_| lost.is_none() || is_unknown);
+        let inactivity: Vec<String> = of_instance.into_iter().chain(lost).collect();
+        let inactivity = (!inactivity.is_empty()).then(|| inactivity.join(" "));
         let (failed_writes, items) = match instance {
             Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
             Err(_) => (None, None),

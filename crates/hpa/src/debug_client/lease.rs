@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
 
-use super::{lease_name::LeaseName, unavailable::Unavailable};
+use super::{lease_name::LeaseName, pod_flags::InstanceScope, unavailable::Unavailable};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
@@ -40,6 +40,8 @@ pub(crate) struct LeaderPod {
     pub(crate) is_ready: bool,
     /// `None` if no container has a port named `debug`, as when the debug API is off.
     pub(crate) debug_port: Option<i32>,
+    /// `None` if it is unknown.
+    pub(crate) scope: Option<InstanceScope>,
 }
 
 impl LeaseHolder {
@@ -129,6 +131,7 @@ impl LeaseHolder {
             pod: name.to_owned(),
             is_ready: is_ready(&pod),
             debug_port: debug_port(&pod),
+            scope: InstanceScope::of_pod(&pod),
         })
     }
 }

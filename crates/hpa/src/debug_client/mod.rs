@@ -5,6 +5,7 @@
 mod lease;
 mod lease_name;
 mod list;
+mod pod_flags;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     lease::{LeaderPod, LeaseHolder},
     lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
     list::item_key,
+    pod_flags::{InstanceScope, flag_values},
     unavailable::Unavailable,
 };
 use self::{list::ListedPages, token::DebugToken};

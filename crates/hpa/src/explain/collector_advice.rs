@@ -8,7 +8,10 @@ use hpa_calc::{
 };
 use hpa_collectors::{CollectorSource, Finding, Server, source_of};
 
-use crate::{args::CollectorArguments, collectors::InProcessSources};
+use crate::{
+    args::CollectorArguments,
+    collectors::{InProcessSources, environment_of_unknown_flags},
+};
 
 /// The maximum length of a path in advice, in characters.
 const MAX_PATH_LEN: usize = 200;
@@ -21,21 +24,23 @@ pub(super) fn add(
     inputs: &Inputs,
     advice: &mut BTreeMap<usize, String>,
 ) {
+    let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(&inputs.hpa));
+    let environment = unknown.as_ref().unwrap_or(&sources.settings.environment);
     for (index, query) in inputs.plan().queries() {
         let Some(Err(error)) = inputs.readings.get(index) else { continue };
         if advice.contains_key(&index) {
             continue;
         }
         let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
-        let text = match source_of(&inputs.hpa, metric, &sources.settings.environment) {
+        let text = match source_of(&inputs.hpa, metric, environment) {
             Some(Ok(source)) if source.collector == SCHEDULE_COLLECTOR => {
                 Some(schedule_advice(sources, inputs, metric))
             }
             Some(Ok(source)) => {
                 source_advice(sources, &inputs.hpa, query.metric_name(), &source, error)
             }
-            Some(Err(finding)) if sources.has_collectors => {
-                Some(invalid_settings_advice(inputs, &finding))
+            Some(Err(finding)) if sources.has_collectors || is_about_annotations(&finding) => {
+                Some(invalid_settings_advice(sources, inputs, &finding))
             }
             Some(Err(_)) | None => None,
         };
@@ -278,13 +283,24 @@ fn collector_name(source: &CollectorSource) -> &str {
     name.map_or(source.collector, |(_, name)| name)
 }
 
+/// Whether a finding is about annotations. A metric without annotations may be that of a metrics
+/// API.
+fn is_about_annotations(finding: &Finding) -> bool {
+    finding.subject.starts_with("annotation")
+}
+
 /// Advice about settings that no collector accepts.
-fn invalid_settings_advice(inputs: &Inputs, Finding { subject, message, .. }: &Finding) -> String {
+fn invalid_settings_advice(
+    sources: &InProcessSources,
+    inputs: &Inputs,
+    Finding { subject, message, .. }: &Finding,
+) -> String {
     let metadata = &inputs.hpa.metadata;
+    let with_collectors = if sources.has_collectors { "" } else { ", if it has --collectors," };
     format!(
         "Correct the {subject}: {message}. No collector reads the metric until then, and the \
-         controller reports it as an event: kubectl get events --namespace {} --field-selector \
-         {}",
+         controller{with_collectors} reports it as an event: kubectl get events --namespace {} \
+         --field-selector {}",
         quote(&metadata.namespace),
         quote(&format!("reason=CreateNewMetricsCollector,involvedObject.name={}", metadata.name))
     )

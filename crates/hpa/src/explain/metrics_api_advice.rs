@@ -184,7 +184,15 @@ impl Api {
                 "{group} is registered, but the request fails as the message says. {}",
                 self.next_steps()
             )),
-            _ => None,
+            Some(_) => match query {
+                MetricQuery::Object { object, .. } => Some(format!(
+                    "{group} lists {name}, but not for {} {}. Check whether this object exists: \
+                     spec.metrics[{index}].object.describedObject names it.",
+                    object.kind, object.name
+                )),
+                _ => None,
+            },
+            None => None,
         }
     }
 
@@ -234,6 +242,7 @@ fn similar_names_hint(wanted: &str, names: &BTreeSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::api::CrossVersionObjectReference;
     use rstest::rstest;
     use serde_json::json;
 
@@ -288,6 +297,27 @@ mod tests {
         let error = ReadError::fetch(MetricsApi::Custom, message);
         let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
         assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn listed_metric_without_the_object_has_advice() {
+        let query = MetricQuery::Object {
+            object: CrossVersionObjectReference {
+                api_version: "v1".to_owned(),
+                kind: "Service".to_owned(),
+                name: "webb".to_owned(),
+                ..CrossVersionObjectReference::default()
+            },
+            metric: "http_request".to_owned(),
+            metric_selector: hpa_calc::Selector::everything(),
+        };
+        let message = "the server could not find the metric http_request for services webb";
+        let error = ReadError::fetch(MetricsApi::Custom, message);
+        let text = api(&["services/http_request"]).advise(&query, 2, &error).expect("advice");
+        let expected = "custom.metrics.k8s.io lists http_request, but not for Service webb. Check \
+                        whether this object exists: spec.metrics[2].object.describedObject names \
+                        it.";
+        assert_eq!(text, expected);
     }
 
     #[rstest]

@@ -39,8 +39,8 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
         let text = match reading {
             Ok(_) if has_rule => counter_advice(&rules_of_metric(rules, query), name),
             Err(ReadError::Empty(_)) if has_rule => Some(format!(
-                "A rule of --metrics-config has {name}, but its query returned no value. Check the \
-                 names and selectors in spec.metrics[{index}]: {} says which series there are.",
+                "A rule of --metrics-config has {name}, but no value for a pod of the target. To \
+                 see why: {}",
                 rules_explain_command(&inputs.hpa, index)
             )),
             Err(ReadError::Fetch { message, .. })

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Report, Scale, Selector, Settings,
-    api::{ConditionReason, ConditionStatus, ConditionType},
+    HorizontalPodAutoscaler, Inputs, Report, Scale, Selector,
+    api::{ConditionReason, ConditionType},
     report::{about_missing_right, ambiguous_autoscalers},
-    settings::SettingPolicy,
 };
 use hpa_controller::{
     AutoscalerApi,
-    debug::{ActingController, AutoscalerDetail, settings_of_controller},
+    debug::{AutoscalerDetail, RunDocument},
 };
 use jiff::SignedDuration;
 
@@ -105,8 +104,8 @@ impl Subject {
             if conflict.is_empty() {
                 let advice = format!(
                     "Merge the autoscalers of the target into one with several metrics: this one \
-                     and {others}. If two controllers handle them, the replicas change back and \
-                     forth."
+                     and {others}. Until then, they may stop scaling by metrics \
+                     (AmbiguousSelector), or each may overwrite the replicas of the others."
                 );
                 report.advice.insert(0, advice);
             }
@@ -201,37 +200,38 @@ pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
     Selector::parse(text).ok()
 }
 
-/// The controller that decides on the autoscaler by its metrics, according to its last decision or
-/// else to the stored status: no other autoscaler prevents that.
-pub(super) fn decider_by_metrics(
+/// Whether the controller reports that others select the pods of the autoscaler `name`, so that it
+/// scales it by no metrics. That their selectors overlap is no proof: the controller registers the
+/// selector of an autoscaler only in a reconcile that finds the replicas within its bounds, and
+/// until then the autoscalers overwrite each other's replicas. `record` is that of the debug API,
+/// `others` are the other autoscalers that the same controller handles.
+pub(super) fn is_reported_ambiguous<'a>(
     hpa: &HorizontalPodAutoscaler,
+    name: &str,
     record: Option<&AutoscalerDetail>,
-    settings: &Settings,
-    acting: ActingController,
-) -> Option<ActingController> {
-    let decides = match record.and_then(|record| record.autoscaler.last.as_ref()) {
-        Some(last) => last.decision.proposed_replicas.is_some(),
-        // In a dry run, another controller stores the status.
-        None if settings.dry_run => false,
-        None => hpa.status.condition(&ConditionType::ScalingActive).is_some_and(|active| {
-            active.status == ConditionStatus::True
-                && active.reason == ConditionReason::ValidMetricFound
-        }),
-    };
-    decides.then_some(acting)
-}
-
-/// Whether another autoscaler may count among those that select the pods. With a
-/// [`decider_by_metrics`], those that it doesn't scale don't count: their reconciles may end at the
-/// bounds, before the controller registers their selectors.
-pub(super) fn may_count(
-    other: &HorizontalPodAutoscaler,
-    policy: &SettingPolicy,
-    decider: Option<ActingController>,
+    is_dry_run: bool,
+    mut others: impl Iterator<Item = &'a HorizontalPodAutoscaler>,
 ) -> bool {
-    decider.is_none_or(|controller| {
-        settings_of_controller(Settings::default(), other, policy, controller).may_scale()
-    })
+    let last = record.and_then(|record| record.autoscaler.last.as_ref());
+    if let Some(RunDocument { decision, .. }) = last {
+        let error = decision.error.as_deref().unwrap_or_default();
+        let is_ambiguous = ambiguous_autoscalers(error).is_some();
+        if is_ambiguous || decision.proposed_replicas.is_some() {
+            return is_ambiguous;
+        }
+    }
+    let active = hpa.status.condition(&ConditionType::ScalingActive);
+    if active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector) {
+        return true;
+    }
+    let names_own = |other: &HorizontalPodAutoscaler| {
+        let active = other.status.condition(&ConditionType::ScalingActive);
+        let names = active.and_then(|active| ambiguous_autoscalers(&active.message));
+        names.is_some_and(|(mut names, _)| names.any(|one| one == name))
+    };
+    // The condition of another autoscaler may be older than a decision by metrics. In a dry run,
+    // the status has no decision of the controller.
+    (active.is_none() || is_dry_run) && others.any(names_own)
 }
 
 /// Whether a message about an ambiguous selector names an autoscaler of an API, or leaves names

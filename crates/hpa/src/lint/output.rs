@@ -24,7 +24,7 @@ pub(super) fn text(findings: &[Finding], autoscaler_count: usize, problem_count:
     let mut text = String::new();
     for finding in findings {
         // Writing to a string doesn't fail.
-        let _ = writeln!(text, "{} ({})", line(finding), finding.rule.link());
+        let _ = writeln!(text, "{} ({})", line(finding), finding.rule.id);
     }
     let count = |severity| findings.iter().filter(|one| one.rule.severity == severity).count();
     let error_count = count(Severity::Error);
@@ -44,7 +44,7 @@ pub(super) fn text(findings: &[Finding], autoscaler_count: usize, problem_count:
     text + &counts.join(", ") + "\n"
 }
 
-/// A finding on one line, without the link to its rule.
+/// A finding on one line, without its rule.
 pub(super) fn line(finding: &Finding) -> String {
     let Finding { file, position, autoscaler, field, message, rule } = finding;
     let severity = rule.severity.as_str();
@@ -68,7 +68,7 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
                 "autoscaler": finding.autoscaler,
                 "field": finding.field,
                 "message": finding.message,
-                "help": finding.rule.link(),
+                "help": finding.rule.help(),
             })
         })
         .collect();
@@ -82,7 +82,7 @@ pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::R
             json!({
                 "id": rule.id,
                 "shortDescription": { "text": capitalized(rule.summary) },
-                "help": { "text": format!("See {}", rule.link()) },
+                "help": { "text": format!("See {}", rule.help()) },
                 "defaultConfiguration": { "level": rule.severity.as_str() },
             })
         })
@@ -118,10 +118,10 @@ fn capitalized(text: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// A file as a URI reference.
+/// A file as a URI reference, without `./`, as viewers name the files of a repository.
 fn file_uri(file: &str) -> String {
     let path = file.replace(std::path::MAIN_SEPARATOR, "/");
-    utf8_percent_encode(&path, URI_ESCAPES).to_string()
+    utf8_percent_encode(path.strip_prefix("./").unwrap_or(&path), URI_ESCAPES).to_string()
 }
 
 /// A message without the meaning that SARIF gives to `{0}` (a placeholder) and to `[text](uri)` (a

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 use super::{is_recent_write, search::is_held};
-use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
+use crate::debug_client::{
+    KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, flag_values,
+};
 
 /// The names of the HPA controller in `--controllers`.
 const HPA_CONTROLLER: [&str; 2] =
@@ -107,15 +109,7 @@ impl ManagerFlags {
 /// Whether `--controllers` turns the HPA controller on, as is the default. The last such flag
 /// counts, and in it the first entry that names the controller.
 fn has_hpa_controller(words: &[String]) -> bool {
-    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
-        let value = word.strip_prefix("--controllers")?;
-        match value.strip_prefix('=') {
-            Some(value) => Some(value),
-            None if value.is_empty() => words.get(index + 1).map(String::as_str),
-            None => None,
-        }
-    });
-    let Some(selected) = values.next_back() else { return true };
+    let Some(selected) = flag_values(words, "--controllers").next_back() else { return true };
     let entries = || selected.split(',').map(str::trim);
     let entry = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
     entry.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))

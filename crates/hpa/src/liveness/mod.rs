@@ -2,6 +2,7 @@
 //! managers of statuses.
 
 mod built_in;
+mod idle;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub(crate) use self::built_in::ManagerFlags;
 use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
+    idle::Idle,
     search::{ControllerLease, ReadLease, StatusOwner, is_held},
     writers::{NamespaceWriters, Writer, status_writers},
 };
@@ -28,6 +30,10 @@ use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unava
 
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
+
+/// An instance that acquired its lease within this time may not have stored all statuses yet: it
+/// stores one in which only values changed at most every minute.
+const TAKEOVER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Whether a status that was stored at `newest` shows that its writer runs.
 pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool {
@@ -43,155 +49,28 @@ pub(crate) struct Leases<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// The finding that no controller acts on an autoscaler, as far as the leases and the writers of
-/// statuses show it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Idle {
-    pub(crate) is_certain: bool,
-    /// The cause, without the search.
-    pub(crate) cause: String,
-    /// The result of the search for the lease of hpa-rs, if its namespace is not known.
-    pub(crate) search: Option<String>,
-    /// A clause about the other instances of hpa-rs that may act on the autoscaler.
-    pub(crate) successor: Option<String>,
-}
-
-impl Idle {
-    /// A sentence without a full stop. `autoscalers` is the text that names the autoscalers.
-    pub(crate) fn sentence(&self, autoscalers: &str) -> String {
-        let hint = if self.search.is_some() {
-            "; if hpa-rs runs elsewhere, add --controller-namespace"
-        } else {
-            ""
-        };
-        format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
-    }
-
-    /// The cause, the result of the search, and the clause about other instances of hpa-rs.
-    pub(crate) fn reason(&self) -> String {
-        self.cause.clone() + &self.addition()
-    }
-
-    /// The end of the reason after the cause. Empty if there is none.
-    pub(crate) fn addition(&self) -> String {
-        let clauses = [&self.search, &self.successor].into_iter().flatten();
-        clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
-    }
-
-    /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
-    /// that were read: before an instance stores a status, no status names its lease, or shows that
-    /// it runs without leader election.
-    pub(crate) fn clause(&self, autoscalers: &str) -> String {
-        let start = if self.is_certain {
-            "No controller with a known lease"
-        } else {
-            "Maybe no controller"
-        };
-        format!("{start} acts on {autoscalers}")
-    }
-}
-
 impl Leases<'_> {
-    /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
-    /// stored the status last. `None` if a controller may act: the lease of `manager` is held or
-    /// can't be read, or was not read; another hpa-rs that holds its lease stored a status in the
-    /// namespace; or kube-controller-manager handles the autoscaler. The finding is uncertain if a
-    /// lease is missing, was only guessed or has an unreadable time: its controller may run. It is
-    /// also uncertain if the lease of another hpa-rs may be held, or if one without leader election
-    /// stored a status.
-    pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
-        if manager == KUBE_CONTROLLER_MANAGER {
-            return self.idle_after_built_in(namespace);
+    /// Whether an instance holds the lease, and acts on the autoscalers of the core API in a
+    /// namespace, or in several if it is `None`: by the flags of its pod, or else if it stored a
+    /// status in the namespace or has just acquired the lease. False if that is unknown.
+    fn has_replaced_built_in(
+        &self,
+        name: &LeaseName,
+        holder: &Result<LeaseHolder, Unavailable>,
+        namespace: Option<&str>,
+    ) -> bool {
+        let api = AutoscalerApi::Core;
+        if !is_held(holder, self.now) {
+            return false;
         }
-        let (name, holder) = self.lease_of(manager)?;
-        if !is_lost(holder, self.now) || self.is_handled_by_hpa_rs(api, namespace) {
-            return None;
+        if let Some(scope) = self.lease.scopes.get(name) {
+            return scope.handles(api, namespace);
         }
-        let successor = self.describe_successor(namespace, name);
-        let Some(cause) = lost_lease(holder, self.now) else {
-            let cause = self.cause_without_lease(api, name)?;
-            return Some(Idle { is_certain: false, cause, search: None, successor });
-        };
-        // kube-controller-manager handles no other API.
-        let built_in_handles_it = match api {
-            AutoscalerApi::Core => self.built_in_handles_autoscalers(Some(namespace)),
-            AutoscalerApi::Custom => Some(false),
-        };
-        match built_in_handles_it {
-            Some(true) => None,
-            Some(false) => {
-                let is_certain = self.has_readable_times(namespace) && successor.is_none();
-                Some(Idle { is_certain, cause, search: None, successor })
-            }
-            None => {
-                let unread = if self.built_in.holder.is_ok() { "flags" } else { "lease" };
-                let cause = format!(
-                    "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is \
-                     unknown: its {unread} can't be read"
-                );
-                Some(Idle { is_certain: false, cause, search: None, successor })
-            }
-        }
-    }
-
-    /// The finding about an autoscaler whose status kube-controller-manager stored last.
-    fn idle_after_built_in(&self, namespace: &str) -> Option<Idle> {
-        let mut leases = self.leases_for(Some(namespace));
-        if leases.any(|(_, holder)| !is_lost(holder, self.now)) {
-            return None;
-        }
-        let (built_in, search) = (self.built_in_idle()?, self.describe_search());
-        // hpa-rs doesn't replace a status that needs no change.
-        let lost = lost_lease(&self.lease.holder, self.now).filter(|_| search.is_none());
-        let cause = match lost {
-            Some(lost) => format!("{lost}, and {built_in}"),
-            None => built_in,
-        };
-        let successor = self.describe_successor(namespace, &self.lease.name);
-        let is_certain =
-            search.is_none() && self.has_readable_times(namespace) && successor.is_none();
-        Some(Idle { is_certain, cause, search, successor })
-    }
-
-    /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
-    /// hpa-rs deletes it. `None` if it is unknown whether kube-controller-manager handles the
-    /// autoscaler.
-    fn cause_without_lease(&self, api: AutoscalerApi, lease: &LeaseName) -> Option<String> {
-        let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
-        Some(match api {
-            AutoscalerApi::Core => format!("{missing}, and {}", self.built_in_idle()?),
-            AutoscalerApi::Custom => missing,
-        })
-    }
-
-    /// Whether an instance of hpa-rs that holds its lease stored the status of an autoscaler in the
-    /// namespace.
-    fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
-        let holds_lease = |manager: &str| {
-            self.lease_of(manager).is_some_and(|(_, holder)| is_held(holder, self.now))
-        };
-        self.writers.any_in(api, namespace, holds_lease)
-    }
-
-    /// A clause about the instances that may act in a namespace without the lease `name`: those of
-    /// other leases that may be held, and those without leader election. `None` if there are none.
-    fn describe_successor(&self, namespace: &str, name: &LeaseName) -> Option<String> {
-        let mut names = Vec::new();
-        for (other, holder) in self.leases_for(Some(namespace)) {
-            if other != name && !is_lost(holder, self.now) {
-                names.push(other.to_string());
-            }
-        }
-        let mut instances = Vec::new();
-        if !names.is_empty() {
-            instances.push(format!("with the lease {}", names.join(" or ")));
-        }
-        if self.has_writer_without_lease(Some(namespace)) {
-            instances.push("without leader election".to_owned());
-        }
-        let instances = instances.join(" or ");
-        (!instances.is_empty())
-            .then(|| format!("whether an instance {instances} acts instead is unknown"))
+        let own = FieldManager::for_lease(&name.namespace, &name.name);
+        let is_own = |manager: &str| manager == own.as_str();
+        let acquired = holder.as_ref().ok().and_then(|holder| holder.acquired);
+        namespace.is_some_and(|namespace| self.writers.any_in(api, namespace, is_own))
+            || acquired.is_some_and(|at| self.now.duration_since(at).abs() <= TAKEOVER)
     }
 
     /// Whether an hpa-rs without leader election may act in a namespace, or in several if it is
@@ -217,6 +96,13 @@ impl Leases<'_> {
             (AutoscalerApi::Core, Some(manager)) if !hpa_rs_answers && self.has_lost(manager) => {
                 self.successor_of_hpa_rs(namespace)
             }
+            (AutoscalerApi::Core, Some(manager))
+                if FieldManager::is_hpa_rs(manager)
+                    && self.built_in_handles_autoscalers(namespace) == Some(true) =>
+            {
+                // Both act, and overwrite each other's decisions.
+                ActingController::Unknown { is_built_in_writer: false }
+            }
             _ => ActingController::HpaRs,
         }
     }
@@ -227,8 +113,9 @@ impl Leases<'_> {
         namespace: Option<&str>,
         hpa_rs_answers: bool,
     ) -> ActingController {
-        let is_held = self.leases_for(namespace).any(|(_, holder)| is_held(holder, self.now));
-        let hpa_rs_runs = hpa_rs_answers || is_held;
+        let mut leases = self.leases_for(namespace);
+        let hpa_rs_runs = hpa_rs_answers
+            || leases.any(|(name, holder)| self.has_replaced_built_in(name, holder, namespace));
         let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(namespace);
         let is_built_in_writer = true;
         match self.built_in_idle() {
@@ -263,16 +150,6 @@ impl Leases<'_> {
         let (LeaseName { namespace, name }, holder) = self.lease_of(manager)?;
         let missing = || no_lease_found(name, slice::from_ref(namespace));
         is_lost(holder, self.now).then(|| lost_lease(holder, self.now).unwrap_or_else(missing))
-    }
-
-    /// The result of the search for the lease of hpa-rs. `None` if its namespace is known.
-    fn describe_search(&self) -> Option<String> {
-        let ControllerLease { name, holder, searched_namespaces, .. } = self.lease;
-        if searched_namespaces.is_empty() {
-            return None;
-        }
-        let lost = lost_lease(holder, self.now);
-        Some(lost.unwrap_or_else(|| no_lease_found(&name.name, searched_namespaces)))
     }
 
     /// Whether a controller has lost or released its lease, and has stored no status since. Its
@@ -329,6 +206,24 @@ impl Leases<'_> {
         others.any(|other| self.is_running(other) != Some(false))
     }
 
+    /// Whether hpa-rs runs, and only for the custom API, as far as that is known: by the flags of
+    /// the pods that hold its leases, or else by the statuses that it stored.
+    pub(crate) fn runs_for_custom_api_only(&self) -> bool {
+        let without_lease = self.writers.apis_of(FieldManager::default().as_str());
+        let mut leases =
+            self.hpa_rs_leases().filter(|(_, holder)| !is_lost(holder, self.now)).peekable();
+        leases.peek().is_some()
+            && !without_lease.contains(&AutoscalerApi::Core)
+            && leases.all(|(name, _)| {
+                if let Some(scope) = self.lease.scopes.get(name) {
+                    return scope.apis == [AutoscalerApi::Custom];
+                }
+                let manager = FieldManager::for_lease(&name.namespace, &name.name);
+                let apis = self.writers.apis_of(manager.as_str());
+                apis.into_iter().eq([AutoscalerApi::Custom])
+            })
+    }
+
     /// Whether kube-controller-manager handles the autoscalers of the core API, and no hpa-rs with
     /// the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
@@ -382,17 +277,10 @@ impl Leases<'_> {
         })
     }
 
-    /// Whether the renewal times of all leases of a namespace's controllers can be read.
-    fn has_readable_times(&self, namespace: &str) -> bool {
-        let holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
-        let mut holders = holders.chain([&self.built_in.holder]).flatten();
-        !holders.any(|holder| holder.has_unreadable_time)
-    }
-
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
     /// several if it is `None`. `None` if unknown. A missing lease counts as that of a controller
     /// that doesn't run.
-    fn built_in_handles_autoscalers(&self, namespace: Option<&str>) -> Option<bool> {
+    pub(crate) fn built_in_handles_autoscalers(&self, namespace: Option<&str>) -> Option<bool> {
         let is_missing = matches!(self.built_in.holder, Err(Unavailable::NoLease(_)));
         if is_missing || self.built_in_idle().is_some() {
             return Some(false);

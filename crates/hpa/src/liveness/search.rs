@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, iter};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use futures::future::join_all;
 use hpa_dashboard::AutoscalerStatusWriter;
@@ -13,7 +16,9 @@ use kube::Client;
 use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
-    debug_client::{LeaseHolder, LeaseName, NamedLease, Unavailable},
+    debug_client::{
+        InstanceScope, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, NamedLease, Unavailable,
+    },
     listed_autoscalers::list_readable_autoscalers,
 };
 
@@ -44,6 +49,9 @@ pub(crate) struct ControllerLease {
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
     /// A tenant may name its own lease, but not in the namespaces of others.
     pub(crate) may_answer_for_all: bool,
+    /// The autoscalers that the holders of leases handle, as far as the flags of their pods show
+    /// it. Empty if kube-controller-manager stored no status.
+    pub(crate) scopes: BTreeMap<LeaseName, InstanceScope>,
 }
 
 /// The autoscaler whose controller is searched.
@@ -69,7 +77,7 @@ impl ControllerLease {
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
         let found = Self::find_named(client, flags, one, statuses).await;
-        found.with_unnamed(client, flags).await
+        found.with_unnamed(client, flags, statuses).await.with_scopes(client, statuses).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -80,23 +88,45 @@ impl ControllerLease {
         one: Option<StatusOwner<'_>>,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let found = Self::find_named(client, flags, one, statuses).await;
-        if flags.controller_namespace.is_some() || found.may_be_held(Timestamp::now()) {
-            return found.with_unnamed(client, flags).await;
+        let mut found = Self::find_named(client, flags, one, statuses).await;
+        if flags.controller_namespace.is_none() && !found.may_be_held(Timestamp::now()) {
+            let all = status_writers(&list_readable_autoscalers(client, None).await);
+            if !named_leases(&all).iter().all(|lease| found.has_read(&lease.name)) {
+                found = Self::find_named(client, flags, one, &all).await;
+            }
         }
-        let statuses = status_writers(&list_readable_autoscalers(client, None).await);
-        let is_complete = named_leases(&statuses).iter().all(|lease| found.has_read(&lease.name));
-        let found =
-            if is_complete { found } else { Self::find_named(client, flags, one, &statuses).await };
-        found.with_unnamed(client, flags).await
+        found.with_unnamed(client, flags, statuses).await.with_scopes(client, statuses).await
     }
 
-    /// If no instance holds the lease, adds the held leases that no status names: while no status
-    /// changes, an instance with a new lease stores none. Lists only the usual namespaces and that
-    /// of the lease, because tenants can create leases elsewhere.
-    async fn with_unnamed(mut self, client: &Client, flags: &ControllerArguments) -> Self {
+    /// Reads the flags of the pods that hold leases, if kube-controller-manager stored a status: an
+    /// instance that has replaced it may handle only some autoscalers.
+    async fn with_scopes(mut self, client: &Client, statuses: &[AutoscalerStatusWriter]) -> Self {
+        if !has_built_in_writer(statuses) {
+            return self;
+        }
         let now = Timestamp::now();
-        if is_fixed(flags) || !is_lost(&self.holder, now) {
+        let others = self.others.iter().map(|lease| &lease.holder);
+        let holders = iter::once(&self.holder).chain(others).flatten();
+        let held = holders.filter(|holder| !holder.is_expired(now));
+        let reads: Vec<_> = held.map(|holder| read_scope(client, holder)).collect();
+        let scopes = join_all(reads).await;
+        self.scopes = scopes.into_iter().flatten().collect();
+        self
+    }
+
+    /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the held
+    /// leases that no status names: while no status changes, an instance with a new lease stores
+    /// none. Lists only the usual namespaces and that of the lease, because tenants can create
+    /// leases elsewhere.
+    async fn with_unnamed(
+        mut self,
+        client: &Client,
+        flags: &ControllerArguments,
+        statuses: &[AutoscalerStatusWriter],
+    ) -> Self {
+        let now = Timestamp::now();
+        let is_needed = is_lost(&self.holder, now) || has_built_in_writer(statuses);
+        if is_fixed(flags) || !is_needed {
             return self;
         }
         let mut namespaces = BTreeSet::from(LeaseName::usual().map(|usual| usual.namespace));
@@ -183,8 +213,8 @@ impl ControllerLease {
     /// A lease that was read, before it is compared with the statuses.
     fn new(lease: ReadLease, searched_namespaces: Vec<String>, others: Vec<ReadLease>) -> Self {
         let ReadLease { name, holder } = lease;
-        let (local, may_answer_for_all) = (Vec::new(), false);
-        Self { name, holder, searched_namespaces, others, local, may_answer_for_all }
+        let (local, may_answer_for_all, scopes) = (Vec::new(), false, BTreeMap::new());
+        Self { name, holder, searched_namespaces, others, local, may_answer_for_all, scopes }
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
@@ -223,6 +253,17 @@ impl ReadLease {
     fn state(&self, now: Timestamp) -> LeaseState {
         LeaseState::of(&self.holder, now)
     }
+}
+
+/// Whether kube-controller-manager stored a status last, so that an hpa-rs that no status names may
+/// have replaced it.
+fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
+    statuses.iter().any(|one| one.manager == KUBE_CONTROLLER_MANAGER)
+}
+
+async fn read_scope(client: &Client, holder: &LeaseHolder) -> Option<(LeaseName, InstanceScope)> {
+    let pod = holder.read_leader_pod(client).await.ok()?;
+    Some((holder.lease.clone(), pod.scope?))
 }
 
 /// Whether a flag names the lease, so that no other one answers.

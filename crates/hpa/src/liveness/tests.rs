@@ -1,12 +1,13 @@
 //! Tests of the findings that leases give.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use hpa_controller::HpaKey;
 use hpa_dashboard::AutoscalerStatusWriter;
 use rstest::rstest;
 
 use super::*;
+use crate::debug_client::InstanceScope;
 
 type Holder = Result<LeaseHolder, Unavailable>;
 
@@ -87,7 +88,9 @@ fn writer(
     AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
 }
 
+/// The instance handles the autoscalers of both APIs in all namespaces.
 fn lease(holder: Holder) -> ControllerLease {
+    let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
     ControllerLease {
         name: name(),
         holder,
@@ -95,6 +98,7 @@ fn lease(holder: Holder) -> ControllerLease {
         others: Vec::new(),
         local: Vec::new(),
         may_answer_for_all: true,
+        scopes: BTreeMap::from([(name(), scope)]),
     }
 }
 
@@ -222,8 +226,9 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
 #[case::switched_off(released(), Ok(held()), Some(false), ActingController::HpaRs)]
 #[case::built_in_stopped(released(), Ok(expired()), Some(true), ActingController::HpaRs)]
 #[case::without_built_in(released(), none(), None, ActingController::HpaRs)]
-#[case::runs(Ok(held()), Ok(held()), Some(true), ActingController::HpaRs)]
-#[case::unread(unread(), Ok(held()), Some(true), ActingController::HpaRs)]
+#[case::both_run(Ok(held()), Ok(held()), Some(true), MAYBE_RETURNED)]
+#[case::runs(Ok(held()), Ok(held()), Some(false), ActingController::HpaRs)]
+#[case::unread(unread(), Ok(held()), Some(true), MAYBE_RETURNED)]
 fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
     #[case] holder: Holder,
     #[case] built_in: Holder,
@@ -236,14 +241,18 @@ fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
     let leases = leases(&lease, &built_in);
     let acting = |api, manager, answers| leases.acting_controller(api, SHOP, manager, answers);
     assert_eq!(acting(CORE, Some(OWN), false), expected);
+    for others in [acting(AutoscalerApi::Custom, Some(OWN), false), acting(CORE, None, false)] {
+        assert_eq!(others, ActingController::HpaRs);
+    }
+    // kube-controller-manager acts beside an instance that answers or may run.
+    let is_beside = leases.built_in_handles_autoscalers(SHOP) == Some(true);
+    let expected = if is_beside { MAYBE_RETURNED } else { ActingController::HpaRs };
     for others in [
         acting(CORE, Some(OWN), true),
-        acting(AutoscalerApi::Custom, Some(OWN), false),
         acting(CORE, Some("hpa-controller:b/hpa"), false),
         acting(CORE, Some("hpa-controller"), false),
-        acting(CORE, None, false),
     ] {
-        assert_eq!(others, ActingController::HpaRs);
+        assert_eq!(others, expected);
     }
 }
 
@@ -482,7 +491,10 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
     let of_tenant = |holder| {
         let local = vec![other_name()];
-        ControllerLease { others: other(holder), local, ..lease(released()) }
+        let mut lease = lease(released());
+        let scope = lease.scopes[&name()].clone();
+        lease.scopes.insert(other_name(), scope);
+        ControllerLease { others: other(holder), local, ..lease }
     };
     let held_by_tenant = of_tenant(Ok(held()));
     let leases = leases(&held_by_tenant, &built_in);
@@ -504,6 +516,73 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
 
     let unreadable = of_tenant(Ok(unreadable()));
     assert_eq!(Leases { lease: &unreadable, ..leases }.idle(CORE, "shop", OWN), certain);
+}
+
+/// A release for some namespaces. kube-controller-manager, whose HPA controller is off, stored the
+/// status.
+#[rstest]
+#[case::all_namespaces(Some(""), AutoscalerApi::Core, None, None, true)]
+#[case::this_namespace(Some("blog,shop"), AutoscalerApi::Core, None, None, true)]
+#[case::other_namespaces(Some("blog"), AutoscalerApi::Core, Some("shop"), Some(990), false)]
+#[case::other_api(Some(""), AutoscalerApi::Custom, None, None, false)]
+#[case::flags_unread_and_writes_here(None, AutoscalerApi::Core, Some("shop"), None, true)]
+#[case::flags_unread_and_writes_elsewhere(None, AutoscalerApi::Core, Some("blog"), None, false)]
+#[case::flags_unread_and_new(None, AutoscalerApi::Core, None, Some(880), true)]
+#[case::flags_unread_and_old(None, AutoscalerApi::Core, None, Some(879), false)]
+fn held_lease_counts_only_for_the_namespaces_of_its_instance(
+    #[case] namespaces: Option<&str>,
+    #[case] api: AutoscalerApi,
+    #[case] writes_in: Option<&str>,
+    #[case] acquired: Option<i64>,
+    #[case] acts: bool,
+) {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let acquired = acquired.and_then(|second| Timestamp::from_second(second).ok());
+    let scopes = namespaces.map(|namespaces| {
+        let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty());
+        let namespaces = namespaces.map(ToOwned::to_owned).collect();
+        (name(), InstanceScope { apis: vec![api], namespaces })
+    });
+    let scopes = scopes.into_iter().collect();
+    // A search in the usual namespaces found it.
+    let searched_namespaces = vec!["a".to_owned()];
+    let holder = Ok(LeaseHolder { acquired, ..held() });
+    let lease = ControllerLease { searched_namespaces, scopes, ..lease(holder) };
+    let statuses = writes_in.map(|namespace| writer(CORE, namespace, OWN, None));
+    let writers = NamespaceWriters::new(statuses.as_slice());
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER);
+    let clause = match namespaces {
+        Some(_) => "an instance with the lease a/hpa handles other autoscalers (flags of its pod)",
+        None => "whether an instance with the lease a/hpa acts instead is unknown",
+    };
+    let maybe = format!(
+        "Maybe no controller acts on it: kube-controller-manager's HPA controller is off, and \
+         {clause}"
+    );
+    let expected = (!acts).then_some(maybe);
+    assert_eq!(idle.map(|idle| idle.sentence("it")), expected);
+    let acting = leases.acting_controller(CORE, SHOP, Some(KUBE_CONTROLLER_MANAGER), false);
+    assert_eq!(acting, if acts { ActingController::HpaRs } else { UNKNOWN });
+}
+
+/// The holder of the lease handles only the custom API, by the flags of its pod.
+#[rstest]
+#[case::custom_api(AutoscalerApi::Custom, true)]
+#[case::core_api(CORE, false)]
+fn instance_without_leader_election_may_handle_the_core_api(
+    #[case] api: AutoscalerApi,
+    #[case] is_custom_only: bool,
+) {
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let mut lease = lease(Ok(held()));
+    for scope in lease.scopes.values_mut() {
+        scope.apis = vec![AutoscalerApi::Custom];
+    }
+    let writers = NamespaceWriters::new(&[writer(api, "shop", "hpa-controller", None)]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    assert_eq!(leases.runs_for_custom_api_only(), is_custom_only);
 }
 
 /// A tenant can't hide that kube-controller-manager has replaced hpa-rs.

@@ -78,6 +78,12 @@ impl NamespaceWriters {
         own.filter_map(|(_, at)| *at).max().max(in_most)
     }
 
+    /// The APIs in which a field manager stored a status.
+    pub(super) fn apis_of(&self, manager: &str) -> BTreeSet<AutoscalerApi> {
+        let writers = self.by_namespace.values().flat_map(BTreeMap::keys);
+        writers.filter(|(_, name)| name == manager).map(|(api, _)| *api).collect()
+    }
+
     /// The other field managers in the namespaces and APIs of `manager`.
     pub(super) fn beside(&self, manager: &str) -> BTreeSet<&str> {
         let mut others = BTreeSet::new();
@@ -96,6 +102,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
     /// The names of the autoscalers, sorted.
     pub(crate) autoscalers: Vec<String>,
+    pub(crate) apis: BTreeSet<AutoscalerApi>,
     /// The time of the newest of these writes.
     pub(crate) newest: Option<Timestamp>,
 }
@@ -103,24 +110,32 @@ pub(crate) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// The writers of statuses, by name.
     pub(crate) fn all(statuses: &'a [AutoscalerStatusWriter]) -> Vec<Self> {
-        let mut by_manager = BTreeMap::<&str, (Option<Timestamp>, Vec<String>)>::new();
+        let mut by_manager = BTreeMap::<&str, Self>::new();
         for AutoscalerStatusWriter { key, manager, at } in statuses {
-            let (newest, names) = by_manager.entry(manager).or_default();
-            *newest = (*newest).max(*at);
-            names.push(key.to_string());
+            let (autoscalers, apis) = (Vec::new(), BTreeSet::new());
+            let new = Self { manager, autoscalers, apis, newest: None };
+            let writer = by_manager.entry(manager).or_insert(new);
+            writer.newest = writer.newest.max(*at);
+            writer.autoscalers.push(key.to_string());
+            writer.apis.insert(key.api);
         }
-        let writers = by_manager.into_iter().map(|(manager, (newest, mut autoscalers))| {
-            autoscalers.sort_unstable();
-            Self { manager, autoscalers, newest }
-        });
-        writers.collect()
+        let mut writers: Vec<_> = by_manager.into_values().collect();
+        for writer in &mut writers {
+            writer.autoscalers.sort_unstable();
+        }
+        writers
+    }
+
+    /// Whether both stored statuses of the same API. Writers of different APIs overwrite nothing.
+    pub(crate) fn shares_api(&self, other: &Self) -> bool {
+        !self.apis.is_disjoint(&other.apis)
     }
 }
 
 impl Leases<'_> {
     /// A sentence about the controllers that have stored statuses recently. Without those that have
-    /// lost their leases since. `None` if there are not several, or if each is an instance of
-    /// hpa-rs with its own namespaces. A status that doesn't change keeps its writer, so an old one
+    /// lost their leases since. `None` if no API has several, or if each is an instance of hpa-rs
+    /// with its own namespaces. A status that doesn't change keeps its writer, so an old one
     /// doesn't show that its writer still runs.
     pub(crate) fn describe_conflict(&self, writers: &[Writer<'_>]) -> Option<String> {
         let is_recent = |writer: &&Writer<'_>| {
@@ -128,16 +143,20 @@ impl Leases<'_> {
                 && !self.no_longer_writes(writer.manager, writer.newest)
         };
         let recent: Vec<_> = writers.iter().filter(is_recent).collect();
+        let shares_api = |writer: &&Writer<'_>| {
+            recent.iter().any(|other| other.manager != writer.manager && writer.shares_api(other))
+        };
+        let rivals: Vec<_> = recent.iter().copied().filter(shares_api).collect();
         let has_own_namespaces = |writer: &&Writer<'_>| {
             FieldManager::is_hpa_rs(writer.manager) && !self.shares_namespace(writer.manager)
         };
-        if recent.len() < 2 || recent.iter().all(has_own_namespaces) {
+        if rivals.iter().all(has_own_namespaces) {
             return None;
         }
         let describe = |writer: &Writer<'_>| {
             format!("{} ({})", writer.manager, shorten_names(&writer.autoscalers))
         };
-        let each: Vec<_> = recent.into_iter().map(describe).collect();
+        let each: Vec<_> = rivals.into_iter().map(describe).collect();
         Some(format!(
             "Several controllers stored the statuses: {}. hpa status says more.",
             each.join(", ")

@@ -14,6 +14,10 @@ const LIMITED_DIFFERENCE: f64 = 0.15;
 const MIN_COVERAGE: f64 = 0.5;
 /// The minimum number of steps with recorded replicas. Below it, [`Trust::TooLittleData`] applies.
 const MIN_STEPS: usize = 20;
+/// The numbers of scalings may differ by this factor, or by [`MAX_SCALING_DIFFERENCE`]. If they
+/// differ by more, a variant can't be judged by its scalings.
+const MAX_SCALING_FACTOR: usize = 2;
+const MAX_SCALING_DIFFERENCE: usize = 10;
 
 /// The result of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -144,16 +148,42 @@ impl Agreement {
         [measured, self.advice()]
     }
 
+    /// The reason why the numbers of scalings differ, if they differ too much to be compared.
+    fn scaling_difference_cause(&self) -> Option<&'static str> {
+        let (recorded, rebuilt) = (self.recorded_scaling_count, self.rebuilt_scaling_count);
+        let (min, max) = (recorded.min(rebuilt), recorded.max(rebuilt));
+        if max <= min * MAX_SCALING_FACTOR || max - min <= MAX_SCALING_DIFFERENCE {
+            return None;
+        }
+        Some(if recorded > rebuilt {
+            "the recorded controller scaled on changes that the samples don't have, such as noise"
+        } else {
+            "the record has at most one scaling per step, or the samples have noise that the \
+             controller didn't read"
+        })
+    }
+
     fn advice(&self) -> String {
         let error = percent(self.relative_difference().unwrap_or_default());
+        let (scope, scalings) = self.scaling_difference_cause().map_or_else(
+            || ("", String::new()),
+            |cause| {
+                let (rebuilt, recorded) = (self.rebuilt_scaling_count, self.recorded_scaling_count);
+                let scalings = format!(
+                    " Don't compare SCALINGS or REVERSALS: {rebuilt} scalings are rebuilt and \
+                     {recorded} recorded, probably because {cause}."
+                );
+                (" for replicas, none for numbers of scalings", scalings)
+            },
+        );
         match self.trust {
             Trust::Good => format!(
-                "Trust: good. A variant that differs from base by clearly more than {error} would \
-                 also have differed in reality."
+                "Trust: good{scope}. A variant that differs from base by clearly more than {error} \
+                 would also have differed in reality.{scalings}"
             ),
             Trust::Limited => format!(
-                "Trust: limited. Compare variants with each other, and only by differences of \
-                 clearly more than {error}."
+                "Trust: limited{scope}. Compare variants with each other, and only by differences \
+                 of clearly more than {error}.{scalings}"
             ),
             Trust::Poor => "Trust: none. The load, the settings or the pods were not as \
                             assumed; don't conclude anything from the variants before you know \
@@ -177,6 +207,7 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use hpa_simulate::ScenarioFile;
+    use rstest::rstest;
 
     use super::*;
 
@@ -244,6 +275,34 @@ workload: {load: {constant: 900}, replicas: 2}
         assert_eq!(Agreement::new(10, &[], &unchanged, 15.0).trust, Trust::Unchanged);
         let few = recorded(&[(60, None), (40, Some(10.0))]);
         assert_eq!(Agreement::new(10, &[], &few, 15.0).trust, Trust::TooLittleData);
+    }
+
+    #[rstest]
+    #[case::recorded_noise(931, 45, "none for numbers of scalings. A variant")]
+    #[case::rebuilt_noise(3, 40, "none for numbers of scalings. A variant")]
+    #[case::few(2, 12, "Trust: good. A variant")]
+    #[case::within_the_factor(40, 80, "Trust: good. A variant")]
+    fn numbers_of_scalings_are_compared(
+        #[case] recorded: usize,
+        #[case] rebuilt: usize,
+        #[case] expected: &str,
+    ) {
+        let agreement = Agreement {
+            compared: 1.0,
+            compared_step_count: 1000,
+            equal: 0.5,
+            within_one: 1.0,
+            mean_absolute_difference: 0.5,
+            mean_difference: 0.0,
+            mean_replicas: 40.0,
+            recorded_scaling_count: recorded,
+            rebuilt_scaling_count: rebuilt,
+            trust: Trust::Good,
+        };
+        let [_, advice] = agreement.paragraphs();
+        assert!(advice.contains(expected), "{advice}");
+        let counts = format!("{rebuilt} scalings are rebuilt and {recorded} recorded");
+        assert_eq!(advice.contains(&counts), expected.starts_with("none"), "{advice}");
     }
 
     #[test]

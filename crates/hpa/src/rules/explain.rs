@@ -1,6 +1,7 @@
 //! `hpa rules explain`: which rule serves a metric, and its value.
 
 mod headline;
+mod known_series;
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -10,16 +11,19 @@ use hpa_calc::{
     explain::{counted, list_first},
 };
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricError, MetricSource, Objects, describe,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound, Objects, describe,
     resource::GroupResource, wire::ItemLabels, with_causes,
 };
 use hpa_prometheus::rules::{
-    explain::{Explanation, RuleOutcome},
+    explain::{Explanation, RequestProblem, RuleOutcome},
     query::{on_one_line, selects_objects},
 };
 use hpa_prometheus::source::{InspectedMetric, RelistError, RuleInspection};
 
-use self::headline::{Headline, ObjectCounts, rule_name};
+use self::{
+    headline::{Headline, ObjectCounts, rule_name},
+    known_series::known_series,
+};
 use super::{
     connect_source,
     outcome::{Outcome, QueryProblem, unknown_value},
@@ -29,7 +33,7 @@ use super::{
 };
 use crate::{
     args::{MetricsApi, RulesExplainArguments},
-    rules_source::{read_config, server_flags},
+    rules_source::{notify_of_delay, read_config, server_flags, warn_of_delay},
 };
 
 /// Without `--name`, at most this many objects are read.
@@ -50,7 +54,8 @@ pub(super) async fn explain_metric(
     let namespace = arguments.namespace.clone().unwrap_or_default();
     let metric = &arguments.metric;
     // The explanation covers failed rules, but needs the resources of the API server.
-    if let Err(error @ RelistError::Mapper(_)) = source.relist().await {
+    let relisted = notify_of_delay(source.relist(), || warn_of_delay(&source)).await;
+    if let Err(error @ RelistError::Mapper(_)) = relisted {
         let headline = unknown_value(metric, &with_causes(&error));
         return Ok((format!("{headline}\n"), Outcome::Inconclusive));
     }
@@ -140,7 +145,7 @@ async fn explain_custom(
                 }
             }
             Err(error) => {
-                let line = on_one_line(&format!("{name}: {}", describe(&error)));
+                let line = on_one_line(&format!("{name}: {}", describe_without_query(&error)));
                 let _ = writeln!(text, "{line}");
                 problems.push(read_problem(server, &error, line));
             }
@@ -148,10 +153,32 @@ async fn explain_custom(
     }
     headline.object_counts = Some(ObjectCounts { read: read_count, total: object_count });
     let is_unanswered = |problem: &&QueryProblem| matches!(problem, QueryProblem::Unanswered(_));
-    match problems.iter().find(is_unanswered).or(problems.first()) {
+    let unanswered = problems.iter().find(is_unanswered);
+    if value_count == 0
+        && unanswered.is_none()
+        && let Some(series) = &series
+        && let Some(reason) = series.explain_unmet_requirement(rule, &request).await
+    {
+        return headline.add_to(&text, 0, Some(&reason));
+    }
+    match unanswered.or(problems.first()) {
         Some(problem) if value_count == 0 => headline.add_failure_to(&text, problem),
         _ => headline.add_to(&text, value_count, None),
     }
+}
+
+/// An error about an object, without the query: the line of the rule has it.
+fn describe_without_query(error: &MetricError) -> String {
+    let text = describe(error);
+    let MetricError::NoValueForObject(
+        NotFound::NoResult { query }
+        | NotFound::OtherObjects { query, .. }
+        | NotFound::UnusableSample { query, .. },
+    ) = error
+    else {
+        return text;
+    };
+    text.replacen(&format!("the query {query}"), "the query", 1)
 }
 
 /// The problem of a failed read. `text` describes it if the server answered.
@@ -162,139 +189,23 @@ fn read_problem(server: PrometheusServer<'_>, error: &MetricError, text: String)
     }
 }
 
-/// The series that a request reads.
-struct KnownSeries<'s> {
-    servers: &'s RuleServers<'s>,
-    server: String,
-    series_query: String,
-    series: String,
-    /// The singular name of the object's resource.
-    singular: String,
-    /// The label with the object's name.
-    label: String,
-    /// The label with the namespace, if the request has one and the query selects it.
-    namespace_label: Option<String>,
-}
-
-/// Finds the series of the rule that serves a metric. `None` if no rule serves it.
-fn known_series<'s>(
-    servers: &'s RuleServers<'s>,
-    request: &CustomQuery,
-) -> Option<KnownSeries<'s>> {
-    let source = servers.source;
-    let resources = source.resources();
-    let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
-    let resolved = resolved.ok()?;
-    let resource = &resolved.group_resource;
-    let (index, rule, metric) =
-        source.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
-            let mut metrics = rule.metrics.iter();
-            let metric = metrics.find(|metric| {
-                metric.metric == request.metric
-                    && metric.resource.as_ref() == Some(resource)
-                    && metric.shadowed_by.is_none()
-            })?;
-            Some((index, rule.clone(), metric.clone()))
-        })?;
-    let namespace_label = source.object_label(index, &GroupResource::namespaces());
-    let is_selected = |label: &String| {
-        request.is_namespaced()
-            && (selects_objects(&rule.definition.metrics_query) || rule.labels.contains(label))
-    };
-    let namespace_label = namespace_label.filter(is_selected);
-    Some(KnownSeries {
-        servers,
-        server: rule.definition.server,
-        series_query: rule.definition.series_query,
-        series: metric.series,
-        singular: resolved.singular.clone(),
-        label: source.object_label(index, resource)?,
-        namespace_label,
-    })
-}
-
-impl KnownSeries<'_> {
-    fn server(&self) -> PrometheusServer<'_> {
-        self.servers.server(&self.server)
-    }
-
-    /// The names of the objects that have the metric.
-    async fn object_names(&self, request: &CustomQuery) -> Result<Vec<String>, QueryProblem> {
-        let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
-        if let Some(label) = &self.namespace_label {
-            selector.truncate(selector.len() - 1);
-            // Writing to a string can't fail.
-            let _ = write!(selector, ",{label}={:?}}}", request.namespace);
-        }
-        self.server().label_values(&self.label, &selector).await
-    }
-
-    /// Explains why no object has the metric, or says that the reason could not be read.
-    async fn describe_absence(&self, request: &CustomQuery) -> String {
-        let reason = self.explain_absence(request).await;
-        reason.unwrap_or_else(|problem| {
-            format!("no object has series of the metric, and the reason is unknown: {problem}")
-        })
-    }
-
-    async fn explain_absence(&self, request: &CustomQuery) -> Result<String, QueryProblem> {
-        let Self { series, label, .. } = self;
-        let namespace = &request.namespace;
-        let server = self.server();
-        let selector = sample::selector(&self.series_query, series, &[label]);
-        if let Some(namespace_label) = &self.namespace_label {
-            let mut namespaces = server.label_values(namespace_label, &selector).await?;
-            let none = format!("no object of the namespace {namespace} has series of the metric");
-            let has_unlabeled = namespaces.iter().any(String::is_empty);
-            namespaces.retain(|namespace| !namespace.is_empty());
-            if !namespaces.is_empty() {
-                let namespaces = list_first(&namespaces, MAX_NAMESPACES, ", ");
-                let unlabeled = self.explain_unlabeled_series(namespace, namespace_label).await?;
-                if let Some(unlabeled) = unlabeled {
-                    return Ok(format!("{unlabeled}; the series in {namespaces} have `{label}`"));
-                }
-                return Ok(format!("{none}: {series} is in {namespaces}"));
-            }
-            if has_unlabeled {
-                let labels = server.newest_labels(&selector).await?.unwrap_or_default();
-                let labels: Vec<String> = labels.into_keys().collect();
-                return Ok(sample::missing_label(series, namespace_label, "namespace", &labels));
-            }
-        }
-        let all = sample::selector(&self.series_query, series, &[]);
-        Ok(match server.describe_age(&all).await? {
-            Some(age) => {
-                format!("no object has series of the metric now. {age}: check the scrape targets")
-            }
-            None => "no object has series of the metric".to_owned(),
-        })
-    }
-
-    /// Says that the series of the namespace lack the label with the object's name. `None` if there
-    /// are no such series.
-    async fn explain_unlabeled_series(
-        &self,
-        namespace: &str,
-        namespace_label: &str,
-    ) -> Result<Option<String>, QueryProblem> {
-        let Self { series_query, series, singular, label, .. } = self;
-        let of_namespace = (namespace_label, namespace);
-        let selector = sample::selector_without(label, series_query, series, of_namespace);
-        let labels = self.server().newest_labels(&selector).await?;
-        Ok(labels.map(|labels| {
-            let labels: Vec<String> = labels.into_keys().collect();
-            let missing = sample::missing_label(series, label, singular, &labels);
-            format!("in the namespace {namespace}, {missing}")
-        }))
-    }
-}
-
 async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) -> (String, Outcome) {
     let source = servers.source;
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
     let (mut text, mismatch) =
         describe_rules(servers, "externalRules", &mut explanation, &inspected).await;
+    let rule = explanation.applied().and_then(|applied| inspected.get(applied.index));
+    if request.namespace.is_empty()
+        && let Some(rule) = rule
+    {
+        if sample::selects_namespace(rule) {
+            explanation.request_problem = Some(RequestProblem::ExternalNeedsNamespace);
+        } else {
+            let rule = &rule.status.rule;
+            let _ = writeln!(text, "{rule} selects no namespace: the values are the same in all");
+        }
+    }
     let (metric, explanation) = (&*request.metric, &explanation);
     let headline = Headline { metric, explanation, inspected: &inspected, object_counts: None };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     explain::list_first,
     selector::{Operator, Requirement},
-    suggestions::may_be_meant,
+    suggestions::{may_be_meant, most_similar},
 };
 use hpa_prometheus::{
     client::{InstantQuery, QueryFailure, TimeoutParameter},
@@ -22,6 +22,8 @@ use super::{outcome::QueryProblem, servers::PrometheusServer};
 const MAX_LABELS: usize = 20;
 /// The maximum number of names that are compared with a mistyped one.
 const MAX_COMPARED: usize = 1000;
+/// Names of series are compared with a mistyped one if half of that has at least this length.
+const MIN_HALF_LEN: usize = 4;
 
 pub(super) type Labels = BTreeMap<String, String>;
 
@@ -188,8 +190,8 @@ impl PrometheusServer<'_> {
         Ok(self.samples(&query).await?.into_iter().next().map(|(labels, _)| labels))
     }
 
-    /// Says why a `seriesQuery` matches none of the current series that have its name. `None` if it
-    /// has no name, if there are no such series, or if no matcher can be the cause.
+    /// Says why a `seriesQuery` matches no current series: its name is like another one, or a matcher
+    /// doesn't fit. `None` if it has no name, or if neither is the cause.
     pub(super) async fn explain_mismatch(
         &self,
         series_query: &str,
@@ -198,7 +200,24 @@ impl PrometheusServer<'_> {
         let Node::Selector(selector) = &expr.node else { return Ok(None) };
         let Some(name) = selector.metric_name() else { return Ok(None) };
         let labels = self.newest_labels(&format!("{{__name__={name:?}}}")).await?;
-        Ok(labels.and_then(|labels| mismatch(name, selector, &labels)))
+        Ok(match labels {
+            Some(labels) => mismatch(name, selector, &labels),
+            None => self.explain_misspelling(name).await,
+        })
+    }
+
+    /// Names the series that is meant by a name without series. `None` also if that is unknown.
+    async fn explain_misspelling(&self, name: &str) -> Option<String> {
+        // Without a half of the name, the query would select too many series.
+        let (start, end) = name.split_at_checked(name.len() / 2)?;
+        let is_simple = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if start.len() < MIN_HALF_LEN || !name.bytes().all(is_simple) {
+            return None;
+        }
+        let selector = format!("{{__name__=~\"{start}.*|.*{end}\"}}");
+        let names = self.label_values("__name__", &selector).await.ok()?;
+        let similar = most_similar(name, names.iter().map(String::as_str))?;
+        Some(format!("no series is named {name} now; similar: {similar}"))
     }
 
     /// Explains that no current series of an external metric has the label that selects the

@@ -7,6 +7,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
+use hpa_crd::member_path;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
@@ -33,7 +34,8 @@ pub(super) struct BoundsPreview {
     /// The bounds at `from`.
     initial_bounds: Bounds,
     changes: Vec<BoundsChange>,
-    problems: Vec<String>,
+    /// Each with its file and line.
+    problems: Vec<(String, String)>,
     /// Whether kube-controller-manager stored the status last.
     status_is_from_reference: bool,
 }
@@ -66,8 +68,16 @@ fn preview_autoscaler(
         }
         SettingPlace::Field(path) => path.starts_with("spec.bounds"),
     };
+    let with_place = |problem: &SettingProblem| {
+        let field = match &problem.place {
+            SettingPlace::Annotation(name) => member_path("metadata.annotations", name),
+            SettingPlace::Field(path) => path.clone(),
+        };
+        let line = manifest.position(&field).line;
+        (format!("{}:{line}", manifest.file), problem.to_string())
+    };
     let problems = resolved.problems.iter().filter(is_of_bounds);
-    let problems: Vec<_> = problems.map(ToString::to_string).collect();
+    let problems: Vec<_> = problems.map(with_place).collect();
     let settings = resolved.settings;
     if settings.bounds.is_none() && problems.is_empty() {
         return Ok(None);
@@ -101,7 +111,7 @@ impl BoundsPreview {
             "to": self.to,
             "bounds": self.initial_bounds,
             "changes": changes.collect::<Vec<_>>(),
-            "problems": self.problems,
+            "problems": self.problems.iter().map(|(_, problem)| problem).collect::<Vec<_>>(),
         })
     }
 
@@ -109,8 +119,8 @@ impl BoundsPreview {
         let zone = self.zone.iana_name().unwrap_or("UTC");
         let mut text = format!("{}, times in {zone}\n", self.name);
         // Writing to a string can't fail.
-        for problem in &self.problems {
-            let _ = writeln!(text, "error: {problem}");
+        for (place, problem) in &self.problems {
+            let _ = writeln!(text, "{place}: error: {problem}");
         }
         if !self.is_valid() {
             return text;

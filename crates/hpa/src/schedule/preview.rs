@@ -39,7 +39,8 @@ pub(super) struct Preview {
     /// A window of each entry that has none in `windows`.
     pub(super) unlisted_windows: Vec<Window>,
     pub(super) ramp_seconds: i64,
-    pub(super) problems: Vec<EntryProblem>,
+    /// Each with its file and line.
+    pub(super) problems: Vec<(String, EntryProblem)>,
 }
 
 /// Previews the schedules among manifests. The error has a line for each invalid entry.
@@ -50,16 +51,15 @@ pub(super) fn preview_schedules(
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
     let (mut previews, mut errors, mut steps) = (Vec::new(), Vec::new(), 0_u64);
-    for Manifest { object, .. } in manifests {
-        if !is_schedule(object) {
-            continue;
-        }
-        let name = describe(object);
-        let spec = object.get("spec").cloned().unwrap_or_default();
+    for manifest in manifests.iter().filter(|manifest| is_schedule(&manifest.object)) {
+        let name = describe(&manifest.object);
+        let spec = manifest.object.get("spec").cloned().unwrap_or_default();
         let metric = match compile(spec, settings) {
             Ok(metric) => metric,
             Err(messages) => {
-                errors.extend(messages.into_iter().map(|message| format!("{name}: {message}")));
+                let error =
+                    |message: String| format!("{}: {name}: {message}", place(manifest, &message));
+                errors.extend(messages.into_iter().map(error));
                 continue;
             }
         };
@@ -73,7 +73,7 @@ pub(super) fn preview_schedules(
                  or reduce --scaling-schedule-ramp-steps"
             );
         }
-        let preview = Preview::new(&name, &metric, windows, settings, from, to)
+        let preview = Preview::new(manifest, &metric, windows, settings, from, to)
             .map_err(|error| anyhow!("{name}: {error}"))?;
         previews.push(preview);
     }
@@ -86,6 +86,12 @@ pub(super) fn preview_schedules(
 /// Whether an object is a schedule that can be previewed.
 pub(super) fn is_schedule(object: &Value) -> bool {
     string_at(object, "/apiVersion") == API_VERSION && KINDS.contains(&string_at(object, "/kind"))
+}
+
+/// The file and the line of the field whose path `message` starts with.
+fn place(manifest: &Manifest, message: &str) -> String {
+    let field = message.split(": ").next().unwrap_or_default();
+    format!("{}:{}", manifest.file, manifest.position(field).line)
 }
 
 fn compile(spec: Value, settings: &Settings) -> Result<ScheduledMetric, Vec<String>> {
@@ -135,7 +141,7 @@ pub(super) fn format_local(time: Timestamp, zone: &TimeZone) -> String {
 
 impl Preview {
     fn new(
-        name: &str,
+        manifest: &Manifest,
         metric: &ScheduledMetric,
         mut windows: Vec<Window>,
         settings: &Settings,
@@ -150,8 +156,10 @@ impl Preview {
         let mut unlisted_windows = metric.windows(from, to);
         unlisted_windows.retain(|window| !listed.contains(&window.entry));
         unlisted_windows.dedup_by_key(|window| window.entry);
+        let with_place =
+            |problem: &EntryProblem| (place(manifest, &problem.to_string()), problem.clone());
         Ok(Self {
-            name: name.to_owned(),
+            name: describe(&manifest.object),
             zone,
             from,
             to,
@@ -161,13 +169,14 @@ impl Preview {
             windows,
             unlisted_windows,
             ramp_seconds: metric.ramp_duration().as_secs(),
-            problems: metric.problems().to_vec(),
+            problems: metric.problems().iter().map(with_place).collect(),
         })
     }
 
     /// Whether all entries can be evaluated. An unknown time zone is replaced by the default one.
     pub(super) fn is_valid(&self) -> bool {
-        self.problems.iter().all(|problem| matches!(problem, EntryProblem::UnknownTimeZone { .. }))
+        let mut problems = self.problems.iter();
+        problems.all(|(_, problem)| matches!(problem, EntryProblem::UnknownTimeZone { .. }))
     }
 
     pub(super) fn max_value(&self) -> i64 {
@@ -192,7 +201,7 @@ impl Preview {
             "rampSeconds": self.ramp_seconds,
             "windows": windows.collect::<Vec<_>>(),
             "changes": changes.collect::<Vec<_>>(),
-            "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "problems": self.problems.iter().map(|(_, one)| one.to_string()).collect::<Vec<_>>(),
         })
     }
 
@@ -200,12 +209,12 @@ impl Preview {
         let zone = self.zone.iana_name().unwrap_or("UTC");
         let mut text = format!("{}, times in {zone}\n", self.name);
         // Writing to a string can't fail.
-        for problem in &self.problems {
+        for (place, problem) in &self.problems {
             let label = match problem {
                 EntryProblem::UnknownTimeZone { .. } => "warning",
                 _ => "error",
             };
-            let _ = writeln!(text, "{label}: {problem}");
+            let _ = writeln!(text, "{place}: {label}: {problem}");
         }
         if !self.is_valid() {
             // A schedule with an invalid entry has no values, because the metric fails.

@@ -155,7 +155,7 @@ fn schedule_with_an_invalid_entry_has_no_values() {
     assert!(!preview.is_valid());
     let text = preview.text(false);
     let problem = "spec.schedules[0].period.startTime: \"22.00\" is not a time HH:MM";
-    assert!(text.ends_with(&format!("error: {problem}\n")), "{text}");
+    assert!(text.ends_with(&format!("\nf.yaml:17: error: {problem}\n")), "{text}");
     assert_eq!(preview.json()["problems"][0], problem);
 }
 
@@ -164,7 +164,9 @@ fn unknown_time_zone_is_a_warning() {
     let preview = single_preview(&MANIFEST.replace("UTC", "Mars/Base"));
     assert!(preview.is_valid());
     let text = preview.text(false);
-    assert!(text.contains("unknown time zone \"Mars/Base\", using Europe/Berlin"), "{text}");
+    let warning = "\nf.yaml:17: warning: spec.schedules[0].period.timezone: unknown time zone \
+                   \"Mars/Base\", using Europe/Berlin\n";
+    assert!(text.contains(warning), "{text}");
 }
 
 #[test]
@@ -175,7 +177,8 @@ fn error_names_the_object_and_the_field() {
     };
     let error = describe(&MANIFEST.replace("value: 100", "value: many"));
     let field = "spec.schedules[0].value: ";
-    assert!(error.starts_with(&format!("ScalingSchedule shop/evening: {field}")), "{error}");
+    let start = format!("f.yaml:16: ScalingSchedule shop/evening: {field}");
+    assert!(error.starts_with(&start), "{error}");
     let error = describe(&MANIFEST.replace("[Fri]", "[Friday]"));
     assert!(error.contains("spec.schedules[0].period.days[0]: unknown variant"), "{error}");
     let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
@@ -249,15 +252,15 @@ fn each_invalid_entry_of_each_schedule_is_named() {
     let manifest = format!("{MANIFEST}---{two}---{}", two.replace("evening", "night"));
     let error = preview_week(&manifest).err().expect("an error").to_string();
     let lines: Vec<_> =
-        error.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>()).collect();
+        error.lines().map(|line| line.split(": ").take(3).collect::<Vec<_>>()).collect();
     assert_eq!(
         lines,
         [
             vec!["4 errors:"],
-            vec!["ScalingSchedule shop/evening", "spec.schedules[0].period.days[0]"],
-            vec!["ScalingSchedule shop/evening", "spec.schedules[1].value"],
-            vec!["ScalingSchedule shop/night", "spec.schedules[0].period.days[0]"],
-            vec!["ScalingSchedule shop/night", "spec.schedules[1].value"],
+            vec!["f.yaml:35", "ScalingSchedule shop/evening", "spec.schedules[0].period.days[0]"],
+            vec!["f.yaml:36", "ScalingSchedule shop/evening", "spec.schedules[1].value"],
+            vec!["f.yaml:53", "ScalingSchedule shop/night", "spec.schedules[0].period.days[0]"],
+            vec!["f.yaml:54", "ScalingSchedule shop/night", "spec.schedules[1].value"],
         ]
     );
 }
@@ -338,7 +341,8 @@ Fri 2026-10-23 02:00 +02:00: 2 to 8 replicas, next 10 to 20 replicas at Sat 2026
 #[test]
 fn invalid_bounds_are_reported_without_changes() {
     let text = bounds_text(&BOUNDS.replace("22:00", "22:60"));
-    assert!(text.contains("\nerror: annotation autoscaling.hpa-rs.dev/bounds"), "{text}");
+    let error = "\nf.yaml:8: error: annotation autoscaling.hpa-rs.dev/bounds";
+    assert!(text.contains(error), "{text}");
     assert!(!text.contains("no change in this time"), "{text}");
 }
 

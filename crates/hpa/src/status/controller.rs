@@ -8,7 +8,7 @@ use hpa_controller::debug::ControllerStatus;
 use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
-    lease::{check_lease, check_lost},
+    lease::{check_lease, check_lost, is_left_over},
     other_controllers::{self, describe_age},
 };
 use crate::{
@@ -119,8 +119,8 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
         ),
         Err(error @ Unavailable::NoPod { pod }) => {
             // An instance outside of the cluster renews the lease too.
-            let is_expired = holder.is_expired(cluster.now);
-            let level = if is_expired { Level::Warning } else { Level::Skipped };
+            let is_needed = holder.is_expired(cluster.now) && !is_left_over(cluster, holder);
+            let level = if is_needed { Level::Warning } else { Level::Skipped };
             let text = format!("the holder of the lease has no pod {pod}");
             Check::new(level, text).with_hint(error.to_string())
         }

@@ -9,9 +9,9 @@ use super::{
     controller::unreadable,
 };
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{ReadLease, is_held, no_lease_found},
+    liveness::{ReadLease, is_held, is_recent_write, no_lease_found},
     terminal::shorten_names,
 };
 
@@ -48,7 +48,8 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
         let limit = format_seconds(holder.duration.as_secs_f64());
         if is_replaced_by_built_in(cluster) {
             let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
-            return Check::new(Level::Warning, text);
+            let level = if is_left_over(cluster, holder) { Level::Ok } else { Level::Warning };
+            return Check::new(level, text);
         }
         let successor = find_successor(cluster, lease);
         let (level, consequence) = if cluster.leases().has_writer_without_lease(None) {
@@ -149,6 +150,17 @@ pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Che
 fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
     let is_core = |one: &ListedAutoscaler| one.api == AutoscalerApi::Core;
     cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
+}
+
+/// Whether an expired lease is left over from before kube-controller-manager replaced hpa-rs: for
+/// some time it has not been renewed, and hpa-rs has stored no autoscaler's newest status.
+pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool {
+    let is_by_built_in =
+        |one: &ListedAutoscaler| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER);
+    holder.is_expired(cluster.now)
+        && !is_recent_write(holder.renewed, cluster.now)
+        && cluster.autoscalers.iter().all(is_by_built_in)
+        && is_replaced_by_built_in(cluster)
 }
 
 /// A clause about a lease that is missing, has no holder or can't be read.

@@ -50,7 +50,7 @@ fn has_stopped(cluster: &ClusterState, Writer { manager, newest, .. }: &Writer<'
 }
 
 /// A clause about the statuses.
-fn describe(Writer { manager, autoscalers, newest }: &Writer<'_>, now: Timestamp) -> String {
+fn describe(Writer { manager, autoscalers, newest, .. }: &Writer<'_>, now: Timestamp) -> String {
     let age = newest.map(|newest| format!(", most recently {}", describe_age(newest, now)));
     format!(
         "{manager} stored the status of {} last{}: {}",
@@ -62,7 +62,7 @@ fn describe(Writer { manager, autoscalers, newest }: &Writer<'_>, now: Timestamp
 
 /// Checks the controller of a writer. `is_only_controller` is whether no other controller may act.
 fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller: bool) -> Check {
-    let Writer { manager, newest, ref autoscalers } = *writer;
+    let Writer { manager, newest, ref autoscalers, .. } = *writer;
     let text = describe(writer, cluster.now);
     // The debug API of the flag may be that of a controller without leader election.
     let is_checked_controller = FieldManager::is_hpa_rs(manager)
@@ -82,6 +82,10 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
             let text = format!("{text}; its HPA controller is off, so it no longer writes");
             Check::new(Level::Ok, text)
         };
+    }
+    if manager == KUBE_CONTROLLER_MANAGER && leases.runs_for_custom_api_only() {
+        let text = format!("{text}; as far as is known, hpa-rs handles only the custom API");
+        return Check::new(Level::Ok, text);
     }
     if manager == KUBE_CONTROLLER_MANAGER && is_before_takeover(cluster, newest) {
         let text = format!(

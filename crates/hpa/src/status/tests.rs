@@ -5,7 +5,7 @@ mod controller;
 mod metrics_apis;
 mod tenant;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
-    debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{InstanceScope, LeaderPod, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::{ListScope, ListedAutoscaler},
     liveness::{ControllerLease, KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
@@ -95,6 +95,8 @@ fn metrics_api(status: &str, message: &str) -> MetricsApiService {
 /// A cluster without a problem, with one autoscaler.
 fn healthy() -> ClusterState {
     let lease = LeaseName { namespace: "scaling".into(), name: "hpa".into() };
+    let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
+    let scopes = BTreeMap::from([(lease.clone(), scope)]);
     ClusterState {
         now: NOW.parse().expect("a time"),
         autoscalers: vec![autoscaler("web", healthy_conditions())],
@@ -114,12 +116,14 @@ fn healthy() -> ClusterState {
             others: Vec::new(),
             local: Vec::new(),
             may_answer_for_all: true,
+            scopes,
         },
         leader: Ok(LeaderPod {
             namespace: "scaling".into(),
             pod: "hpa-1".into(),
             is_ready: true,
             debug_port: Some(8443),
+            scope: None,
         }),
         writers: NamespaceWriters::default(),
         url: None,

@@ -110,6 +110,27 @@ fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
     objects::lease(namespace, name, "a_1", renewed)
 }
 
+/// The pod that holds a lease of [`lease`].
+fn holder_pod(namespace: &str, arguments: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": namespace },
+        "spec": { "containers": [{ "name": "hpa", "image": "hpa", "args": arguments }] },
+    })
+}
+
+/// The pod of kube-controller-manager that holds the lease of [`lease`].
+fn built_in_pod(arguments: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "kube-controller-manager-a", "namespace": "kube-system" },
+        "spec": { "containers": [
+            { "name": "kube-controller-manager", "image": "k", "args": arguments },
+        ] },
+    })
+}
+
+const BUILT_IN_IS_OFF: &str = "--controllers=*,-horizontal-pod-autoscaler-controller";
+
 fn released_lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
     objects::lease(namespace, name, "", renewed)
 }
@@ -148,10 +169,11 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     cluster.expect(&[&first, search, maybe, &elsewhere]).await;
 
     let successor = lease("kube-system", "hpa-controller", now);
+    let pod = holder_pod("kube-system", &["run"]);
     for (manager, leases) in [
         ("hpa-controller:shop/hpa", [own(now)].as_slice()),
         ("kube-controller-manager", &[built_in(now)]),
-        ("kube-controller-manager", &[built_in(old), successor]),
+        ("kube-controller-manager", &[built_in(old), successor, pod]),
         // These managers have a lease of another name, or none.
         ("k3s", &[]),
         ("hpa-controller", &[]),
@@ -266,8 +288,11 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
     let mut other = controlled_by("hpa-controller:scaling/hpa").remove(1);
     other["metadata"]["namespace"] = json!("other");
     for successor in [
-        vec![lease("autoscaling", "hpa-controller", now)],
-        vec![other, lease("scaling", "hpa", now)],
+        vec![
+            lease("autoscaling", "hpa-controller", now),
+            holder_pod("autoscaling", &["run", "--in-cluster"]),
+        ],
+        vec![other, lease("scaling", "hpa", now), holder_pod("scaling", &["run"])],
     ] {
         let namespaces = ["kube-system", "autoscaling", "other", "scaling"].map(
             |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
@@ -285,6 +310,47 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         let dry_run = "1 autoscaler in dry run, so nothing is written: shop/web";
         assert!(status.contains(dry_run) && !status.contains(" acts on "), "{status}");
     }
+}
+
+/// `helm install` with `--set namespaces={blog}`, after the HPA controller of
+/// kube-controller-manager was switched off.
+#[tokio::test]
+async fn release_for_other_namespaces_acts_on_none_of_this_one() {
+    let now = jiff::Timestamp::now();
+    let mut all = controlled_by("kube-controller-manager");
+    let namespace = json!({ "name": "autoscaling" });
+    all.insert(0, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": namespace }));
+    all.extend([
+        lease("kube-system", "kube-controller-manager", now),
+        built_in_pod(&[BUILT_IN_IS_OFF]),
+        lease("autoscaling", "hpa-controller", now),
+    ]);
+    let cluster = Cluster::new(all).await;
+    let off = "kube-controller-manager's HPA controller is off";
+    for (pod, clause) in [
+        (
+            None,
+            "whether an instance with the lease autoscaling/hpa-controller acts instead is unknown",
+        ),
+        (
+            Some(holder_pod("autoscaling", &["run", "--in-cluster", "--namespace=blog"])),
+            "an instance with the lease autoscaling/hpa-controller handles other autoscalers (flags \
+             of its pod)",
+        ),
+    ] {
+        cluster.testbed.apply_all(pod);
+        let reason = format!("{off}, and {clause}");
+        let maybe = format!("Maybe no controller acts on this autoscaler: {reason}. ");
+        cluster.expect(&["shop/web would scale from 2 to 4: ", &maybe]).await;
+        let maybe = format!("aybe no controller acts on 1 autoscaler (shop/web): {reason}");
+        let output = cluster.explain(&["-A"]).await;
+        assert!(output.starts_with(&format!("M{maybe}. ")), "{output}");
+        let status = ["status", "-n", "shop"];
+        let (output, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &status).await;
+        assert!(output.contains(&format!("‼ m{maybe}\n")), "{output}");
+    }
+    cluster.testbed.apply_all([holder_pod("autoscaling", &["run", "--namespace=blog,shop"])]);
+    cluster.expect(&["shop/web scales from 2 to 4: "]).await;
 }
 
 #[tokio::test]
@@ -379,11 +445,7 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     let maybe = "may act now, ignores and hpa-rs would obey: shop/web";
     assert!(output.contains(&format!("{problem} {maybe}")), "{output}");
 
-    cluster.testbed.apply_all([json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": "kube-controller-manager-a", "namespace": "kube-system" },
-        "spec": { "containers": [{ "name": "kube-controller-manager", "image": "k" }] },
-    })]);
+    cluster.testbed.apply_all([built_in_pod(&[])]);
     let known = "kube-controller-manager, which acts now, ignores the pause";
     let first = "shop/web scales from 2 to 4: ";
     let leases = [": ", known, "; its lease is held by a_1, renewed "].concat();
@@ -394,8 +456,16 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
     let output = status().await;
     assert!(output.contains(&format!("{problem} acts now, ignores: shop/web")), "{output}");
 
-    // The lease is held again.
+    // The lease is held again, so both act.
     cluster.testbed.apply_all([lease("shop", "hpa", now)]);
+    cluster.expect(&[&format!("{unknown}; its lease is held by a_1, renewed ")]).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    let first = output.lines().next().unwrap_or_default();
+    assert!(first.contains(&format!("; {unknown}")) && !first.contains("paused by"), "{first}");
+    let output = status().await;
+    assert!(output.contains(&format!("{problem} {maybe}")), "{output}");
+
+    cluster.testbed.apply_all([built_in_pod(&[BUILT_IN_IS_OFF])]);
     cluster.expect(&["shop/web is paused by annotation and stays at 2: "]).await;
     let output = status().await;
     assert!(output.contains("1 autoscaler paused by annotation: shop/web"), "{output}");

@@ -160,11 +160,31 @@ async fn unusable_target_is_explained() {
         other["metadata"]["name"] = json!("other");
         all.push(other);
     };
-    Cluster::new(web_with(2, objects::cpu_metric(60), twice))
+    let message = "pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]";
+    let ambiguous = |all: &mut Vec<Value>| {
+        twice(all);
+        all[1]["status"] = json!({
+            "currentReplicas": 2, "desiredReplicas": 2,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    Cluster::new(web_with(2, objects::cpu_metric(60), ambiguous))
         .await
         .expect(&[
             "shop/web isn't scaled: shop/other selects the same pods",
             "Merge this one and shop/other into one autoscaler with several metrics",
+        ])
+        .await;
+    // The other one may have been out of its bounds at each of its reconciles.
+    Cluster::new(web_with(2, objects::cpu_metric(60), twice))
+        .await
+        .expect(&[
+            "shop/web shares its target with shop/other and stays at 2",
+            "they may stop scaling by metrics (AmbiguousSelector), or each may overwrite the \
+             replicas of the others",
         ])
         .await;
 }

@@ -162,9 +162,10 @@ async fn forbidden_request_is_not_reported_as_a_decision() {
 
 #[tokio::test]
 async fn missing_permission_ends_shadow_report_at_once() {
-    for (verb, resource, expected) in [
-        ("list", "pods", "pods can't be listed: "),
-        ("get", "deployments", "the scale of Deployment shop/web can't be read: "),
+    for (verb, group, resource, expected) in [
+        ("list", "", "pods", "pods can't be listed: "),
+        ("list", "metrics.k8s.io", "pods", "metrics of pods can't be listed: "),
+        ("get", "apps", "deployments", "the scale of Deployment shop/web can't be read: "),
     ] {
         let message = format!("{resource} is forbidden: User \"ann\" cannot {verb} it");
         let faults = Faults::new(1);
@@ -174,7 +175,8 @@ async fn missing_permission_ends_shadow_report_at_once() {
             message: message.clone(),
             retry_after_seconds: None,
         };
-        faults.add(Fault::on(Match::verb(verb).resource(resource)).effect(forbidden));
+        let request = Match::verb(verb).group(group).resource(resource);
+        faults.add(Fault::on(request).effect(forbidden));
         let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
         let testbed = Testbed::new(config);
         testbed.apply_all([objects::namespace()]);

@@ -4,7 +4,7 @@ use super::*;
 fn description_has_no_credentials() {
     let error = MetricError::Transport {
         request: "get pods.metrics.k8s.io".into(),
-        source: Arc::new(std::io::Error::other(
+        source: Arc::new(io::Error::other(
             "proxy http://me:se@cret@proxy:3128/x and https://you@b refused",
         )),
     };
@@ -16,7 +16,7 @@ fn description_has_no_credentials() {
 
 #[test]
 fn errors_of_sources_in_the_process_are_recognized() {
-    let other = || std::io::Error::other("down");
+    let other = || io::Error::other("down");
     let reason = || NotFound::External("queue".to_owned());
     for error in [
         MetricError::from_fetch_error(other()),
@@ -32,7 +32,7 @@ fn errors_of_sources_in_the_process_are_recognized() {
     ] {
         assert!(error_texts::is_in_process(&describe(&error)), "{error}");
     }
-    for error in [MetricError::NoCustomApi, MetricError::Unresponsive] {
+    for error in [MetricError::NoCustomApi, MetricError::Unresponsive(MetricsApi::Custom)] {
         assert!(!error_texts::is_in_process(&describe(&error)), "{error}");
     }
 }
@@ -47,15 +47,15 @@ fn missing_metric_and_missing_value_are_not_found() {
     ] {
         assert!(error.is_not_found(), "{error}");
     }
-    assert!(!MetricError::Unresponsive.is_not_found());
+    assert!(!MetricError::Unresponsive(MetricsApi::Custom).is_not_found());
 }
 
 #[test]
 fn cause_that_the_error_repeats_is_printed_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("outer: inner")]
-    struct Outer(#[source] std::io::Error);
-    assert_eq!(with_causes(&Outer(std::io::Error::other("inner"))), "outer: inner");
+    struct Outer(#[source] io::Error);
+    assert_eq!(with_causes(&Outer(io::Error::other("inner"))), "outer: inner");
 }
 
 #[test]
@@ -73,8 +73,11 @@ fn kube_error_as_a_cause_has_no_prefix_or_debug_text() {
     let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
     let refused = Outer(kube::Error::Api(Box::new(status)));
     assert_eq!(with_causes(&refused), "unable to read: configmaps is forbidden: Forbidden");
-    let failed = Outer(kube::Error::Service(std::io::Error::other("connection refused").into()));
+    let failed = Outer(kube::Error::Service(io::Error::other("connection refused").into()));
     assert_eq!(with_causes(&failed), "unable to read: connection refused");
+    let cut = kube::Error::Service(io::Error::other("error reading a body").into());
+    let cut = Arc::new(io::Error::other(cut));
+    assert_eq!(with_causes(&cut), "error reading a body");
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn error_of_a_watcher_has_no_debug_text() {
     let status = kube::core::Status::failure("nodes is forbidden", "Forbidden");
     let forbidden = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
     assert_eq!(describe(&forbidden), "unable to list the objects: nodes is forbidden: Forbidden");
-    let refused = kube::Error::Service(std::io::Error::other("connection refused").into());
+    let refused = kube::Error::Service(io::Error::other("connection refused").into());
     let refused = watcher::Error::WatchStartFailed(refused);
     assert_eq!(describe(&refused), "unable to start the watch: connection refused");
     let undecodable = kube::Error::Api(Box::default());
@@ -97,7 +100,7 @@ fn cause_of_a_connection_error_is_plain() {
     let flag = TlsSettingNames { ca: "--ca-file", client_certificate: "--cert and --key" };
     let none = TlsSettingNames::default();
     let tls = "received corrupt message of type InvalidContentType";
-    let cause = |text: &str, flag| connection_cause(&std::io::Error::other(text), flag);
+    let cause = |text: &str, flag| connection_cause(&io::Error::other(text), flag);
     let certificate = "received fatal alert: CertificateRequired";
     let required = "the server requires a client certificate";
     assert_eq!(cause(certificate, flag), format!("{required}: set it with --cert and --key"));
@@ -118,7 +121,7 @@ fn cause_of_a_connection_error_is_plain() {
 /// The cause of a connection that fails because of the server's certificate. `problem` is the text
 /// of rustls.
 fn certificate_cause(problem: &str) -> String {
-    let error = std::io::Error::other(format!("invalid peer certificate: certificate {problem}"));
+    let error = io::Error::other(format!("invalid peer certificate: certificate {problem}"));
     connection_cause(&error, TlsSettingNames::default())
 }
 
@@ -169,9 +172,9 @@ fn cause_of_a_certificate_for_other_names_lists_the_first_ones() {
 
 #[test]
 fn long_description_is_cut_between_characters() {
-    let error = std::io::Error::other("é".repeat(4096));
+    let error = io::Error::other("é".repeat(4096));
     let text = describe(&error);
     assert_eq!((text.len(), text.chars().count()), (4096, 2048));
-    let odd = std::io::Error::other(format!("x{}", "é".repeat(4096)));
+    let odd = io::Error::other(format!("x{}", "é".repeat(4096)));
     assert_eq!(describe(&odd).len(), 4095);
 }

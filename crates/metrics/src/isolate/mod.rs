@@ -66,14 +66,16 @@ pub struct Isolating<S> {
 
 /// The state of one API.
 struct Api {
+    name: MetricsApi,
     slots: Semaphore,
     namespaces: KeyedSemaphores,
     breaker: Mutex<Breaker>,
 }
 
 impl Api {
-    fn new(settings: IsolationSettings) -> Self {
+    fn new(name: MetricsApi, settings: IsolationSettings) -> Self {
         Self {
+            name,
             slots: Semaphore::new(settings.concurrency),
             namespaces: KeyedSemaphores::new(settings.namespace_concurrency),
             breaker: Mutex::new(Breaker::new(settings.unresponsive_after)),
@@ -88,7 +90,7 @@ impl Api {
             return Ok(None);
         }
         if !breaker.begin_trial(namespace) {
-            return Err(MetricError::Unresponsive);
+            return Err(MetricError::Unresponsive(self.name));
         }
         Ok(Some(Trial { api: self, namespace: Arc::clone(namespace) }))
     }
@@ -109,8 +111,9 @@ impl Drop for Trial<'_> {
 impl<S: MetricSource> Isolating<S> {
     /// Limits the requests to `source`.
     pub fn new(source: S, settings: IsolationSettings) -> Self {
-        let api = || Api::new(settings);
-        Self { source, resource: api(), custom: api(), external: api() }
+        let api = |name| Api::new(name, settings);
+        let (resource, custom) = (api(MetricsApi::Resource), api(MetricsApi::Custom));
+        Self { source, resource, custom, external: api(MetricsApi::External) }
     }
 
     fn api(&self, api: MetricsApi) -> &Api {

@@ -117,8 +117,9 @@ async fn unresponsive_api_gets_one_request_at_a_time_for_each_namespace() {
     let outcomes = join_all([hanging("slow"), hanging("slow"), hanging("shop")]).await;
     let seconds: Vec<_> = outcomes.iter().map(|(_, seconds)| *seconds).collect();
     assert_eq!(seconds, [10, 0, 10]);
-    let unresponsive = Err(MetricError::Unresponsive.to_string());
-    assert_eq!(outcomes[1].0, unresponsive);
+    let unresponsive = "external.metrics.k8s.io does not respond: its last requests timed out, and \
+                        another request of the namespace is being tried";
+    assert_eq!(outcomes[1].0, Err(unresponsive.to_owned()));
     // Other APIs are not affected.
     assert_eq!(fetch(&isolating, pod_metrics()).await, (Ok(()), 0));
     assert_eq!(hanging("slow").await.1, 10);

@@ -14,7 +14,7 @@ use http::header;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::{
     budget::{ByteBudget, Share},
@@ -233,10 +233,13 @@ impl Transport {
 
     /// Returns the body of a successful response.
     async fn fetch(&self, get: &GetRequest) -> Result<ResponseBody<'_>, MetricError> {
-        let limit = self.settings.request_timeout;
+        let (limit, start) = (self.settings.request_timeout, Instant::now());
+        let timed_out = || Err(MetricError::Timeout { limit, request: get.description.clone() });
         match timeout(limit, self.exchange(get)).await {
+            // The timer of the API server's client may have the same limit and end first.
+            Ok(Err(MetricError::Transport { .. })) if start.elapsed() >= limit => timed_out(),
             Ok(body) => body,
-            Err(_) => Err(MetricError::Timeout { limit, request: get.description.clone() }),
+            Err(_) => timed_out(),
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::{
-    Coalescing, CoalescingSettings, MetricsClient,
+    Coalescing, CoalescingSettings, MetricsClient, describe,
     fake_api::{Reply, Server, kinds, object, pod, selector},
 };
 
@@ -322,6 +322,18 @@ async fn connection_failure_is_an_error() {
          request failed (get pods.metrics.k8s.io): \
          connection refused by https://host/x"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeout_of_the_client_has_the_text_of_every_timeout() {
+    let service = tower::service_fn(|_: http::Request<Body>| async {
+        tokio::time::sleep(SETTINGS.request_timeout).await;
+        Err::<http::Response<Body>, _>(std::io::Error::other("no response within 10s"))
+    });
+    let source = KubeMetricsClient::new(kube::Client::new(service, "default"), SETTINGS);
+    let error = source.read(&pod_metrics(&Selector::everything())).await.unwrap_err();
+    let message = "context deadline exceeded: no response within 10s (get pods.metrics.k8s.io)";
+    assert_eq!(describe(&error), message);
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,12 +64,18 @@ pub enum QueryFailure {
     TooManySeries(u64),
     /// Neither a success nor an error that Prometheus itself sends (400, 422 or 503, with JSON or
     /// no content type).
-    #[error("{}{server}: {}{status}{hint}", error_texts::PROMETHEUS, error_texts::UNKNOWN_STATUS)]
+    #[error(
+        "{}{server}: {}{status}{reported}{hint}",
+        error_texts::PROMETHEUS,
+        error_texts::UNKNOWN_STATUS
+    )]
     Status {
         /// Scheme, host and port of the server.
         server: Arc<str>,
         status: u16,
-        /// Advice for the operator, or the error in the body of a 5xx. May be empty.
+        /// `: ` and the error in the body, if Prometheus reports one. May be empty.
+        reported: String,
+        /// Advice for the operator. May be empty.
         hint: String,
     },
     /// The body isn't a response of Prometheus, or has a result that the client doesn't support.
@@ -121,10 +127,14 @@ impl QueryFailure {
         }
     }
 
-    /// Whether the connection or the response is at fault, and the text doesn't name the server.
+    /// Whether the connection or the server is at fault, and the text doesn't name the server.
     #[must_use]
     pub fn lacks_server(&self) -> bool {
-        matches!(self, Self::Connection(_) | Self::Body(_) | Self::Decode(_))
+        match self {
+            Self::Connection(_) | Self::Body(_) | Self::Decode(_) => true,
+            Self::Api { .. } => !self.is_caused_by_query(),
+            _ => false,
+        }
     }
 
     /// Whether the query is at fault: Prometheus rejected it or couldn't execute it, or its result
@@ -154,8 +164,10 @@ impl QueryFailure {
     #[must_use]
     pub fn reason_with_server(&self, url: &str) -> String {
         match self {
-            // The hint of a redirection has its destination, that of a 5xx the server's error.
-            Self::Status { status: 400..500, .. } => self.to_string(),
+            // The hint of a redirection has its destination.
+            Self::Status { server, status: 400..500, hint, .. } => {
+                format!("{}{server}: {}{hint}", error_texts::PROMETHEUS, self.reason())
+            }
             _ if self.is_access_failure() => self.describe_with_server(url),
             _ => format!("{}{url}: {}", error_texts::PROMETHEUS, self.reason()),
         }
@@ -189,7 +201,7 @@ impl QueryFailure {
 }
 
 /// The failure of a rule's query, for conditions: its text has scheme, host and port of the server
-/// if the connection or the response is at fault.
+/// if the connection or the server is at fault.
 #[derive(Clone, Debug)]
 pub struct RuleQueryFailure {
     server: String,

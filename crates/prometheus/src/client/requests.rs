@@ -304,8 +304,8 @@ impl Inner {
         slot.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))
     }
 
-    /// Sends a request and checks the status of the response. The failure for a 5xx has the error
-    /// that Prometheus reports in the body, if it does.
+    /// Sends a request and checks the status of the response. The failure for a 4xx or 5xx has the
+    /// error that Prometheus reports in the body, if it does.
     async fn send(
         &self,
         path: &'static str,
@@ -326,13 +326,14 @@ impl Inner {
         let Err(mut failure) = check_status(&self.settings, &response) else {
             return Ok(response);
         };
-        if let QueryFailure::Status { hint, .. } = &mut failure
-            && response.status().is_server_error()
+        let status = response.status();
+        if let QueryFailure::Status { reported, .. } = &mut failure
+            && (status.is_client_error() || status.is_server_error())
             && is_json(&response)
             && let Ok((body, _large)) = self.read_body(response, limit, deadline).await
-            && let Err(reported @ QueryFailure::Api { .. }) = decode::decode_success(&body)
+            && let Err(error @ QueryFailure::Api { .. }) = decode::decode_success(&body)
         {
-            *hint = format!(": {reported}");
+            *reported = format!(": {error}");
         }
         Err(failure)
     }

@@ -48,7 +48,8 @@ pub(super) fn check_status(
     let location = response.headers().get(header::LOCATION);
     let location = location.and_then(|location| location.to_str().ok());
     let hint = status_hint(status, location, &server);
-    Err(QueryFailure::Status { server: server.into(), status: status.as_u16(), hint })
+    let (server, reported) = (server.into(), String::new());
+    Err(QueryFailure::Status { server, status: status.as_u16(), reported, hint })
 }
 
 /// Converts the body to a reader that fails at the deadline or after too many bytes.

@@ -98,9 +98,9 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for SeriesList<'_, F> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<usize, A::Error> {
-        let (add, mut count) = (self.0, 0);
-        while let Some((name, labels)) = series.next_element_seed(SeriesNames)? {
-            add(&name, &labels);
+        let (add, mut names, mut count) = (self.0, SeriesNames::default(), 0);
+        while series.next_element_seed(&mut names)?.is_some() {
+            add(&names.name, &names.labels);
             count += 1;
         }
         Ok(count)
@@ -108,37 +108,72 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for SeriesList<'_, F> {
 }
 
 /// The name of a series, and the names of its other labels. Their values are skipped.
-struct SeriesNames;
+#[derive(Default)]
+struct SeriesNames {
+    name: String,
+    labels: Vec<String>,
+    /// Strings of earlier series. They are reused, because a list can have millions of labels.
+    spare: Vec<String>,
+}
 
-impl<'de> DeserializeSeed<'de> for SeriesNames {
-    type Value = (String, Vec<String>);
+impl<'de> DeserializeSeed<'de> for &mut SeriesNames {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for SeriesNames {
-    type Value = (String, Vec<String>);
+impl<'de> Visitor<'de> for &mut SeriesNames {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the labels of a series")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut name, mut labels) = (String::new(), Vec::new());
-        while let Some(label) = map.next_key::<String>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.name.clear();
+        self.spare.append(&mut self.labels);
+        let mut label = self.spare.pop().unwrap_or_default();
+        while map.next_key_seed(Text(&mut label))?.is_some() {
             if label != NAME_LABEL {
                 map.next_value::<IgnoredAny>()?;
-                labels.push(label);
+                self.labels.push(label);
+                label = self.spare.pop().unwrap_or_default();
                 continue;
             }
-            name = map.next_value()?;
-            if name.is_empty() {
+            map.next_value_seed(Text(&mut self.name))?;
+            if self.name.is_empty() {
                 return Err(serde::de::Error::custom("a series has an empty name"));
             }
         }
-        Ok((name, labels))
+        self.spare.push(label);
+        Ok(())
+    }
+}
+
+/// Replaces the content of a string, without a new allocation.
+struct Text<'t>(&'t mut String);
+
+impl<'de> DeserializeSeed<'de> for Text<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Text<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.0.clear();
+        self.0.push_str(text);
+        Ok(())
     }
 }
 
@@ -157,6 +192,15 @@ mod tests {
         let body = r#"{"status":"success","data":[
             {"__name__":"a","pod":"p","x\u0079":"1"},{"job":"j"},{"__name__":"b"}],"warnings":[1]}"#;
         assert_eq!(series(body).unwrap(), [r#"a["pod", "xy"]"#, r#"["job"]"#, "b[]"]);
+    }
+
+    #[test]
+    fn strings_are_reused_for_the_next_series() {
+        let body = r#"{"status":"success","data":[{"long_label_name":"1"},{"pod":"1"}]}"#;
+        let mut capacities = Vec::new();
+        let add = |_: &str, labels: &[String]| capacities.push(labels[0].capacity());
+        assert_eq!(read_response(body.as_bytes(), add).unwrap(), 2);
+        assert_eq!(capacities[0], capacities[1]);
     }
 
     #[test]

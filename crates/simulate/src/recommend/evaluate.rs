@@ -115,13 +115,13 @@ impl<'a> Evaluator<'a> {
 
     /// Runs each trial with the remaining seeds and loads.
     pub(super) fn run_remaining(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
-        let run_remaining = |trial: &Trial| -> Vec<Outcome> {
-            let remaining = self.runs.iter().skip(1);
-            remaining.map(|run| self.run(&trial.candidate, *run)).collect()
-        };
-        let outcomes = map_parallel(&trials, run_remaining);
-        for (trial, outcomes) in trials.iter_mut().zip(outcomes) {
-            trial.outcomes.extend(outcomes);
+        let remaining = self.runs.get(1..).unwrap_or_default();
+        let work = trials.iter().flat_map(|trial| remaining.iter().map(move |run| (trial, *run)));
+        let work: Vec<(&Trial, (u64, f64))> = work.collect();
+        let outcomes = map_parallel(&work, |(trial, run)| self.run(&trial.candidate, *run));
+        let mut outcomes = outcomes.into_iter();
+        for trial in &mut trials {
+            trial.outcomes.extend(outcomes.by_ref().take(remaining.len()));
             trial.score = Score::new(&trial.outcomes);
         }
         trials

@@ -1,12 +1,14 @@
 //! Files of recorded samples (CSV).
 //!
 //! A line has a time and one or more values, separated by `,`, `;` or a tab, as in the first line.
-//! Cells may be in quotes. A header names the columns; without one, they are numbered from 1. A
-//! byte order mark, empty lines, lines that start with `#`, and times whose value is empty are
-//! skipped.
+//! Cells may be in quotes; in them, two quotes are one. A header names the columns; without one,
+//! they are numbered from 1. A byte order mark, empty lines, lines that start with `#`, and times
+//! whose value is empty are skipped.
 
 #[cfg(test)]
 mod tests;
+
+use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
@@ -131,10 +133,12 @@ impl Columns {
         let cells = split(first, separator);
         let has_header = cells.first().is_some_and(|cell| cell.starts_with(char::is_alphabetic));
         let count = cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
-        let names = cells.into_iter().enumerate().take(count.max(2));
-        let names: Vec<String> = names
-            .map(|(index, cell)| if has_header { cell.to_owned() } else { (index + 1).to_string() })
-            .collect();
+        let cells = cells.into_iter().take(count.max(2));
+        let names: Vec<String> = if has_header {
+            cells.map(Cow::into_owned).collect()
+        } else {
+            (1..=cells.len()).map(|number| number.to_string()).collect()
+        };
         let values = names.iter().enumerate().skip(1);
         let mut matching = values.filter(|(_, name)| chosen.is_none_or(|chosen| chosen == *name));
         if let (Some((value, _)), None) = (matching.next(), matching.next()) {
@@ -164,8 +168,8 @@ impl Columns {
         while cells.len() > count && cells.last().is_some_and(|cell| cell.is_empty()) {
             cells.pop();
         }
-        let has_all = cells.len() == count;
-        let (Some(&time), Some(&value), true) = (cells.first(), cells.get(self.value), has_all)
+        let cell = |index: usize| cells.get(index).map(|cell| &**cell);
+        let (Some(time), Some(value), true) = (cell(0), cell(self.value), cells.len() == count)
         else {
             return Err(format!(
                 "expected {count} cells as in the first line, found {}",
@@ -186,18 +190,28 @@ impl Columns {
         let number = value.parse::<f64>().ok();
         let number = number.filter(|number| number.is_finite() && *number >= expected.min_value);
         let numbers = if expected.min_value < 0.0 { "a number" } else { "a number of at least 0" };
-        number.map(|number| (at, Some(number))).ok_or_else(|| error(self.value, value, numbers))
+        let comma = if value.contains(',') { ": use a decimal point, and no commas" } else { "" };
+        number
+            .map(|number| (at, Some(number)))
+            .ok_or_else(|| error(self.value, value, &format!("{numbers}{comma}")))
     }
 }
 
 /// The cells of a line, without their quotes.
-fn split(line: &str, separator: char) -> Vec<&str> {
+fn split(line: &str, separator: char) -> Vec<Cow<'_, str>> {
     let mut is_quoted = false;
     let cells = line.split(|c: char| {
         is_quoted ^= c == '"';
         !is_quoted && c == separator
     });
-    cells.map(|cell| cell.trim().trim_matches('"').trim()).collect()
+    let unquoted = cells.map(|cell| {
+        let cell = cell.trim();
+        let quoted = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
+        let text = quoted.map_or(cell, str::trim);
+        let has_pairs = quoted.is_some_and(|text| text.contains("\"\""));
+        if has_pairs { Cow::from(text.replace("\"\"", "\"")) } else { Cow::from(text) }
+    });
+    unquoted.collect()
 }
 
 /// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one

@@ -3,12 +3,12 @@
 use super::{State, disabled_limit, failed_condition, missing_metrics, true_reason};
 use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
-    explain::{counted, metric_name, policy_text},
+    explain::{counted, metric_name, one_line, policy_text},
     messages::UNABLE_TO_UPDATE_SCALE,
     pause::Pause,
     report::{
         phrases::{SettingOrigin, paused_text},
-        reported::{UNABLE_TO_COMPUTE, failed_metric, root_cause},
+        reported::{UNABLE_TO_COMPUTE, failed_metrics, root_cause},
     },
 };
 
@@ -123,11 +123,16 @@ fn cause_text(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     if !short.is_empty() {
         return format!("{short}{rest}");
     }
-    let metric = failed_metric(hpa, condition).and_then(|index| hpa.spec.metrics.get(index));
+    let metrics = &hpa.spec.metrics;
+    let name = match failed_metrics(hpa, condition).as_slice() {
+        [] => None,
+        [index] => Some(metric_name(metrics, *index)),
+        [index, ..] => metrics.get(*index).map(|spec| one_line(spec.metric_name()).into_owned()),
+    };
     rest = root_cause(rest);
     rest = rest.strip_suffix(" for ").unwrap_or(rest);
-    match metric {
-        Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
+    match name {
+        Some(name) => format!("{name} cannot be read: {rest}"),
         None => rest.to_owned(),
     }
 }

@@ -60,8 +60,18 @@ use super::*;
      cannot read a block",
     "Prometheus answers with an error of its own, as the message says. Read its log."
 )]
+#[case::timeout_of_prometheus(
+    "unable to fetch metrics: Prometheus at http://p:9090: timeout: query timed out in expression \
+     evaluation",
+    "Prometheus answers with an error of its own, as the message says. Read its log."
+)]
+#[case::overloaded_victoria_metrics(
+    "unable to fetch metrics: Prometheus at http://p:9090: 503: couldn't start executing the \
+     request in 10.000 seconds",
+    "Prometheus answers with an error of its own, as the message says. Read its log."
+)]
 #[case::not_ready(
-    "unable to fetch metrics: unavailable: TSDB not ready",
+    "unable to fetch metrics: Prometheus at http://p:9090: unavailable: TSDB not ready",
     "Prometheus answers, but isn't ready, as the message says: after a start, it first reads"
 )]
 #[case::not_ready_for_the_list_of_series(
@@ -156,6 +166,43 @@ fn failure_of_a_rule_here_has_advice_although_the_controller_had_a_value(
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::External, &error)))].into_iter().collect();
     assert!(!inputs.report().to_string().contains(advice), "{error}");
+}
+
+#[rstest]
+#[case::removed_group("extensions/v1beta1", "Deployment", " Use apps/v1.")]
+#[case::unknown_kind("apps/v1", "Deploymint", "")]
+fn target_of_a_removed_group_has_a_correction(
+    #[case] api_version: &str,
+    #[case] kind: &str,
+    #[case] correction: &str,
+) {
+    let mut inputs = inputs(json!({}));
+    let target = &mut inputs.hpa.spec.scale_target_ref;
+    (target.api_version, target.kind) = (api_version.into(), kind.into());
+    inputs.scale = Err(ScaleReadError::UnknownKind("no matches for kind".to_owned()));
+    let advice = inputs.report().advice.join("\n");
+    let expected = format!("{api_version}, kind {kind} is not one of them.{correction}");
+    assert!(advice.lines().any(|line| line.ends_with(&expected)), "{advice}");
+}
+
+#[test]
+fn advice_at_the_maximum_names_the_entry_that_sets_it() {
+    let mut inputs = inputs(json!({ "maxReplicas": 5 }));
+    inputs.readings = [(0, Ok(equal_samples(900)))].into_iter().collect();
+    let entry = |end: &str, max: Option<i32>| {
+        let entry = json!({ "start": "00:00", "end": end, "maxReplicas": max });
+        serde_json::from_value::<crate::settings::ScheduledBounds>(entry).unwrap()
+    };
+    // It is 02:46. The first entry has ended.
+    let entries = [entry("01:00", Some(9)), entry("23:00", Some(4)), entry("23:00", None)];
+    inputs.settings.bounds = Some(entries.to_vec().into());
+    let annotation =
+        "Raise bounds[1].maxReplicas in the annotation autoscaling.hpa-rs.dev/bounds if";
+    assert_contains(&inputs.report(), annotation);
+    inputs.hpa.spec.unknown.insert("bounds".to_owned(), json!([]));
+    assert_contains(&inputs.report(), "Raise spec.bounds[1].maxReplicas if the cluster has room");
+    inputs.settings.bounds = Some(entries[2..].to_vec().into());
+    assert_contains(&inputs.report(), "Raise spec.maxReplicas if the cluster has room");
 }
 
 #[test]

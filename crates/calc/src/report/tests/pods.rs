@@ -190,14 +190,34 @@ fn pods_are_listed_by_class_with_the_reason() {
     for line in [
         "    counted (1): web-0",
         "    unready (1): web-1 is pending",
-        "    missing (1): web-2 has no sample",
+        "    missing (1): web-2 has no value",
         "    ignored (1): web-3 has failed",
         "    not selected, but counted (1): job-7",
     ] {
         assert_contains(&report, line);
     }
     // The ratio is within tolerance, with and without these pods.
-    assert_contains(&report, "Pods without a sample that counts: web-1, web-2. Check why");
+    let advice = "Pods without a sample that counts: web-1, web-2. Check why they are not ready or";
+    assert_contains(&report, advice);
+}
+
+/// The sample of a rule may be NaN.
+#[test]
+fn ready_pods_without_a_value_of_a_pods_metric_are_explained_by_rules() {
+    let mut inputs = inputs(json!({}));
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    let source = json!({ "metric": { "name": "rps" }, "target": target });
+    inputs.hpa.spec.metrics =
+        vec![serde_json::from_value(json!({ "type": "Pods", "pods": source })).unwrap()];
+    let values = ["web-1", "web-2", "web-3"].map(|pod| (pod, 20_000));
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    assert_contains(&report, "    missing (1): web-0 has no value");
+    assert_contains(
+        &report,
+        ": web-0. Check why they have no value. If a rule has the metric: hpa rules explain custom \
+         pods/rps --namespace shop --config FILE --prometheus-url URL",
+    );
 }
 
 #[test]

@@ -342,6 +342,25 @@ fn rule_without_series_is_named_before_the_api() {
 }
 
 #[test]
+fn advice_of_the_caller_about_annotations_replaces_that_about_an_absent_collector() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    let message = format!(
+        "the HPA was unable to compute the replica count: unable to get external metric \
+         shop/queue/nil: unable to fetch metrics from external metrics API: no collector reads \
+         queue{}: {NOT_FOUND}",
+        error_texts::ALSO_NOT_BY_API
+    );
+    let failed = scaling_inactive("FailedGetExternalMetric", &message);
+    inputs.hpa.status.conditions = vec![serde_json::from_value(failed).unwrap()];
+    let known = BTreeMap::from([(0, "Correct the annotations.".to_owned())]);
+    let advice = inputs.report_with_advice(None, &known).advice;
+    assert!(advice[0].starts_with("Check the name in spec.metrics[0]"), "{advice:?}");
+    let key = "metric-config.external.queue.json-path/interval";
+    inputs.hpa.metadata.annotations.insert(key.into(), "soon".into());
+    assert_eq!(inputs.report_with_advice(None, &known).advice, ["Correct the annotations."]);
+}
+
+#[test]
 fn metric_in_the_url_of_a_cause_is_not_the_one_that_failed() {
     let mut inputs = inputs_with_unreadable_metric("False");
     let target = json!({ "type": "Value", "value": "5" });

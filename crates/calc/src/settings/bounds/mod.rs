@@ -120,6 +120,13 @@ impl Settings {
         }
     }
 
+    /// The index of the entry that sets the maximum at a time. `None` if no entry sets it then.
+    pub(crate) fn entry_of_maximum(&self, now: Timestamp) -> Option<usize> {
+        let entries = self.bounds.iter().flat_map(|schedule| schedule.iter()).enumerate();
+        let active = entries.filter(|(_, entry)| entry.max_replicas.is_some() && entry.holds(now));
+        active.max_by_key(|(_, entry)| entry.max_replicas).map(|(index, _)| index)
+    }
+
     /// The next change of the bounds after a time. `None` if no schedule changes them within two
     /// weeks.
     pub fn next_bounds_change(

@@ -154,6 +154,29 @@ fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
 }
 
 #[test]
+fn schedules_that_change_at_the_same_time_are_no_conflict() {
+    let board = board(&[]);
+    let scheduled = |name: &str, current| {
+        let mut one = observed("web", status(current, 4, &[]));
+        one.id = id(name);
+        let hpa = one.hpa.as_mut().unwrap();
+        hpa.spec.max_replicas = 4;
+        let later =
+            json!([{ "start": "01:00", "end": "02:00", "minReplicas": 6, "maxReplicas": 8 }]);
+        let annotations = json!({ "autoscaling.hpa-rs.dev/bounds": later.to_string() });
+        hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        one
+    };
+    let all = vec![scheduled("one", 3), scheduled("other", 3)];
+    board.update(Update::Replace(AutoscalerApi::Core, all), at(0));
+    board.update(Update::Apply(Box::new(scheduled("one", 4))), at(3600));
+    for name in ["one", "other"] {
+        let row = board.get(&id(name)).unwrap().row;
+        assert_eq!((row.min, row.bounds_conflict), (Some(6), None), "{name}");
+    }
+}
+
+#[test]
 fn change_of_one_of_many_autoscalers_of_a_target_is_cheap() {
     const COUNT: i32 = 500;
     let of_target = |index: i32, current| {

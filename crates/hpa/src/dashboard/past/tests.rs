@@ -79,6 +79,23 @@ async fn each_autoscaler_without_a_controller_has_a_clause() {
     assert!(activity.inactivity.is_some());
 }
 
+#[tokio::test]
+async fn expired_lease_is_reported_although_the_url_does_not_answer() {
+    let testbed = testbed_with_expired_leases();
+    let controller_url = Some("http://127.0.0.1:1".parse().expect("a URL"));
+    let location = ControllerArguments { controller_url, ..location(None) };
+    let source = ControllerPast::new(testbed.client(), &location);
+    let writers = [writer("a", "hpa-controller:shop/hpa", None)];
+    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    let inactivity = activity.inactivity.expect("a sentence");
+    let start = "Whether the controller at http://127.0.0.1:1";
+    assert!(inactivity.starts_with(start), "{inactivity}");
+    let expired = "No controller makes decisions with the lease shop/hpa, whose holder stored the \
+                   status of 1 autoscaler: ";
+    assert!(inactivity.contains(expired), "{inactivity}");
+    assert_eq!(activity.idle.len(), 1);
+}
+
 /// The instance reconciles the autoscaler `a`, and can't store a status.
 #[rstest]
 #[case::of_a(Some("cannot patch"), None)]
@@ -154,4 +171,10 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
                 kube-controller-manager (shop/b). hpa status says more.";
     assert_eq!(conflict(10).await.as_deref(), Some(both));
     assert_eq!(conflict(600).await, None, "a status that doesn't change keeps its writer");
+    let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "a");
+    let of_hpa_rs = writer("a", "hpa-controller:shop/hpa", Some(now));
+    let custom = AutoscalerStatusWriter { key, ..of_hpa_rs };
+    let writers = [custom, writer("b", KUBE_CONTROLLER_MANAGER, Some(now))];
+    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    assert_eq!(activity.status_problems, Vec::<String>::new(), "each has its own API");
 }

@@ -26,7 +26,7 @@ use hpa_metrics::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::subject::{Subject, decider_by_metrics, may_count, usable_selector};
+use super::subject::{Subject, is_reported_ambiguous, usable_selector};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
@@ -82,19 +82,20 @@ impl Dump {
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let acting = ActingController::of_status(controller.is_reference() && past.is_err());
         let settings = settings_of_controller(settings, &hpa, policy, acting);
-        let decider = decider_by_metrics(&hpa, past.as_ref().ok(), &settings, acting);
-        let may_count = |other: &HorizontalPodAutoscaler| may_count(other, policy, decider);
         let selects_owned_pods = settings.pods == PodSelection::Owned;
         let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
+        let record = past.as_ref().ok();
+        let autoscalers = self.autoscalers_selecting(&hpa, &pods, record, settings.dry_run);
+        let (other_autoscalers, bounds_conflict) = self.others_of_target(object, &hpa, now);
         let inputs = Inputs {
             scale,
             settings,
             selected: SelectedPods {
-                autoscalers: self.autoscalers_selecting(&hpa, &pods, may_count),
+                autoscalers,
                 pods,
                 ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
                 own_name: None,
-                bounds_conflict: self.bounds_conflict(&hpa, now),
+                bounds_conflict,
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
@@ -117,7 +118,7 @@ impl Dump {
             read_by_controller: Vec::new(),
             idle: None,
             name: None,
-            other_autoscalers: Vec::new(),
+            other_autoscalers,
             metric_advice: BTreeMap::new(),
             placeholders: Vec::new(),
             similar_target: None,
@@ -210,40 +211,61 @@ impl Dump {
         Ok(selected)
     }
 
-    /// The autoscalers that select any of the pods: this one, and others that `may_count`.
+    /// The autoscalers that select any of the pods: this one and, if the controller reports that
+    /// they prevent its scaling, the others of the namespace.
     fn autoscalers_selecting(
         &self,
         hpa: &HorizontalPodAutoscaler,
         pods: &[Arc<Pod>],
-        may_count: impl Fn(&HorizontalPodAutoscaler) -> bool,
+        record: Option<&AutoscalerDetail>,
+        is_dry_run: bool,
     ) -> Vec<String> {
         let namespace = &hpa.metadata.namespace;
         let objects = self.of_kind(hpa_crd::KIND);
         let objects = objects.filter(|object| is_in_namespace(object, namespace));
         let autoscalers = objects.filter_map(|object| serde_json::from_value(object.clone()).ok());
-        let selecting = autoscalers.filter_map(|mut other: HorizontalPodAutoscaler| {
-            let selector = usable_selector(&self.scale(&other).ok()?)?;
-            let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
+        let autoscalers = autoscalers.map(|mut other: HorizontalPodAutoscaler| {
             other.metadata.namespace.clone_from(namespace);
-            let counts = other.metadata == hpa.metadata || may_count(&other);
-            (selects && counts).then(|| other.metadata.qualified_name())
+            other
+        });
+        let (own, others): (Vec<_>, Vec<_>) =
+            autoscalers.partition(|other| other.metadata == hpa.metadata);
+        let name = hpa.metadata.qualified_name();
+        let is_ambiguous = is_reported_ambiguous(hpa, &name, record, is_dry_run, others.iter());
+        let others = others.into_iter().filter(|_| is_ambiguous);
+        let selecting = own.into_iter().chain(others).filter_map(|one| {
+            let selector = usable_selector(&self.scale(&one).ok()?)?;
+            let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
+            selects.then(|| one.metadata.qualified_name())
         });
         let mut names: Vec<_> = selecting.collect();
         names.sort();
         names
     }
 
-    /// The conflict of the autoscaler with others of its target.
-    fn bounds_conflict(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<String> {
+    /// The names of the other autoscalers of the target, and the conflict with their bounds.
+    fn others_of_target(
+        &self,
+        object: &Value,
+        hpa: &HorizontalPodAutoscaler,
+        now: Timestamp,
+    ) -> (Vec<String>, Option<String>) {
         let autoscalers = self.of_kind(hpa_crd::KIND).filter_map(|object| {
             let version = string_at(object, "/apiVersion");
             let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version)?;
-            ListedAutoscaler::decode(api, object).ok()
+            let mut one = ListedAutoscaler::decode(api, object).ok()?;
+            // A manifest may have no namespace.
+            one.name = one.name.trim_start_matches('/').to_owned();
+            Some(one)
         });
         let mut autoscalers: Vec<_> = autoscalers.collect();
         set_other_autoscalers(&mut autoscalers, now);
-        let own = autoscalers.into_iter().find(|one| one.hpa.metadata == hpa.metadata);
-        own.and_then(|own| own.bounds_conflict)
+        let version = string_at(object, "/apiVersion");
+        let is_own = |one: &ListedAutoscaler| {
+            one.hpa.metadata == hpa.metadata && one.api.api_version() == version
+        };
+        let own = autoscalers.into_iter().find(is_own);
+        own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default()
     }
 
     fn reading(&self, query: &MetricQuery, pods: &[Arc<Pod>]) -> Result<Reading, ReadError> {
@@ -287,8 +309,16 @@ impl Dump {
                 decode::<MetricValue>(api, items)
                     .and_then(|items| wire::object_value(&items).map(Reading::Object))
             }
-            MetricQuery::External { .. } => {
-                decode::<ExternalMetricValue>(api, objects.filter(has_name))
+            MetricQuery::External { metric_selector, .. } => {
+                // The series may be those of another metric with the name. An API may leave out
+                // their labels.
+                let is_other = |object: &Value| {
+                    let label = |key: &str| object.get("metricLabels")?.get(key)?.as_str();
+                    let mut pairs = metric_selector.required_pairs();
+                    pairs.any(|(key, value)| label(key).is_some_and(|label| label != value))
+                };
+                let items = objects.filter(has_name).filter(|object| !is_other(object));
+                decode::<ExternalMetricValue>(api, items)
                     .and_then(|items| wire::external_values(&items).map(Reading::External))
             }
         }

@@ -245,18 +245,21 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_files_are_named() {
 }
 
 #[test]
-fn paused_autoscaler_of_the_same_pods_is_named_unless_the_metrics_decided() {
-    let autoscaler = |name: &str, pause: &str, status: &str, reason: &str| {
+fn autoscaler_of_the_same_pods_prevents_scaling_only_if_a_status_says_so() {
+    let autoscaler = |name: &str, reason: &str| {
         let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-        let active = json!({ "type": "ScalingActive", "status": status, "reason": reason });
+        let active = json!({
+            "type": "ScalingActive", "reason": reason,
+            "status": if reason == "ValidMetricFound" { "True" } else { "False" },
+            "message": "pods by selector app=web are controlled by multiple HPAs: [shop/other \
+                        shop/web]",
+        });
+        let conditions = if reason.is_empty() { json!([]) } else { json!([active]) };
         json!({
             "kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2",
-            "metadata": {
-                "name": name, "namespace": "shop",
-                "annotations": { "autoscaling.hpa-rs.dev/pause": pause },
-            },
+            "metadata": { "name": name, "namespace": "shop" },
             "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
-            "status": { "conditions": [active] },
+            "status": { "conditions": conditions },
         })
     };
     let scale = json!({
@@ -268,18 +271,24 @@ fn paused_autoscaler_of_the_same_pods_is_named_unless_the_metrics_decided() {
         "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" } },
         "spec": { "containers": [] }, "status": { "phase": "Running" },
     });
-    for (pause, status, reason, is_named) in [
-        ("true", "True", "ValidMetricFound", false),
-        ("true", "False", "AmbiguousSelector", true),
-        ("false", "True", "ValidMetricFound", true),
+    for (own, other, is_unscaled) in [
+        ("ValidMetricFound", "ValidMetricFound", false),
+        // The other one has been out of its bounds since, so its condition is old.
+        ("ValidMetricFound", "AmbiguousSelector", false),
+        ("AmbiguousSelector", "ValidMetricFound", true),
+        ("", "AmbiguousSelector", true),
+        ("", "", false),
     ] {
-        let own = autoscaler("web", "false", status, reason);
-        let other = autoscaler("other", pause, "True", "ValidMetricFound");
-        let objects = [own, other, scale.clone(), pod.clone()].into_iter();
+        let autoscalers = [autoscaler("web", own), autoscaler("other", other)];
+        let objects = autoscalers.into_iter().chain([scale.clone(), pod.clone()]);
         let dump = Dump::new(objects.map(|object| Manifest::new("f", 1, object)).collect());
         let subject = dump.subject(Some("shop/web"), None, <_>::default(), &<_>::default(), None);
         let sentence = subject.expect("an autoscaler").report().sentence;
-        let expected = "isn't scaled: shop/other selects the same pods";
-        assert_eq!(sentence.starts_with(expected), is_named, "{sentence}");
+        let expected = if is_unscaled {
+            "isn't scaled: shop/other selects the same pods"
+        } else {
+            "shares its target with shop/other and "
+        };
+        assert!(sentence.starts_with(expected), "{own} {other}: {sentence}");
     }
 }

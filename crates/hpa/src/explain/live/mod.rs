@@ -36,7 +36,7 @@ use super::{
     collector_advice,
     dump::SCALABLE,
     idle, metrics_api_advice, rule_advice,
-    subject::{Subject, decider_by_metrics, usable_selector},
+    subject::{Subject, is_reported_ambiguous, usable_selector},
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
@@ -173,8 +173,13 @@ impl Cluster {
             (Some(selector), Ok(target)) => {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
-                let decider = decider_by_metrics(&hpa, past.as_ref().ok(), &settings, acting);
-                self.select(selector, owner, &hpa, &autoscalers, decider).await?
+                let record = past.as_ref().ok();
+                let others = autoscalers.iter();
+                let others = others.filter(|one| one.api == self.name.key.api && one.name != name);
+                let others = others.map(|one| &one.hpa);
+                let is_ambiguous =
+                    is_reported_ambiguous(&hpa, &name, record, settings.dry_run, others);
+                self.select(selector, owner, &hpa, &autoscalers, is_ambiguous).await?
             }
             _ => SelectedPods::default(),
         };
@@ -270,30 +275,29 @@ impl Cluster {
         let lease =
             ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
         let lease = lease.await;
-        let error = match self.read_record(hpa, &lease.name).await {
-            Ok((record, source)) => {
-                return FoundController {
-                    past: Ok(record),
-                    past_source: Some(source),
-                    lease_state: String::new(),
-                    // The instance may not have stored the status yet.
-                    acting: ActingController::HpaRs,
-                    idle: None,
-                };
-            }
-            Err(error) => error,
-        };
+        let record = self.read_record(hpa, &lease.name).await;
+        let answers = record.is_ok();
         let (mut lease_state, mut idle) = (String::new(), None);
-        let mut acting = ActingController::of_status(controller.is_reference());
+        // An instance that answers may not have stored the status yet.
+        let mut acting = ActingController::of_status(controller.is_reference() && !answers);
         if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
             let built_in = KubeControllerManager::read(&self.client).await;
             let built_in = built_in.with_statuses(&statuses);
             let writers = NamespaceWriters::new(&statuses);
             let leases = lease.with(&built_in, &writers);
-            idle = leases.idle(*api, namespace, manager);
-            acting = leases.acting_controller(*api, Some(namespace), Some(manager), false);
+            if !answers || leases.built_in_handles_autoscalers(Some(namespace)) == Some(true) {
+                acting = leases.acting_controller(*api, Some(namespace), Some(manager), answers);
+            }
+            idle = leases.idle(*api, namespace, manager).filter(|_| !answers);
             lease_state = idle::describe_leases(&leases, manager);
         }
+        let error = match record {
+            Ok((record, source)) => {
+                let (past, past_source) = (Ok(record), Some(source));
+                return FoundController { past, past_source, lease_state, acting, idle };
+            }
+            Err(error) => error,
+        };
         let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
         let has_debug_api = self.location.controller_url.is_some() || is_replaced;
         let other_manager =

@@ -8,14 +8,14 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Pod, SelectedPods, Selector,
     api::{ConditionReason, ConditionType, CrossVersionObjectReference},
 };
-use hpa_controller::{debug::ActingController, scale_target::ScaleObject};
+use hpa_controller::scale_target::ScaleObject;
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use super::Cluster;
 use crate::{
     autoscaler_name::list_path,
-    explain::subject::{may_count, may_name_api, usable_selector},
+    explain::subject::{may_name_api, usable_selector},
     kubectl::{self, escape},
     listed_autoscalers::ListedAutoscaler,
     manifests::string_at,
@@ -26,16 +26,16 @@ use crate::{
 const MAX_CONCURRENT_READS: usize = 8;
 
 impl Cluster {
-    /// The pods that match the selector and, if there is an owner, belong to it. Also the
-    /// autoscalers that select any of these pods and that [`may_count`] with this `decider`.
-    /// `autoscalers` are those of the namespace, as far as they can be listed.
+    /// The pods that match the selector and, if there is an owner, belong to it. Also, if
+    /// `is_ambiguous`, the autoscalers that select any of these pods. `autoscalers` are those of the
+    /// namespace, as far as they can be listed.
     pub(super) async fn select(
         &self,
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
         hpa: &HorizontalPodAutoscaler,
         autoscalers: &[ListedAutoscaler],
-        decider: Option<ActingController>,
+        is_ambiguous: bool,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.list_pods(selector).await?;
         let selected = match owner {
@@ -54,7 +54,7 @@ impl Cluster {
         let selected = &pods;
         let own_name = self.name.key.to_string();
         let mut others = self.handled_autoscalers(hpa, autoscalers).await?;
-        others.retain(|one| one.name == own_name || may_count(&one.hpa, &self.policy, decider));
+        others.retain(|one| one.name == own_name || is_ambiguous);
         let others = others.into_iter().map(|one| async move {
             let selector = usable_selector(&self.read_target(&one.hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));

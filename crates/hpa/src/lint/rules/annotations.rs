@@ -1,21 +1,18 @@
 //! Checks of the annotations of this project and of collectors.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound,
-};
+use std::{collections::BTreeMap, ops::Bound};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
     settings::{DOMAIN, ProblemKind, SETTINGS, Setting, SettingPlace, SettingProblem},
     suggestions::most_similar,
 };
-use hpa_collectors::{Environment, registry::external_types};
+use hpa_collectors::registry::external_types;
 use hpa_crd::member_path;
 use serde_json::Value;
 
 use super::{rule::Subject, validity::DecodedAutoscaler};
-use crate::lint::finding::Report;
+use crate::{collectors::environment_of_unknown_flags, lint::finding::Report};
 
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
@@ -80,7 +77,8 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
         return;
     }
     let unknown_types = unknown_collector_types(subject.hpa);
-    for finding in hpa_collectors::findings(subject.hpa, &environment(subject.hpa)) {
+    let environment = environment_of_unknown_flags(subject.hpa);
+    for finding in hpa_collectors::findings(subject.hpa, &environment) {
         let is_external = finding.subject.starts_with("annotations metric-config.external.");
         if finding.has_no_collector && is_external && !unknown_types.is_empty() {
             // The finding about the unknown type is more precise.
@@ -124,19 +122,6 @@ fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
         Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
     });
     metrics.collect()
-}
-
-/// An environment with all collectors. Lint doesn't know the controller's flags, so the environment
-/// has every annotation value and label as a server and as a region.
-pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
-    let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
-        let external = metric.external.as_ref().map(|source| &source.metric);
-        external.or(metric.object.as_ref().map(|source| &source.metric))?.selector.as_ref()
-    });
-    let labels = selectors.flat_map(|selector| selector.match_labels.values());
-    let names: BTreeSet<String> =
-        hpa.metadata.annotations.values().chain(labels).cloned().collect();
-    Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
 /// The field of a finding about a collector. It is the annotation that `subject` names, else the

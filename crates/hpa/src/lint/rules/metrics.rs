@@ -12,16 +12,18 @@ use hpa_collectors::{collector_of, prometheus_query, schedules::source::Schedule
 use hpa_metrics::resource::GroupResource;
 
 use super::{
-    annotations::environment,
     pods::{Utilization, utilizations},
     rule::{Subject, is_resource, source_field},
 };
-use crate::lint::{
-    finding::Report,
-    object::group,
-    queries::{computes_average, plain_counter},
-    served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
-    workspace::ServedMetrics,
+use crate::{
+    collectors::environment_of_unknown_flags,
+    lint::{
+        finding::Report,
+        object::group,
+        queries::{computes_average, plain_counter},
+        served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
+        workspace::ServedMetrics,
+    },
 };
 
 /// A memory target below this is implausible, in bytes.
@@ -242,7 +244,8 @@ fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKe
 /// or if no flag helps.
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
-    let has_collector = || collector_of(subject.hpa, metric, &environment(subject.hpa)).is_some();
+    let environment = || environment_of_unknown_flags(subject.hpa);
+    let has_collector = || collector_of(subject.hpa, metric, &environment()).is_some();
     if !sources.has_schedules && schedule_key(subject, metric).is_some() {
         "; if the controller runs with --scaling-schedule, add it here"
     } else if !sources.has_collectors && has_collector() {
@@ -340,7 +343,7 @@ fn resources_with<'a>(
 /// Reports `AverageValue` targets of metrics whose query computes an average, in a rule or in an
 /// annotation: the controller divides the value by the replicas again.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let environment = environment(subject.hpa);
+    let environment = environment_of_unknown_flags(subject.hpa);
     for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let is_value = metric.object.is_some() || metric.external.is_some();
         if !is_value || metric.target().is_none_or(|target| target.average_value.is_none()) {
@@ -361,7 +364,7 @@ pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 /// Reports metrics whose query, in a rule or in an annotation, reads a counter without a rate.
 pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let environment = environment(subject.hpa);
+    let environment = environment_of_unknown_flags(subject.hpa);
     for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let found = match prometheus_query(subject.hpa, metric, &environment) {
             Some(query) => plain_counter(&query).map(|name| ("annotation", name)),

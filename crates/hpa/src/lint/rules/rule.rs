@@ -61,9 +61,10 @@ impl Rule {
         Self { id, severity, summary, check }
     }
 
-    /// The link to the rule's section in the documentation.
-    pub(in crate::lint) fn link(&self) -> String {
-        format!("{RULES_PAGE}#{}", self.id)
+    /// The rule's section in the documentation of this project. Not a link, because the user's
+    /// repository has no such file.
+    pub(in crate::lint) fn help(&self) -> String {
+        format!("section {} of {RULES_PAGE} in hpa-rs", self.id)
     }
 }
 

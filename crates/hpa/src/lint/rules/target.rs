@@ -29,21 +29,23 @@ const TARGET_FIELD: &str = "spec.scaleTargetRef";
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
 const MAX_COMPARED_NAMES: usize = 300;
-/// The effect of autoscalers of one API on one target. After its start, the controller notices the
-/// conflict only when it reconciles the second autoscaler, so the first one may scale once.
-const SAME_API_EFFECT: &str = "none of them scales it, apart from one decision after each start \
-                               of a controller";
+/// The effect of autoscalers of one API on one target. The controller registers the selector of an
+/// autoscaler only in a reconcile that finds the replicas within its bounds. Other reconciles only
+/// set its minimum or maximum.
+const SAME_API_EFFECT: &str = "the autoscalers stop scaling it by metrics (AmbiguousSelector) or \
+                               overwrite each other's replicas";
 /// The effect of autoscalers of one API on one target if one of them writes nothing: until the
 /// replicas are within its bounds, the controller doesn't notice the conflict.
-const PAUSED_EFFECT: &str = "one of them is paused or in dry run. Once the replicas are within the \
-                             bounds of all, none of them scales it by metrics";
+const PAUSED_EFFECT: &str = "one of them is paused or in dry run. Once the replicas stay within \
+                             the bounds of all, none of them scales it by metrics";
 /// The effect of autoscalers of one target of which some have bounds that exclude each other.
 const CONFLICT_EFFECT: &str = "some of its autoscalers have bounds that exclude each other, so \
                                they scale it up and down. Keep one autoscaler";
 /// The effect of autoscalers of both APIs on one target.
-const BOTH_APIS_EFFECT: &str = "a controller of both APIs (--autoscaler-api=both) scales it by \
-                                neither; two controllers, each of one API, may undo each \
-                                other's changes. Keep one autoscaler";
+const BOTH_APIS_EFFECT: &str = "with one controller for both APIs (--autoscaler-api=both), the \
+                                autoscalers stop scaling it by metrics or overwrite each other's \
+                                replicas; with two controllers, they overwrite each other's \
+                                replicas. Keep one autoscaler";
 
 pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     if let [bounds @ Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()

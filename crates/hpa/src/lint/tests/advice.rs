@@ -8,8 +8,9 @@ fn autoscalers_of_both_apis_are_named_with_their_api() {
     other["apiVersion"] = json!(hpa_crd::API_VERSION);
     let findings = lint(manifests_and(other));
     assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
-    let effect = "a controller of both APIs (--autoscaler-api=both) scales it by neither; two \
-                  controllers, each of one API, may undo each other's changes. Keep one autoscaler";
+    let effect = "with one controller for both APIs (--autoscaler-api=both), the autoscalers stop \
+                  scaling it by metrics or overwrite each other's replicas; with two controllers, \
+                  they overwrite each other's replicas. Keep one autoscaler";
     let others = [(hpa_crd::API_VERSION, 3), ("autoscaling/v2", 1)];
     for (finding, (api, line)) in findings.iter().zip(others) {
         let expected = format!(
@@ -27,15 +28,14 @@ fn scaled_object_conflicts_with_an_autoscaler_of_either_api() {
         "spec": { "scaleTargetRef": { "name": "web" } },
     }));
     let message = |objects: &[Value]| lint(objects.to_vec()).remove(0).message;
-    let effect = "KEDA creates an autoscaler for it: none of them scales it, apart from one \
-                  decision after each start of a controller";
+    let effect = "KEDA creates an autoscaler for it: the autoscalers stop scaling it by metrics \
+                  (AmbiguousSelector) or overwrite each other's replicas";
     assert!(message(&objects).ends_with(effect));
     objects[0]["apiVersion"] = json!(hpa_crd::API_VERSION);
     let text = message(&objects);
-    assert!(
-        text.contains("KEDA creates an autoscaling/v2 autoscaler for it: a controller"),
-        "{text}"
-    );
+    let start =
+        "KEDA creates an autoscaling/v2 autoscaler for it: with one controller for both APIs";
+    assert!(text.contains(start), "{text}");
 }
 
 #[test]

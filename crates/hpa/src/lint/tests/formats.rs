@@ -13,7 +13,7 @@ fn formats_have_rule_position_and_field() {
         text.starts_with("f.yaml:1: warning: shop/web: spec.minReplicas: minReplicas and"),
         "{text}"
     );
-    let end = "(docs/lint.md#fixed-size)\n1 autoscaler, 0 errors, 1 warning, 0 notes\n";
+    let end = "(fixed-size)\n1 autoscaler, 0 errors, 1 warning, 0 notes\n";
     assert!(text.ends_with(end), "{text}");
     let json: Value = serde_json::from_str(&output::json(&findings).unwrap()).unwrap();
     assert_eq!((&json[0]["severity"], &json[0]["line"]), (&json!("warning"), &json!(1)));
@@ -24,9 +24,11 @@ fn formats_have_rule_position_and_field() {
         serde_json::from_str(&output::sarif(&findings, &[problem]).unwrap()).unwrap();
     let run = &sarif["runs"][0];
     assert_eq!(run["results"][0]["ruleId"], "fixed-size");
-    assert_eq!(run["tool"]["driver"]["rules"].as_array().unwrap().len(), RULES.len());
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), RULES.len());
+    assert_eq!(rules[0]["help"]["text"], "See section invalid of docs/lint.md in hpa-rs");
     let place = &run["results"][0]["locations"][0]["physicalLocation"];
-    assert_eq!(place["artifactLocation"]["uri"], "./my%20charts/100%25%231.yaml");
+    assert_eq!(place["artifactLocation"]["uri"], "my%20charts/100%25%231.yaml");
     assert_eq!(place["region"], json!({ "startLine": 1, "startColumn": 1 }));
     let invocation = &run["invocations"][0];
     assert_eq!(invocation["executionSuccessful"], false);

@@ -26,7 +26,7 @@ fn bounds_that_exclude_those_of_another_autoscaler_of_the_target_are_an_error() 
     other["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
     let findings = lint(manifests_and(other.clone()));
     assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
-    let effect = "one of them is paused or in dry run. Once the replicas are within the bounds of \
+    let effect = "one of them is paused or in dry run. Once the replicas stay within the bounds of \
                   all, none of them scales it by metrics";
     assert!(findings.iter().all(|one| one.message.ends_with(effect)), "{findings:?}");
     // kube-controller-manager ignores the pause.
@@ -99,7 +99,7 @@ fn conflicts_among_many_autoscalers_of_a_target_are_reported() {
     let (of_high, of_others): (Vec<_>, Vec<_>) =
         conflicts.partition(|one| one.autoscaler == "shop/high");
     assert_eq!((of_high.len(), of_others.len()), (10, 15), "{findings:?}");
-    let is_unscaled = |one: &&Finding| one.message.contains("none of them scales it");
+    let is_unscaled = |one: &&Finding| one.message.contains("the autoscalers stop scaling it");
     assert_eq!(findings.iter().find(is_unscaled).map(|one| &one.message), None);
 }
 
@@ -113,7 +113,8 @@ fn conflict_of_another_environment_does_not_count() {
     let of_file: Vec<&Finding> = findings.iter().filter(|one| one.file == "g.yaml").collect();
     let [finding] = of_file.as_slice() else { panic!("{findings:?}") };
     assert_eq!(finding.rule.id, "shared-target");
-    let effect = "apart from one decision after each start of a controller";
+    let effect = "the autoscalers stop scaling it by metrics (AmbiguousSelector) or overwrite each \
+                  other's replicas";
     assert!(finding.message.ends_with(effect), "{finding:?}");
 }
 
@@ -259,7 +260,8 @@ fn autoscalers_of_a_target_are_named_once_with_their_place() {
     }
     let findings = find_violations(&Workspace::from_manifests(manifests));
     assert_eq!(rule_ids(&findings), ["shared-target"; 3]);
-    let start = "Deployment web is also the target of shop/other at 2.yaml:3: none of them";
+    let start = "Deployment web is also the target of shop/other at 2.yaml:3: the autoscalers stop \
+                 scaling it";
     assert!(findings[0].message.starts_with(start), "{findings:?}");
 }
 

@@ -155,6 +155,26 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     assert_eq!(unnamed(None, "shop").await, ["usual", "new"]);
     assert_eq!(unnamed(Some("scaling"), "shop").await, [""; 0], "the reader named it");
     assert_eq!(unnamed(None, "scaling").await, ["usual"], "the lease may be a tenant's");
+    // Beside a held lease, another instance may have replaced kube-controller-manager.
+    let container = serde_json::json!({
+        "name": "hpa", "image": "hpa", "args": ["run", "--namespace=shop"],
+    });
+    testbed.apply_all([serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [container] },
+        "metadata": { "name": "new-0", "namespace": "scaling" },
+    })]);
+    let of_shop = ("shop", "hpa-controller:scaling/new");
+    for (manager, unnamed, scope_count) in
+        [(KUBE_CONTROLLER_MANAGER, &["usual"][..], 1), ("k3s", &[], 0)]
+    {
+        let statuses = writers(&[of_shop, ("blog", manager)]);
+        let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
+        let names = found.others.iter().map(|lease| lease.name.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), unnamed);
+        assert_eq!(found.scopes.len(), scope_count);
+        let handles_only_shop = |scope: &InstanceScope| scope.namespaces == ["shop"];
+        assert!(found.scopes.values().all(handles_only_shop), "{:?}", found.scopes);
+    }
     let found = ControllerLease::find(&client, &flags(None), None, &[]).await;
     let is_found = found.others.iter().any(|lease| lease.name.name == "usual");
     assert!(is_found && !found.searched_namespaces.is_empty());

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     args::{RulesCheckArguments, RulesConnection},
     manifests::file_name,
-    rules_source::{read_configs, server_flags},
+    rules_source::{notify_of_delay, read_configs, server_flags, warn_of_delay},
 };
 
 /// Part of the first line if a server could not be read, before the cause.
@@ -124,7 +124,7 @@ async fn check_config(
             Err(error) => check_without_resources(&file, config, &with_causes(&error)),
         });
     };
-    match source.relist().await {
+    match notify_of_delay(source.relist(), || warn_of_delay(&source)).await {
         Err(error @ RelistError::Mapper(_)) => {
             return Ok(check_without_resources(&file, config, &with_causes(&error)));
         }

@@ -194,9 +194,10 @@ impl Report<'_> {
             }
         }
         let namespace = newest.and_then(|mut labels| labels.remove(&label));
-        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        let namespace = namespace.filter(|_| sample::selects_namespace(rule));
+        let place = namespace.as_ref().map(|name| format!(" in the namespace {name}"));
         let request = ExternalQuery {
-            namespace: namespace.clone(),
+            namespace: namespace.unwrap_or_else(|| "default".to_owned()),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
@@ -204,7 +205,7 @@ impl Report<'_> {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 if values.items.is_empty() && values.omitted.is_empty() {
-                    self.warning(&format!("no result in the namespace {namespace}"));
+                    self.problem(&format!("no result{}", place.unwrap_or_default()));
                 }
                 for OmittedSample { subject, reason } in values.omitted.iter().take(MAX_METRICS) {
                     self.warning(&format!("{} {subject}: {reason}", request.metric));

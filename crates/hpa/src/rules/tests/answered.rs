@@ -6,7 +6,9 @@ use axum::{Form, Json, Router, extract::RawForm, routing::any};
 use rstest::rstest;
 use serde_json::json;
 
-use super::unanswered::{check_rules, explain_with, resource_rules, serve};
+use super::unanswered::{
+    RULES, check_rules, explain_with, explain_without_namespace, resource_rules, serve,
+};
 use crate::rules::outcome::Outcome;
 
 type Labels = BTreeMap<String, String>;
@@ -17,6 +19,7 @@ fn series() -> Vec<Labels> {
         { "__name__": "depth", "namespace": "shop", "queue": "orders" },
         { "__name__": "depth", "namespace": "shop", "queue": "mails" },
         { "__name__": "m", "namespace": "shop", "pod": "web-0", "container": "app" },
+        { "__name__": "http_requests_total", "namespace": "shop" },
     ]);
     serde_json::from_value(series).unwrap()
 }
@@ -30,6 +33,13 @@ fn is_selected(labels: &Labels, query: &str) -> bool {
         let (label, value) = matcher.split_once('=').unwrap();
         let (label, is_equal) = label.strip_suffix('!').map_or((label, true), |one| (one, false));
         let actual = labels.get(label).map_or("", String::as_str);
+        if let Some(pattern) = value.strip_prefix('~') {
+            let is_match = |part: &str| match part.strip_suffix(".*") {
+                Some(start) => actual.starts_with(start),
+                None => actual.ends_with(part.trim_start_matches(".*")),
+            };
+            return pattern.trim_matches('"').split('|').any(is_match);
+        }
         (actual == value.trim_matches('"')) == is_equal
     };
     (name.is_empty() || labels["__name__"] == name)
@@ -51,7 +61,7 @@ async fn serve_prometheus() -> String {
         let selected = series().into_iter().filter(|labels| is_selected(labels, query));
         let now = jiff::Timestamp::now().as_second();
         let samples = selected.map(|mut labels| {
-            labels.retain(|label, _| label != "__name__" && grouped.is_none_or(|by| by == label));
+            labels.retain(|label, _| grouped.map_or(label != "__name__", |by| by == label));
             json!({ "metric": labels, "value": [now, "1"] })
         });
         let samples: Vec<_> = samples.collect();
@@ -69,6 +79,7 @@ fn external_rule(series: &str, resources: &str) -> String {
 }
 
 const NAMESPACED: &str = "  resources: {overrides: {namespace: {resource: namespace}}}\n";
+const NOT_NAMESPACED: &str = "  resources: {namespaced: false}\n";
 
 #[tokio::test]
 async fn external_series_without_a_namespace_label_are_a_problem() {
@@ -87,7 +98,7 @@ async fn external_series_without_a_namespace_label_are_a_problem() {
     let start = "lag has no value: the query has no result, which blocks scaling down: ";
     assert!(text.starts_with(&format!("{start}{problem}")), "{text}");
 
-    let rules = rules.replace(NAMESPACED, "  resources: {namespaced: false}\n");
+    let rules = rules.replace(NAMESPACED, NOT_NAMESPACED);
     let (report, outcome) = check_rules(&rules, &url).await;
     assert_eq!(outcome, Outcome::Success, "{report}");
 }
@@ -115,6 +126,61 @@ async fn requirement_that_no_external_series_meets_is_named(
     let (text, outcome) = explain_with(&rules, "external", "depth", &flags).await;
     assert_eq!(outcome, Outcome::Failure, "{text}");
     assert!(text.lines().next().unwrap().contains(&format!(": {reason}")), "{text}");
+}
+
+#[tokio::test]
+async fn requirement_that_no_series_of_an_object_meets_is_named() {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url, "-l", "contaner=app"];
+    let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    let first = "m has no value: no series has the label `contaner`, which the selector requires; \
+                 similar labels: container\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("\nweb-0: no value for the object: the query has no result\n"), "{text}");
+    assert_eq!(text.matches("sum(m{").count(), 1, "{text}");
+}
+
+#[rstest]
+#[case::namespaced("depth", NAMESPACED, " in the namespace shop")]
+#[case::not_namespaced("lag", NOT_NAMESPACED, "")]
+#[tokio::test]
+async fn external_query_without_a_result_is_a_problem(
+    #[case] series: &str,
+    #[case] resources: &str,
+    #[case] place: &str,
+) {
+    let url = serve_prometheus().await;
+    let rule = external_rule(series, resources).replace("{<<", "{zone=\"none\",<<");
+    let (report, outcome) = check_rules(&format!("externalRules:\n{rule}"), &url).await;
+    assert_eq!(outcome, Outcome::Failure, "{report}");
+    assert!(report.contains(&format!("\n  problem: no result{place}\n")), "{report}");
+}
+
+#[tokio::test]
+async fn external_metric_is_explained_in_a_namespace_if_its_rule_selects_one() {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url];
+    let rules = format!("externalRules:\n{}", external_rule("depth", NAMESPACED));
+    let (text, outcome) = explain_without_namespace(&rules, "external", "depth", &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    let first = "depth: external metrics are read in a namespace: add it to the request\n";
+    assert!(text.starts_with(first) && !text.contains("} = "), "{text}");
+    let rules = format!("externalRules:\n{}", external_rule("lag", NOT_NAMESPACED));
+    let (text, outcome) = explain_without_namespace(&rules, "external", "lag", &flags).await;
+    assert_eq!(outcome, Outcome::Success, "{text}");
+    assert!(text.contains("\nexternalRules[0] selects no namespace: "), "{text}");
+}
+
+#[tokio::test]
+async fn series_like_a_misspelled_name_is_named() {
+    let url = serve_prometheus().await;
+    let rules = format!("externalRules:\n{}", external_rule("http_request_total", NAMESPACED));
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, Outcome::Failure, "{report}");
+    let problem = "\n  problem: no series is named http_request_total now; similar: \
+                   http_requests_total\n";
+    assert!(report.contains(problem), "{report}");
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ const SERIES: &str = r#"{"status": "success",
     "data": [{"__name__": "m", "namespace": "shop", "pod": "web-0"}]}"#;
 const NO_SAMPLES: &str = r#"{"status": "success", "data": {"resultType": "vector", "result": []}}"#;
 
-const RULES: &str = "
+pub(super) const RULES: &str = "
 rules:
 - seriesQuery: m
   resources: {template: <<.Resource>>}
@@ -101,10 +101,21 @@ pub(super) async fn explain_with(
     metric: &str,
     flags: &[&str],
 ) -> (String, Outcome) {
+    explain_without_namespace(rules, api, metric, &[["-n", "shop"].as_slice(), flags].concat())
+        .await
+}
+
+/// Explains a metric. Returns the text and the outcome.
+pub(super) async fn explain_without_namespace(
+    rules: &str,
+    api: &str,
+    metric: &str,
+    flags: &[&str],
+) -> (String, Outcome) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), rules).unwrap();
     let path = file.path().to_str().unwrap();
-    let arguments = ["hpa", "rules", "explain", api, metric, "-n", "shop", "--config", path];
+    let arguments = ["hpa", "rules", "explain", api, metric, "--config", path];
     let arguments = arguments.iter().chain(flags);
     let Command::Rules(RulesCommand::Explain(arguments)) =
         Arguments::try_parse_from(arguments).unwrap().command

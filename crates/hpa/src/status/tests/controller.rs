@@ -495,6 +495,42 @@ fn releases_for_different_namespaces_are_no_problem() {
     assert!(run_checks(&cluster).text(false).contains("both overwrite"));
 }
 
+/// The custom API on a managed cluster, where flags can't be read.
+#[rstest]
+#[case::recent("2026-01-31T11:59:50Z", true)]
+#[case::old("2026-01-31T11:58:06Z", true)]
+#[case::pod_unread("2026-01-31T11:58:06Z", false)]
+fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
+    #[case] stored_at: &str,
+    #[case] is_pod_read: bool,
+) {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.autoscalers[0].api = AutoscalerApi::Custom;
+    let mut core = autoscaler("core", healthy_conditions());
+    core.manager = Some("kube-controller-manager".into());
+    core.status_stored_at = stored_at.parse().ok();
+    cluster.autoscalers.push(core);
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    for scope in cluster.lease.scopes.values_mut() {
+        scope.apis = vec![AutoscalerApi::Custom];
+    }
+    if !is_pod_read {
+        cluster.lease.scopes.clear();
+    }
+    let found = problems(&cluster);
+    assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
+    let end = "shop/core; as far as is known, hpa-rs handles only the custom API";
+    let is_ok = |(level, text): &(Level, String)| *level == Level::Ok && text.ends_with(end);
+    assert!(checks_of(&cluster).iter().any(is_ok));
+    for scope in cluster.lease.scopes.values_mut() {
+        scope.apis = AutoscalerApi::ALL.to_vec();
+    }
+    let is_conflict = run_checks(&cluster).text(false).contains("both overwrite");
+    assert_eq!(is_conflict, is_pod_read, "it handles both");
+}
+
 /// A tenant's autoscaler names a lease in the same namespace, which a pod of the tenant holds.
 #[test]
 fn lease_of_a_tenant_hides_no_lost_lease() {
@@ -562,4 +598,27 @@ fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers
     let end = "it has expired after 15s, but kube-controller-manager handles the autoscalers";
     assert!(expired.iter().any(|one| one.0 == Level::Warning && one.1.ends_with(end)));
     assert!(expired.iter().all(|one| !one.1.contains("beside this one")), "{expired:?}");
+}
+
+/// The lease of an instance that could not release it, on the way back of docs/migration.md.
+#[test]
+fn lease_left_over_beside_the_built_in_controller_is_no_problem() {
+    let problems_of = |renewed: &str, manager: &str| {
+        let mut cluster = healthy();
+        cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+        cluster.lease.holder.as_mut().expect("a holder").renewed = renewed.parse().ok();
+        let gone = Unavailable::NoPod { pod: "vm".to_owned() };
+        (cluster.leader, cluster.status) = (Err(gone.clone()), Err(gone));
+        cluster.autoscalers[0].manager = Some(manager.to_owned());
+        cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+        problems(&cluster).into_iter().filter(|one| one.0 > Level::Skipped).collect::<Vec<_>>()
+    };
+    let long_ago = "2026-01-31T11:58:00Z";
+    assert_eq!(problems_of(long_ago, "kube-controller-manager"), []);
+    for (renewed, manager) in
+        [(EXPIRED, "kube-controller-manager"), (long_ago, "hpa-controller:scaling/hpa")]
+    {
+        let found = problems_of(renewed, manager);
+        assert!(found.iter().any(|one| one.1.contains("it has expired")), "{found:?}");
+    }
 }

@@ -210,6 +210,16 @@ async fn header_can_have_several_values() {
     r#"{"status":"error","errorType":"internal","error":"boom"}"#,
     Some("Prometheus at http://prometheus: unknown response code 500: internal: boom")
 )]
+#[case::rate_limit(
+    429,
+    r#"{"status":"error","errorType":"too_many_requests","error":"rate limited"}"#,
+    Some("unknown response code 429: too_many_requests: rate limited")
+)]
+#[case::credentials(
+    403,
+    r#"{"status":"error","errorType":"forbidden","error":"tenant a"}"#,
+    Some("unknown response code 403: forbidden: tenant a: check the credentials")
+)]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
 #[tokio::test]
 async fn responses_are_accepted_by_status_and_body(
@@ -220,7 +230,11 @@ async fn responses_are_accepted_by_status_and_body(
     let result = Server::new(status, body).client(settings()).query(&query("up")).await;
     match (result, expected) {
         (Ok(_), None) => {}
-        (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+        (Err(error), Some(expected)) => {
+            assert!(error.to_string().contains(expected), "{error}");
+            let reason = error.reason_with_server("http://prometheus");
+            assert!(!reason.contains("boom") && !reason.contains("rate limited"), "{reason}");
+        }
         (result, expected) => panic!("{result:?} instead of {expected:?}"),
     }
 }

@@ -13,7 +13,7 @@ mod tests;
 
 use std::{fmt, time::Duration};
 
-use hpa_go_compat::yaml;
+use hpa_go_compat::yaml::{self, Node};
 pub use hpa_go_compat::yaml::{Position, Positions, YamlError};
 
 pub use duration::{DurationError, parse_duration};
@@ -168,9 +168,11 @@ impl Config {
         if text.len() > MAX_FILE_LEN {
             return Err(ConfigError::TooLong);
         }
-        match yaml::parse(text)? {
-            Some(document) => decode::decode(&document),
-            None => Ok(Self::default()),
+        let Some(document) = yaml::parse(text)? else { return Ok(Self::default()) };
+        let kind = document.member("kind").filter(|_| document.member("apiVersion").is_some());
+        match kind.and_then(Node::text) {
+            Some(kind) => Err(ConfigError::NotAFile(kind.to_owned())),
+            None => decode::decode(&document),
         }
     }
 
@@ -244,6 +246,12 @@ pub enum ConfigError {
         "there are no rules in this {0}: write a rules file, a ConfigMap with one, or Helm values"
     )]
     OtherKind(String),
+    /// An object where a rules file is needed, with its kind.
+    #[error(
+        "this is a {0}, not a rules file: write the rules themselves to a file, such as the text of \
+         the entry in `data` of a ConfigMap"
+    )]
+    NotAFile(String),
     /// Fields are unknown, repeated or have invalid values.
     #[error("{0}")]
     Fields(Issues),

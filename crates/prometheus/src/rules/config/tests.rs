@@ -155,6 +155,7 @@ fn all_invalid_fields_are_reported_at_once() {
 
 #[rstest]
 #[case::tab("rules:\n\t- a", 2)]
+#[case::tab_below_a_text("rules:\n- seriesQuery: up\n\n\tmetricsQuery: up", 4)]
 #[case::second_colon("a: b: c", 1)]
 #[case::open("rules: [", 1)]
 #[case::anchor_in_itself("rules: &a [*a]", 1)]
@@ -164,6 +165,13 @@ fn invalid_yaml_is_reported_with_its_line(#[case] text: &str, #[case] line: usiz
         Err(ConfigError::Syntax(error)) => assert_eq!(error.position.line, line),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn config_map_around_a_rules_file_is_named() {
+    let error = Config::parse("apiVersion: v1\nkind: ConfigMap\ndata: {a: 'rules: []'}\n");
+    let text = error.unwrap_err().to_string();
+    assert!(text.starts_with("this is a ConfigMap, not a rules file: write "), "{text}");
 }
 
 #[test]

@@ -21,6 +21,9 @@ impl fmt::Display for RequestProblem {
             Self::HasNamespace(resource) => {
                 write!(f, "metrics of {resource} are read without a namespace: remove it")
             }
+            Self::ExternalNeedsNamespace => {
+                f.write_str("external metrics are read in a namespace: add it to the request")
+            }
         }
     }
 }

@@ -56,6 +56,8 @@ pub enum RequestProblem {
     NeedsNamespace(GroupResource),
     /// The resource's metrics are read without a namespace, and the request has one.
     HasNamespace(GroupResource),
+    /// External metrics are read with a namespace, and the request has none.
+    ExternalNeedsNamespace,
 }
 
 /// The outcome of one rule.

@@ -166,8 +166,9 @@ async fn server_failed_unless_an_error_is_about_a_rule() {
     };
     let expected = [
         "Prometheus at http://main: unknown response code 500: bad_data: boom",
-        "Prometheus at http://main: unknown response code 429",
-        "Prometheus at http://main: unknown response code 404: check the path of the URL",
+        "Prometheus at http://main: unknown response code 429: bad_data: boom",
+        "Prometheus at http://main: unknown response code 404: bad_data: boom: check the path of the \
+         URL",
     ];
     assert_eq!(causes, expected);
     let failures = source.inspect_custom().into_iter().map(|rule| rule.server_failure);

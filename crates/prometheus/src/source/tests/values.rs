@@ -106,6 +106,11 @@ async fn error_about_a_response_names_the_server_once() {
     let error = source.read_external(external("queue_length")).await.unwrap_err();
     let expected = "unable to fetch metrics: Prometheus at http://main: unknown response code 502";
     assert_eq!(hpa_metrics::describe(&error), expected);
+    let down = json!({ "status": "error", "errorType": "unavailable", "error": "store down" });
+    server.answers.lock().insert(query.to_owned(), (503, down));
+    let error = source.read_external(external("queue_length")).await.unwrap_err();
+    let expected = "unable to fetch metrics: Prometheus at http://main: unavailable: store down";
+    assert_eq!(hpa_metrics::describe(&error), expected);
 }
 
 #[tokio::test]

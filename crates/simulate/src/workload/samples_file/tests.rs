@@ -69,6 +69,12 @@ fn repeated_hour_is_read_twice_without_values_in_the_first_one() {
 #[case::header("Time,web,api\n0,1,2\n1m,3,", "api", &[(0.0, 2.0)])]
 #[case::first("Time,web,api\n0,1,2\n1m,3,", "web", &[(0.0, 1.0), (60.0, 3.0)])]
 #[case::number("0,1,2\n1m,3,4", "3", &[(0.0, 2.0), (60.0, 4.0)])]
+#[case::quotes_in_quotes(
+    "\"Time\",\"{pod=\"\"web-0\"\"}\",\"a, \"\"b\"\"\"\n0,1,2\n1m,3,",
+    r#"{pod="web-0"}"#,
+    &[(0.0, 1.0), (60.0, 3.0)]
+)]
+#[case::quotes_at_the_end("Time,web,\"a, \"\"b\"\"\"\n0,1,2", r#"a, "b""#, &[(0.0, 2.0)])]
 fn column_is_chosen(#[case] text: &str, #[case] column: &str, #[case] expected: &[(f64, f64)]) {
     assert_eq!(offsets(text, Some(column)), expected);
 }
@@ -94,8 +100,16 @@ fn column_is_chosen(#[case] text: &str, #[case] column: &str, #[case] expected: 
     Some("web"),
     r#"line 1: several columns "web": rename one of them"#
 )]
-#[case::decimal_comma("t;v\n0;0,208", None, r#"line 2: column "v": "0,208" is not a number"#)]
-#[case::thousands("t,v\n0,\"2,056.1\"", None, r#"line 2: column "v": "2,056.1" is not a number"#)]
+#[case::decimal_comma(
+    "t;v\n0;0,208",
+    None,
+    r#"line 2: column "v": "0,208" is not a number: use a decimal point, and no commas"#
+)]
+#[case::thousands(
+    "t,v\n0,\"2,056.1\"",
+    None,
+    r#"line 2: column "v": "2,056.1" is not a number: use a decimal point, and no commas"#
+)]
 #[case::more_cells("t,v\n0,0,208", None, "line 2: expected 2 cells as in the first line, found 3")]
 #[case::other_separator("t,v\n0;5", None, "line 2: expected 2 cells as in the first line, found 1")]
 #[case::open_quote("t,v\n\"0,5", None, "line 2: expected 2 cells as in the first line, found 1")]

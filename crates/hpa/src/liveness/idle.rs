@@ -1,0 +1,194 @@
+//! The finding that no controller acts on an autoscaler.
+
+use hpa_controller::AutoscalerApi;
+
+use super::{
+    ControllerLease, Leases, lost_lease, no_lease_found,
+    search::{is_held, is_lost},
+};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName};
+
+/// The finding that no controller acts on an autoscaler, as far as the leases and the writers of
+/// statuses show it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Idle {
+    pub(crate) is_certain: bool,
+    /// The cause, without the search.
+    pub(crate) cause: String,
+    /// The result of the search for the lease of hpa-rs, if its namespace is not known.
+    pub(crate) search: Option<String>,
+    /// A clause about the other instances of hpa-rs that may act on the autoscaler.
+    pub(crate) successor: Option<String>,
+}
+
+impl Idle {
+    /// A sentence without a full stop. `autoscalers` is the text that names the autoscalers.
+    pub(crate) fn sentence(&self, autoscalers: &str) -> String {
+        let hint = if self.search.is_some() {
+            "; if hpa-rs runs elsewhere, add --controller-namespace"
+        } else {
+            ""
+        };
+        format!("{}: {}{hint}", self.clause(autoscalers), self.reason())
+    }
+
+    /// The cause, the result of the search, and the clause about other instances of hpa-rs.
+    pub(crate) fn reason(&self) -> String {
+        self.cause.clone() + &self.addition()
+    }
+
+    /// The end of the reason after the cause. Empty if there is none.
+    pub(crate) fn addition(&self) -> String {
+        let clauses = [&self.search, &self.successor].into_iter().flatten();
+        clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
+    }
+
+    /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
+    /// that were read: before an instance stores a status, no status names its lease, or shows that
+    /// it runs without leader election.
+    pub(crate) fn clause(&self, autoscalers: &str) -> String {
+        let start = if self.is_certain {
+            "No controller with a known lease"
+        } else {
+            "Maybe no controller"
+        };
+        format!("{start} acts on {autoscalers}")
+    }
+}
+
+impl Leases<'_> {
+    /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
+    /// stored the status last. `None` if a controller may act: the lease of `manager` is held or
+    /// can't be read, or was not read; another hpa-rs that holds its lease stored a status in the
+    /// namespace, or has replaced kube-controller-manager there; or kube-controller-manager handles
+    /// the autoscaler. The finding is uncertain if a lease is missing, was only guessed or has an
+    /// unreadable time: its controller may run. It is also uncertain if the lease of another hpa-rs
+    /// may be held, or if one without leader election stored a status.
+    pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
+        if manager == KUBE_CONTROLLER_MANAGER {
+            return self.idle_after_built_in(namespace);
+        }
+        let (name, holder) = self.lease_of(manager)?;
+        if !is_lost(holder, self.now) || self.is_handled_by_hpa_rs(api, namespace) {
+            return None;
+        }
+        let successor = self.describe_successor(api, namespace);
+        let Some(cause) = lost_lease(holder, self.now) else {
+            let cause = self.cause_without_lease(api, name)?;
+            return Some(Idle { is_certain: false, cause, search: None, successor });
+        };
+        // kube-controller-manager handles no other API.
+        let built_in_handles_it = match api {
+            AutoscalerApi::Core => self.built_in_handles_autoscalers(Some(namespace)),
+            AutoscalerApi::Custom => Some(false),
+        };
+        match built_in_handles_it {
+            Some(true) => None,
+            Some(false) => {
+                let is_certain = self.has_readable_times(namespace) && successor.is_none();
+                Some(Idle { is_certain, cause, search: None, successor })
+            }
+            None => {
+                let unread = if self.built_in.holder.is_ok() { "flags" } else { "lease" };
+                let cause = format!(
+                    "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is \
+                     unknown: its {unread} can't be read"
+                );
+                Some(Idle { is_certain: false, cause, search: None, successor })
+            }
+        }
+    }
+
+    /// The finding about an autoscaler whose status kube-controller-manager stored last.
+    fn idle_after_built_in(&self, namespace: &str) -> Option<Idle> {
+        let may_act = self.leases_for(Some(namespace)).any(|(name, holder)| {
+            // A lease that can't be read may be held by an instance that handles the namespace.
+            let is_unread = !is_held(holder, self.now) && !is_lost(holder, self.now);
+            is_unread || self.has_replaced_built_in(name, holder, Some(namespace))
+        });
+        if may_act {
+            return None;
+        }
+        let (built_in, search) = (self.built_in_idle()?, self.describe_search());
+        // hpa-rs doesn't replace a status that needs no change.
+        let lost = lost_lease(&self.lease.holder, self.now).filter(|_| search.is_none());
+        let cause = match lost {
+            Some(lost) => format!("{lost}, and {built_in}"),
+            None => built_in,
+        };
+        let successor = self.describe_successor(AutoscalerApi::Core, namespace);
+        let is_certain =
+            search.is_none() && self.has_readable_times(namespace) && successor.is_none();
+        Some(Idle { is_certain, cause, search, successor })
+    }
+
+    /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
+    /// hpa-rs deletes it. `None` if it is unknown whether kube-controller-manager handles the
+    /// autoscaler.
+    fn cause_without_lease(&self, api: AutoscalerApi, lease: &LeaseName) -> Option<String> {
+        let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
+        Some(match api {
+            AutoscalerApi::Core => format!("{missing}, and {}", self.built_in_idle()?),
+            AutoscalerApi::Custom => missing,
+        })
+    }
+
+    /// Whether an instance of hpa-rs that holds its lease stored the status of an autoscaler in the
+    /// namespace.
+    fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
+        let holds_lease = |manager: &str| {
+            self.lease_of(manager).is_some_and(|(_, holder)| is_held(holder, self.now))
+        };
+        self.writers.any_in(api, namespace, holds_lease)
+    }
+
+    /// A clause about the other instances of hpa-rs in a namespace: those of leases that may be
+    /// held, and those without leader election. `None` if there are none.
+    fn describe_successor(&self, api: AutoscalerApi, namespace: &str) -> Option<String> {
+        let (mut unknown, mut elsewhere) = (Vec::new(), Vec::new());
+        let leases = self.leases_for(Some(namespace));
+        for (name, _) in leases.filter(|(_, holder)| !is_lost(holder, self.now)) {
+            let scope = self.lease.scopes.get(name);
+            let is_elsewhere = scope.is_some_and(|scope| !scope.handles(api, Some(namespace)));
+            let names = if is_elsewhere { &mut elsewhere } else { &mut unknown };
+            names.push(name.to_string());
+        }
+        let mut clauses = Vec::new();
+        if !elsewhere.is_empty() {
+            let leases = elsewhere.join(" or ");
+            clauses.push(format!(
+                "an instance with the lease {leases} handles other autoscalers (flags of its pod)"
+            ));
+        }
+        let mut instances = Vec::new();
+        if !unknown.is_empty() {
+            instances.push(format!("with the lease {}", unknown.join(" or ")));
+        }
+        if self.has_writer_without_lease(Some(namespace)) {
+            instances.push("without leader election".to_owned());
+        }
+        if !instances.is_empty() {
+            let instances = instances.join(" or ");
+            clauses.push(format!("whether an instance {instances} acts instead is unknown"));
+        }
+        (!clauses.is_empty()).then(|| clauses.join(", and "))
+    }
+
+    /// The result of the search for the lease of hpa-rs. `None` if its namespace is known, or if an
+    /// instance holds it.
+    fn describe_search(&self) -> Option<String> {
+        let ControllerLease { name, holder, searched_namespaces, .. } = self.lease;
+        if searched_namespaces.is_empty() || is_held(holder, self.now) {
+            return None;
+        }
+        let lost = lost_lease(holder, self.now);
+        Some(lost.unwrap_or_else(|| no_lease_found(&name.name, searched_namespaces)))
+    }
+
+    /// Whether the renewal times of all leases of a namespace's controllers can be read.
+    fn has_readable_times(&self, namespace: &str) -> bool {
+        let holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
+        let mut holders = holders.chain([&self.built_in.holder]).flatten();
+        !holders.any(|holder| holder.has_unreadable_time)
+    }
+}

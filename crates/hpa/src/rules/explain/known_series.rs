@@ -1,0 +1,165 @@
+//! The series of a custom metric, and the reasons why they have no value for its objects.
+
+use std::fmt::Write;
+
+use hpa_calc::explain::list_first;
+use hpa_metrics::{CustomQuery, resource::GroupResource};
+use hpa_prometheus::{rules::query::selects_objects, source::RuleInspection};
+
+use super::MAX_NAMESPACES;
+use crate::rules::{
+    outcome::QueryProblem,
+    sample,
+    servers::{PrometheusServer, RuleServers},
+};
+
+/// The series that a request reads.
+pub(super) struct KnownSeries<'s> {
+    servers: &'s RuleServers<'s>,
+    server: String,
+    series_query: String,
+    series: String,
+    /// The singular name of the object's resource.
+    singular: String,
+    /// The label with the object's name.
+    label: String,
+    /// The label with the namespace, if the request has one and the query selects it.
+    namespace_label: Option<String>,
+}
+
+/// Finds the series of the rule that serves a metric. `None` if no rule serves it.
+pub(super) fn known_series<'s>(
+    servers: &'s RuleServers<'s>,
+    request: &CustomQuery,
+) -> Option<KnownSeries<'s>> {
+    let source = servers.source;
+    let resources = source.resources();
+    let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
+    let resolved = resolved.ok()?;
+    let resource = &resolved.group_resource;
+    let (index, rule, metric) =
+        source.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
+            let mut metrics = rule.metrics.iter();
+            let metric = metrics.find(|metric| {
+                metric.metric == request.metric
+                    && metric.resource.as_ref() == Some(resource)
+                    && metric.shadowed_by.is_none()
+            })?;
+            Some((index, rule.clone(), metric.clone()))
+        })?;
+    let namespace_label = source.object_label(index, &GroupResource::namespaces());
+    let is_selected = |label: &String| {
+        request.is_namespaced()
+            && (selects_objects(&rule.definition.metrics_query) || rule.labels.contains(label))
+    };
+    let namespace_label = namespace_label.filter(is_selected);
+    Some(KnownSeries {
+        servers,
+        server: rule.definition.server,
+        series_query: rule.definition.series_query,
+        series: metric.series,
+        singular: resolved.singular.clone(),
+        label: source.object_label(index, resource)?,
+        namespace_label,
+    })
+}
+
+impl KnownSeries<'_> {
+    fn server(&self) -> PrometheusServer<'_> {
+        self.servers.server(&self.server)
+    }
+
+    /// The names of the objects that have the metric.
+    pub(super) async fn object_names(
+        &self,
+        request: &CustomQuery,
+    ) -> Result<Vec<String>, QueryProblem> {
+        self.server().label_values(&self.label, &self.selector(request)).await
+    }
+
+    /// A selector for the series of the objects in the namespace of a request.
+    fn selector(&self, request: &CustomQuery) -> String {
+        let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
+        if let Some(label) = &self.namespace_label {
+            selector.truncate(selector.len() - 1);
+            // Writing to a string can't fail.
+            let _ = write!(selector, ",{label}={:?}}}", request.namespace);
+        }
+        selector
+    }
+
+    /// Names a requirement of the request's selector that no series in its namespace meets. `None`
+    /// also if that is unknown, or if the query doesn't select by labels.
+    pub(super) async fn explain_unmet_requirement(
+        &self,
+        rule: &RuleInspection,
+        request: &CustomQuery,
+    ) -> Option<String> {
+        if !selects_objects(&rule.definition.metrics_query) {
+            return None;
+        }
+        let requirements = request.metric_selector.requirements();
+        let reason =
+            self.server().explain_unmet_requirement(&self.selector(request), requirements).await;
+        reason.ok().flatten()
+    }
+
+    /// Explains why no object has the metric, or says that the reason could not be read.
+    pub(super) async fn describe_absence(&self, request: &CustomQuery) -> String {
+        let reason = self.explain_absence(request).await;
+        reason.unwrap_or_else(|problem| {
+            format!("no object has series of the metric, and the reason is unknown: {problem}")
+        })
+    }
+
+    async fn explain_absence(&self, request: &CustomQuery) -> Result<String, QueryProblem> {
+        let Self { series, label, .. } = self;
+        let namespace = &request.namespace;
+        let server = self.server();
+        let selector = sample::selector(&self.series_query, series, &[label]);
+        if let Some(namespace_label) = &self.namespace_label {
+            let mut namespaces = server.label_values(namespace_label, &selector).await?;
+            let none = format!("no object of the namespace {namespace} has series of the metric");
+            let has_unlabeled = namespaces.iter().any(String::is_empty);
+            namespaces.retain(|namespace| !namespace.is_empty());
+            if !namespaces.is_empty() {
+                let namespaces = list_first(&namespaces, MAX_NAMESPACES, ", ");
+                let unlabeled = self.explain_unlabeled_series(namespace, namespace_label).await?;
+                if let Some(unlabeled) = unlabeled {
+                    return Ok(format!("{unlabeled}; the series in {namespaces} have `{label}`"));
+                }
+                return Ok(format!("{none}: {series} is in {namespaces}"));
+            }
+            if has_unlabeled {
+                let labels = server.newest_labels(&selector).await?.unwrap_or_default();
+                let labels: Vec<String> = labels.into_keys().collect();
+                return Ok(sample::missing_label(series, namespace_label, "namespace", &labels));
+            }
+        }
+        let all = sample::selector(&self.series_query, series, &[]);
+        Ok(match server.describe_age(&all).await? {
+            Some(age) => {
+                format!("no object has series of the metric now. {age}: check the scrape targets")
+            }
+            None => "no object has series of the metric".to_owned(),
+        })
+    }
+
+    /// Says that the series of the namespace lack the label with the object's name. `None` if there
+    /// are no such series.
+    async fn explain_unlabeled_series(
+        &self,
+        namespace: &str,
+        namespace_label: &str,
+    ) -> Result<Option<String>, QueryProblem> {
+        let Self { series_query, series, singular, label, .. } = self;
+        let of_namespace = (namespace_label, namespace);
+        let selector = sample::selector_without(label, series_query, series, of_namespace);
+        let labels = self.server().newest_labels(&selector).await?;
+        Ok(labels.map(|labels| {
+            let labels: Vec<String> = labels.into_keys().collect();
+            let missing = sample::missing_label(series, label, singular, &labels);
+            format!("in the namespace {namespace}, {missing}")
+        }))
+    }
+}
