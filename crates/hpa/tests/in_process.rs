@@ -232,7 +232,7 @@ async fn missing_metric_of_a_rule_is_explained() {
     let text = explain(objects::external_metric("http_requests_total", "1")).await;
     let expected = "cannot be read here: no value: the query sum(http_requests_total{";
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
-    assert!(text.contains("in the message is that of http_requests_total, but "), "{text}");
+    assert!(text.contains("in the message, that of http_requests_total, has no result"), "{text}");
     assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
 }
 

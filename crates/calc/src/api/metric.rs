@@ -156,6 +156,19 @@ pub struct CrossVersionObjectReference {
     pub unknown: UnknownFields,
 }
 
+/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`).
+#[must_use]
+pub fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    if singular.ends_with("endpoints") {
+        return singular;
+    }
+    if let Some(stem) = singular.strip_suffix('y') {
+        return format!("{stem}ies");
+    }
+    if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }
+}
+
 impl CrossVersionObjectReference {
     /// Whether this is a `ScalingSchedule` or `ClusterScalingSchedule` of `zalando.org`, whose
     /// metrics follow a schedule.

@@ -24,7 +24,7 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use metric::{
     ContainerResourceMetricSource, CrossVersionObjectReference, ExternalMetricSource,
     MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
-    ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
+    ObjectMetricSource, PodsMetricSource, ResourceMetricSource, plural,
 };
 pub(crate) use pod::GO_ZERO_TIME;
 pub use pod::{

@@ -327,3 +327,13 @@ fn applied_pod_level_resources_are_reported_for_the_pod() {
     assert_eq!(amounts(&pod.resources.spec), (4000, 8000));
     assert_eq!(amounts(pod.resources.actual()), (2000, 6000));
 }
+
+#[rstest]
+#[case("Ingress", "ingresses")]
+#[case("RouteGroup", "routegroups")]
+#[case("NetworkPolicy", "networkpolicies")]
+#[case("Endpoints", "endpoints")]
+#[case("EtcdEndpoints", "etcdendpoints")]
+fn plurals_are_those_of_apimachinery(#[case] kind: &str, #[case] expected: &str) {
+    assert_eq!(plural(kind), expected);
+}

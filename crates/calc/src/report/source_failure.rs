@@ -12,7 +12,7 @@ use super::{
     phrases::{metrics_api, namespace},
 };
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
+    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, plural},
     shell::{quote, quote_always, quote_operand},
 };
 
@@ -127,7 +127,12 @@ pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> Str
         }
         MetricSourceType::External => (format!("external {}", quote(name)), String::new()),
         MetricSourceType::Object => {
-            (format!("custom {}", quote(&format!("RESOURCE/{name}"))), String::new())
+            let object = metric.object.as_ref().map(|source| &source.described_object);
+            let kind = object.map_or("", |object| &object.kind);
+            let object = object.map_or("", |object| &object.name);
+            let metric = format!("{}/{name}", plural(kind));
+            let metric = quote(&metric);
+            (format!("custom {metric} --name {}", quote(object)), String::new())
         }
         MetricSourceType::Pods => {
             (format!("custom {}", quote(&format!("pods/{name}"))), String::new())
@@ -166,8 +171,8 @@ pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str
     }
     if error.contains(THE_QUERY) {
         return format!(
-            "The query in the message is that of {name}, but has no value now. Check the names and \
-             selectors in spec.metrics[{index}]: {} says which series there are.",
+            "The query in the message, that of {name}, has no result. Check the names and selectors \
+             in spec.metrics[{index}]: {} says which series there are.",
             rules_explain_command(&inputs.hpa, *index)
         );
     }

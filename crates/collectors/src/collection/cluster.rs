@@ -8,7 +8,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use hpa_calc::{Selector, api::CrossVersionObjectReference};
+use hpa_calc::{
+    Selector,
+    api::{CrossVersionObjectReference, plural},
+};
 use hpa_metrics::{KubeObjects, ListError, StoredObject};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{Api, Client, core::ApiResource};
@@ -16,7 +19,6 @@ use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::Instant;
 
-use super::plural::plural;
 use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 
 /// The age at which the cached selector of a target is read again.

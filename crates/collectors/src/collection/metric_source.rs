@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
     Selector,
+    api::plural,
     report::error_texts::{AUTOSCALERS_NOT_SYNCED, NO_COLLECTOR_READS, not_discovered},
 };
 use hpa_metrics::{
@@ -22,7 +23,7 @@ use hpa_metrics::{
 use super::{
     CollectedMetrics,
     metric::{CollectedMetric, CollectedValues},
-    plural,
+    resource_kind,
 };
 use crate::{FetchError, LookupError, MetricConfig, Sample, annotations::MetricType};
 
@@ -165,7 +166,11 @@ impl CollectionSource {
             let object = metric.config.object.as_ref();
             object.is_some_and(|object| {
                 object.name == name
-                    && plural::is_of_kind(&request.resource, &object.api_version, &object.kind)
+                    && resource_kind::is_of_kind(
+                        &request.resource,
+                        &object.api_version,
+                        &object.kind,
+                    )
             }) && request.metric_selector.matches(&labels(metric).unwrap_or_default())
         })
     }
@@ -214,10 +219,9 @@ impl CollectionSource {
             return true;
         }
         let metrics = index.metrics_named(&request.namespace, MetricType::Object, &request.metric);
-        metrics
-            .iter()
-            .filter_map(|metric| metric.config.object.as_ref())
-            .any(|object| plural::is_of_kind(&request.resource, &object.api_version, &object.kind))
+        metrics.iter().filter_map(|metric| metric.config.object.as_ref()).any(|object| {
+            resource_kind::is_of_kind(&request.resource, &object.api_version, &object.kind)
+        })
     }
 
     async fn custom_by_name(
@@ -249,8 +253,8 @@ impl CollectionSource {
         Ok(CustomValues {
             object_kind: ObjectKind {
                 resource: GroupResource::new(
-                    plural::group(&object.api_version),
-                    &plural::plural(&object.kind),
+                    resource_kind::group(&object.api_version),
+                    &plural(&object.kind),
                 ),
                 version: version.to_owned(),
                 kind: object.kind.clone(),
@@ -374,8 +378,8 @@ impl Catalog for CollectionSource {
             let resource = match (metric.config.metric_type, &metric.config.object) {
                 (MetricType::Pods, _) => GroupResource::pods(),
                 (MetricType::Object, Some(object)) => GroupResource::new(
-                    plural::group(&object.api_version),
-                    &plural::plural(&object.kind),
+                    resource_kind::group(&object.api_version),
+                    &plural(&object.kind),
                 ),
                 _ => return None,
             };

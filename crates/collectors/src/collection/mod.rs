@@ -7,9 +7,9 @@ mod cluster;
 mod index;
 mod metric;
 mod metric_source;
-mod plural;
 mod problems;
 mod reader;
+mod resource_kind;
 #[cfg(test)]
 mod tests;
 mod watch;

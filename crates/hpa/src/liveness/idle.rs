@@ -58,22 +58,26 @@ impl Idle {
 
 impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
-    /// stored the status last. `None` if a controller may act: the lease of `manager` is held or
-    /// can't be read, or was not read; another hpa-rs that holds its lease stored a status in the
-    /// namespace, or has replaced kube-controller-manager there; or kube-controller-manager handles
-    /// the autoscaler. The finding is uncertain if a lease is missing, was only guessed or has an
-    /// unreadable time: its controller may run. It is also uncertain if the lease of another hpa-rs
-    /// may be held, or if one without leader election stored a status.
+    /// stored the status last. `None` if a controller may act: the lease of `manager` can't be
+    /// read, was not read, or is held and the flags of the holder's pod don't exclude the
+    /// autoscaler; another hpa-rs that holds its lease stored a status in the namespace, or has
+    /// replaced kube-controller-manager there; or kube-controller-manager handles the autoscaler.
+    /// The finding is uncertain if a lease is missing, was only guessed or has an unreadable time:
+    /// its controller may run. It is also uncertain if the flags of a pod are its reason, if the
+    /// lease of another hpa-rs may be held, or if one without leader election stored a status.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
             return self.idle_after_built_in(namespace);
         }
         let (name, holder) = self.lease_of(manager)?;
-        if !is_lost(holder, self.now) || self.is_handled_by_hpa_rs(api, namespace) {
+        let excludes_it = is_held(holder, self.now) && self.is_elsewhere(name, api, namespace);
+        let may_act = !is_lost(holder, self.now) && !excludes_it;
+        if may_act || self.is_handled_by_hpa_rs(api, namespace) {
             return None;
         }
-        let successor = self.describe_successor(api, namespace);
-        let Some(cause) = lost_lease(holder, self.now) else {
+        let mut successor = self.describe_successor(api, namespace);
+        let cause = if excludes_it { successor.take() } else { lost_lease(holder, self.now) };
+        let Some(cause) = cause else {
             let cause = self.cause_without_lease(api, name)?;
             return Some(Idle { is_certain: false, cause, search: None, successor });
         };
@@ -85,7 +89,8 @@ impl Leases<'_> {
         match built_in_handles_it {
             Some(true) => None,
             Some(false) => {
-                let is_certain = self.has_readable_times(namespace) && successor.is_none();
+                let is_certain =
+                    !excludes_it && self.has_readable_times(namespace) && successor.is_none();
                 Some(Idle { is_certain, cause, search: None, successor })
             }
             None => {
@@ -133,11 +138,19 @@ impl Leases<'_> {
         })
     }
 
-    /// Whether an instance of hpa-rs that holds its lease stored the status of an autoscaler in the
-    /// namespace.
+    /// Whether the flags of the pod that holds a lease exclude an autoscaler.
+    fn is_elsewhere(&self, lease: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
+        let scope = self.lease.scopes.get(lease);
+        scope.is_some_and(|scope| !scope.handles(api, Some(namespace)))
+    }
+
+    /// Whether an instance of hpa-rs that holds its lease, and whose flags don't exclude it, stored
+    /// the status of an autoscaler in the namespace.
     fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
         let holds_lease = |manager: &str| {
-            self.lease_of(manager).is_some_and(|(_, holder)| is_held(holder, self.now))
+            self.lease_of(manager).is_some_and(|(name, holder)| {
+                is_held(holder, self.now) && !self.is_elsewhere(name, api, namespace)
+            })
         };
         self.writers.any_in(api, namespace, holds_lease)
     }
@@ -148,8 +161,7 @@ impl Leases<'_> {
         let (mut unknown, mut elsewhere) = (Vec::new(), Vec::new());
         let leases = self.leases_for(Some(namespace));
         for (name, _) in leases.filter(|(_, holder)| !is_lost(holder, self.now)) {
-            let scope = self.lease.scopes.get(name);
-            let is_elsewhere = scope.is_some_and(|scope| !scope.handles(api, Some(namespace)));
+            let is_elsewhere = self.is_elsewhere(name, api, namespace);
             let names = if is_elsewhere { &mut elsewhere } else { &mut unknown };
             names.push(name.to_string());
         }

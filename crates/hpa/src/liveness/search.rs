@@ -50,7 +50,7 @@ pub(crate) struct ControllerLease {
     /// A tenant may name its own lease, but not in the namespaces of others.
     pub(crate) may_answer_for_all: bool,
     /// The autoscalers that the holders of leases handle, as far as the flags of their pods show
-    /// it. Empty if kube-controller-manager stored no status.
+    /// it.
     pub(crate) scopes: BTreeMap<LeaseName, InstanceScope>,
 }
 
@@ -77,7 +77,7 @@ impl ControllerLease {
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
         let found = Self::find_named(client, flags, one, statuses).await;
-        found.with_unnamed(client, flags, statuses).await.with_scopes(client, statuses).await
+        found.with_unnamed(client, flags, statuses).await.with_scopes(client).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -95,15 +95,11 @@ impl ControllerLease {
                 found = Self::find_named(client, flags, one, &all).await;
             }
         }
-        found.with_unnamed(client, flags, statuses).await.with_scopes(client, statuses).await
+        found.with_unnamed(client, flags, statuses).await.with_scopes(client).await
     }
 
-    /// Reads the flags of the pods that hold leases, if kube-controller-manager stored a status: an
-    /// instance that has replaced it may handle only some autoscalers.
-    async fn with_scopes(mut self, client: &Client, statuses: &[AutoscalerStatusWriter]) -> Self {
-        if !has_built_in_writer(statuses) {
-            return self;
-        }
+    /// Reads the flags of the pods that hold leases: an instance may handle only some autoscalers.
+    async fn with_scopes(mut self, client: &Client) -> Self {
         let now = Timestamp::now();
         let others = self.others.iter().map(|lease| &lease.holder);
         let holders = iter::once(&self.holder).chain(others).flatten();

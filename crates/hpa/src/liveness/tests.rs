@@ -565,6 +565,11 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     assert_eq!(idle.map(|idle| idle.sentence("it")), expected);
     let acting = leases.acting_controller(CORE, SHOP, Some(KUBE_CONTROLLER_MANAGER), false);
     assert_eq!(acting, if acts { ActingController::HpaRs } else { UNKNOWN });
+
+    // The same instance stored the status, before its flags changed.
+    let idle = leases.idle(CORE, "shop", OWN).map(|idle| idle.sentence("it"));
+    let maybe = format!("Maybe no controller acts on it: {clause}");
+    assert_eq!(idle, (!acts && namespaces.is_some()).then_some(maybe));
 }
 
 /// The holder of the lease handles only the custom API, by the flags of its pod.

@@ -350,7 +350,9 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
         assert!(output.contains(&format!("‼ m{maybe}\n")), "{output}");
     }
     cluster.testbed.apply_all([holder_pod("autoscaling", &["run", "--namespace=blog,shop"])]);
-    cluster.expect(&["shop/web scales from 2 to 4: "]).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    assert!(output.starts_with("shop/web would scale from 2 to 4: "), "{output}");
+    assert!(!output.contains("no controller acts"), "{output}");
 }
 
 #[tokio::test]

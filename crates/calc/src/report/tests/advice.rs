@@ -29,8 +29,8 @@ use super::*;
 )]
 #[case::no_value(
     "no value: the query up has no result",
-    "The query in the message is that of queue, but has no value now. Check the names and \
-     selectors in spec.metrics[0]: hpa rules explain external queue --namespace shop --config FILE"
+    "The query in the message, that of queue, has no result. Check the names and selectors in \
+     spec.metrics[0]: hpa rules explain external queue --namespace shop --config FILE"
 )]
 #[case::no_value_of_a_collector(
     "no value: the collector json-path returned none",
@@ -115,6 +115,23 @@ fn command_about_an_external_metric_has_its_selector() {
     let expected = "hpa rules explain external queue --namespace shop --selector 'queue=orders' \
                     --config FILE --prometheus-url URL";
     assert_eq!(command, expected);
+}
+
+#[test]
+fn command_about_an_object_metric_has_the_resource_and_the_object() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    let ingress =
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main" });
+    let source = json!({
+        "metric": { "name": "rps" },
+        "describedObject": ingress,
+        "target": { "type": "Value", "value": "5" },
+    });
+    inputs.hpa.spec.metrics =
+        vec![serde_json::from_value(json!({ "type": "Object", "object": source })).unwrap()];
+    let expected = "hpa rules explain custom ingresses/rps --name main --namespace shop --config \
+                    FILE --prometheus-url URL";
+    assert_eq!(rules_explain_command(&inputs.hpa, 0), expected);
 }
 
 /// The command must look for the same metric, and not take its name as options.

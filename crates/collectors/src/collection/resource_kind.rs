@@ -1,18 +1,7 @@
-//! Maps kinds to resources.
+//! Compares resources with kinds.
 
+use hpa_calc::api::plural;
 use hpa_metrics::resource::GroupResource;
-
-/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`).
-pub(super) fn plural(kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    if singular.ends_with("endpoints") {
-        return singular;
-    }
-    if let Some(stem) = singular.strip_suffix('y') {
-        return format!("{stem}ies");
-    }
-    if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }
-}
 
 /// The group of an API version. Empty for the core group.
 pub(super) fn group(api_version: &str) -> &str {
@@ -32,16 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plurals_are_those_of_apimachinery() {
-        for (kind, expected) in [
-            ("Ingress", "ingresses"),
-            ("RouteGroup", "routegroups"),
-            ("NetworkPolicy", "networkpolicies"),
-            ("Endpoints", "endpoints"),
-            ("EtcdEndpoints", "etcdendpoints"),
-        ] {
-            assert_eq!(plural(kind), expected);
-        }
+    fn kinds_have_plural_and_singular_names() {
         let ingresses = GroupResource::new("networking.k8s.io", "ingresses");
         assert!(is_of_kind(&ingresses, "networking.k8s.io/v1", "Ingress"));
         assert!(is_of_kind(&GroupResource::new("", "ingress"), "networking.k8s.io/v1", "Ingress"));
