@@ -13,7 +13,7 @@ use std::{
 
 use hpa_testbed::Testbed;
 use hpa_tests::harness::hpa_binary;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 use tokio::{process::Command, task::JoinSet};
 
@@ -66,6 +66,16 @@ impl Instances {
         // The instance may already have exited.
         if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
             kill_process(running.pid, signal).unwrap();
+        }
+    }
+
+    /// Suspends an instance, and waits until all its threads are suspended: on a busy machine,
+    /// they can run for some milliseconds after the signal was sent.
+    pub(crate) fn suspend(&self, instance: InstanceId) {
+        self.signal(instance, Signal::STOP);
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
+            waitid(WaitId::Pid(running.pid), options).unwrap();
         }
     }
 

@@ -166,7 +166,7 @@ impl Cluster {
             }
             Fault::Stop => {
                 self.hold_in_reconcile(leader, change_load).await;
-                self.instances.signal(leader, Signal::STOP);
+                self.instances.suspend(leader);
                 // The response waits in the socket of the suspended process.
                 self.instances.release_metrics(leader);
                 self.wait_for_successor(leader).await;

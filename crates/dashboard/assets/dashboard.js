@@ -6,8 +6,8 @@ import { duration, pointInTime } from "./format.js";
 import { startList } from "./list.js";
 import { openStream } from "./stream.js";
 
-/** The last problem if the list is filtered. */
-const NOT_FILTERED = "The filter doesn't apply to these problems: they are of all autoscalers.";
+/** Shown after the problems if the list is filtered. */
+const NOT_FILTERED = "The filter doesn't apply to these problems: they concern all autoscalers.";
 
 let closeDetail = null;
 /** The problems of the list, and of the autoscaler that is shown. Null if none has been read. */
@@ -15,8 +15,8 @@ let problems = { list: [], detail: null };
 /** Whether the filter hides autoscalers. */
 let isFiltered = false;
 /**
- * The states of the streams of the list and of the autoscaler that is shown, if there is one. A
- * stream that is not live anymore also has the time since then.
+ * The states of the streams of the list and of the autoscaler that is shown, if there is one.
+ * `lostAt` is the time when a stream stopped being live.
  */
 const streams = { list: { state: "connecting", lostAt: null }, detail: null };
 /** The summary of the outages of the cluster. Null if the server can read everything. */
@@ -64,7 +64,7 @@ function showProblems(changed) {
   byId("problems").hidden = shown.length === 0;
 }
 
-/** Sets the state of a stream. Its values are of the time when it was live last. */
+/** Sets the state of a stream. After it was live, remembers the time of its last values. */
 function setStream(name, state) {
   const old = streams[name];
   const lostAt = old?.state === "live" ? Date.now() + clockAhead : old?.lostAt ?? null;

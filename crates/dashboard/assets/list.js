@@ -25,8 +25,8 @@ const COLUMNS = [
 let clockAhead = 0;
 
 /**
- * Starts the list. It is empty until the first `update`. Calls `onRender` each time that it is shown
- * anew, with whether the filter hides autoscalers.
+ * Starts the list. It is empty until the first `update`. After each rendering, calls `onRender` with
+ * whether the filter hides autoscalers.
  */
 export function startList(onRender) {
   const entries = new Map();
@@ -297,7 +297,7 @@ function showAge({ cells, row }) {
     : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);
 }
 
-/** The time since the last scaling. It is lost if the controller can't store the status then. */
+/** The time since the last scaling. The status lacks it if the controller could not store it then. */
 export function lastScaled({ lastScale }, now) {
   return lastScale === null ? "not recorded" : ago(lastScale, now);
 }

@@ -77,8 +77,8 @@ impl MissingRight {
     /// States the right: `The user ann may not list horizontalpodautoscalers.autoscaling`.
     fn sentence(&self, api: AutoscalerApi) -> String {
         let who = self.user.as_ref().map_or("You".to_owned(), |user| format!("The user {user}"));
-        let group = api.api_version().split_once('/').unwrap_or_default().0;
-        format!("{who} may not {} horizontalpodautoscalers.{group}", self.verb)
+        let resource = api.resource();
+        format!("{who} may not {} {}.{}", self.verb, resource.plural, resource.group)
     }
 }
 

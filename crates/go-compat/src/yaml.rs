@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, Tag};
 
 /// The maximum depth of a tree. Aliases count as the trees that they refer to.
 const MAX_DEPTH: usize = 64;
@@ -160,9 +160,12 @@ fn parse_documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut document_ends = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
-            let (message, start) = (error.info().clone(), position(*error.marker()));
-            let tab = indenting_tab(text, start).filter(|_| message.contains("found a tab"));
-            YamlError { position: tab.unwrap_or(start), message }
+            let start = position(*error.marker());
+            let tab = match error.kind() {
+                ErrorKind::TabInPlainScalar => indenting_tab(text, start),
+                _ => None,
+            };
+            YamlError { position: tab.unwrap_or(start), message: error.info() }
         })?;
         document_ends += usize::from(matches!(event, Event::DocumentEnd));
         documents.extend(builder.add(event, position(span.start))?);

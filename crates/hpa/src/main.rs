@@ -102,8 +102,8 @@ fn main() -> ExitCode {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        // As for the flags that clap refuses. The programs that `run` and `adapter` replace exit
-        // with 1.
+        // clap exits in the same way after it has refused a flag. The programs that `run` and
+        // `adapter` replace exit with 1.
         let has_invalid_flag = !has_log && error.is::<hpa_prometheus::client::SettingsError>();
         // Log the error if logging has started and is on.
         let error = hpa_metrics::with_causes(error.as_ref());

@@ -127,7 +127,7 @@ fn gate_settings(variant: &Variant, settings: &Settings, target: f64) -> GateSet
     let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
     let startup = Seconds::new(startup).to_duration();
     let workload = Workload { startup, ..Workload::for_hpa(&variant.autoscaler, settings, target) };
-    // Like the controller's horizon, with its sync period even if the autoscaler sets its own.
+    // As in the controller, its sync period counts even if the autoscaler sets its own.
     let period = variant.controller.sync_period.to_duration();
     let horizon = startup.saturating_add(workload.delay).saturating_add(period);
     let forecasts = &settings.forecasts;

@@ -10,7 +10,7 @@ use crate::{
     api::{HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTargetType},
     go_text::truncate,
     quantity::{MilliValue, Quantity},
-    settings::UtilizationOf,
+    settings::{Settings, UtilizationOf},
     validation::MAX_METRICS,
 };
 
@@ -48,9 +48,24 @@ impl Explanation {
 }
 
 impl Measurement {
+    /// The value that the status reports for the metric at an index of `spec.metrics`. `None` if it
+    /// reports none.
+    pub(crate) fn of_status(
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        index: usize,
+    ) -> Option<Self> {
+        let (spec, status) = (hpa.spec.metrics.get(index)?, hpa.status.current_metrics.get(index)?);
+        let (value, target) = (status_value(spec, status)?, target_value(spec)?);
+        let has_pods = hpa.status.current_replicas > 0;
+        let utilization_of = settings.metric(index).utilization_of;
+        let name = metric_name(&hpa.spec.metrics, index);
+        Some(Self::of_value(name, spec, utilization_of, value, target, has_pods))
+    }
+
     /// Formats a value and its target, which are in percent for a utilization. Without pods, an
     /// average is the total, so it has no unit. `metric` is the name of the metric.
-    pub(crate) fn of_value(
+    fn of_value(
         metric: String,
         spec: &MetricSpec,
         utilization_of: UtilizationOf,
@@ -164,8 +179,8 @@ pub fn metric_name(metrics: &[MetricSpec], index: usize) -> String {
     let name = full_name(spec);
     let mut others = metrics.iter().take(MAX_METRICS).enumerate();
     let is_shared = others.any(|(other, spec)| other != index && has_name(spec, &name));
-    let selector = spec.series_selector().filter(|selector| is_shared && !selector.is_empty());
-    let text = match selector {
+    let selector = if is_shared { spec.series_selector() } else { None };
+    let text = match selector.filter(|selector| !selector.is_empty()) {
         Some(one) => format!("{name} ({})", truncate(one.to_string(), MAX_SELECTOR_LEN)),
         None => name,
     };

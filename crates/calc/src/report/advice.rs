@@ -55,7 +55,7 @@ pub(super) fn advise(
             continue;
         };
         match (reported.cause(index), advice_of_caller.get(&index)) {
-            // The caller may have found why not.
+            // The caller may know why no collector reads the metric.
             (Some(cause), Some(known))
                 if reported_cause::ignores_annotations(inputs, index, cause) =>
             {
@@ -199,9 +199,9 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
             format!(
                 "Only one autoscaler may select a pod. Merge this one and {} into one autoscaler \
                  with several metrics if they have one target. Otherwise give the targets selectors \
-                 that have no pod in common. Until then, none of them scales by metrics, except \
-                 after a start of the controller, until it has seen the replicas within the bounds \
-                 of each.",
+                 that have no pod in common. Until then, none of them scales by metrics. The \
+                 exception is the time after a start of the controller until it has seen the \
+                 replicas within the bounds of each.",
                 names(others.iter().map(String::as_str))
             )
         }

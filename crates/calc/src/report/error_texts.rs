@@ -172,15 +172,16 @@ pub fn is_refused_access(error: &str) -> bool {
 const SERVER_ERROR_TYPES: [&str; 6] =
     ["503", "canceled", "internal", "not_acceptable", "not_found", "timeout"];
 
-/// Whether Prometheus answered with an error that isn't due to the query, also with a 5xx.
+/// Whether Prometheus itself answered with an error that isn't due to the query. It is in the
+/// response, also in a 5xx. A 5xx of a proxy has no such error.
 pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     let status = error.split_once(UNKNOWN_STATUS).map_or("", |(_, status)| status);
-    let has_reported = |code: &str| status.starts_with('5') && code.starts_with(": ");
+    let has_error = status.starts_with('5')
+        && status.get(3..).is_some_and(|after_code| after_code.starts_with(": "));
     // The URL has no ": ".
     let answer = error.split_once(PROMETHEUS).and_then(|(_, server)| server.split_once(": "));
     let error_type = answer.and_then(|(_, answer)| answer.split_once(": ")).map(|(kind, _)| kind);
-    status.get(3..).is_some_and(has_reported)
-        || error_type.is_some_and(|kind| SERVER_ERROR_TYPES.contains(&kind))
+    has_error || error_type.is_some_and(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
 /// Whether one of these status codes follows `start` in an error.

@@ -271,8 +271,8 @@ fn unwritten_scale(status: &HorizontalPodAutoscalerStatus) -> Option<String> {
         .then(|| failed_write::sentence(status).unwrap_or_else(|| last_reported(&able.reason)))
 }
 
-/// The limit that the next controller may apply to a scaling while none acts. `None` if it applies
-/// none.
+/// The limit that the next controller may apply to a scaling, if no controller acts now. `None` if
+/// it applies none.
 pub(super) fn limit_after_idleness(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     // Bounds apply whatever the history is.
     let to = decision.scale_to().filter(|_| bounds_conflict(inputs).is_none())?;

@@ -102,11 +102,11 @@ pub struct Report {
     /// The decision and its reason, in one sentence.
     pub sentence: String,
     /// The reasons why the controller may do something else. The first of these that applies: the
-    /// caller's reason, such as that no controller runs, after a limit that the next controller may
-    /// apply; settings that only one of the possible controllers obeys; Succeeded pods, which
-    /// kube-controller-manager counts before 1.38; metrics that can't be read here; a condition
-    /// that the controller reported last; an absent status; an unknown history. Then a dry run, if
-    /// it prevents a write.
+    /// caller's reason, such as that no controller runs; settings that only one of the possible
+    /// controllers obeys; Succeeded pods, which kube-controller-manager counts before 1.38; metrics
+    /// that can't be read here; a condition that the controller reported last; an absent status; an
+    /// unknown history. A limit that the next controller may apply precedes the caller's reason. A
+    /// dry run comes last, if it prevents a write.
     pub doubt: Option<String>,
     /// Whether the caller gave the doubt. It is then about any decision, because no controller
     /// runs.

@@ -12,7 +12,7 @@ use crate::{
         HorizontalPodAutoscaler, MetricSpec,
     },
     decision::Decision,
-    explain::{Explanation, Measurement, MetricFailure, metric_name, status_value, target_value},
+    explain::{Explanation, Measurement, MetricFailure, metric_name},
     messages::UNABLE_TO_UPDATE_SCALE,
     selector::go_string,
 };
@@ -39,8 +39,8 @@ pub(super) struct ReportedMetrics<'a> {
     /// The indices of the metrics that can't be read here, and about which the controller reported
     /// neither a value nor a cause, while it reported a value of another one.
     unknown: Vec<usize>,
-    /// Whether a rule or a collector failed for one of several metrics with the same name, not
-    /// known which, that can't be read here.
+    /// Whether a rule or a collector failed for one of several metrics with the same name, none of
+    /// which can be read here, and the condition doesn't say for which.
     has_ambiguous_failure_of_source: bool,
 }
 
@@ -79,15 +79,10 @@ impl<'a> ReportedMetrics<'a> {
         let mut causes: BTreeMap<usize, &str> =
             of_condition.map(|index| (*index, cause)).into_iter().collect();
         causes.extend(inputs.readings.controller_errors());
-        let values = hpa.spec.metrics.iter().zip(&status.current_metrics).enumerate();
-        let values = values.filter(|(index, _)| is_unread(*index) && !causes.contains_key(index));
-        let values = values.filter_map(|(index, (spec, current))| {
-            let (value, target) = (status_value(spec, current)?, target_value(spec)?);
-            let has_pods = status.current_replicas > 0;
-            let utilization_of = inputs.settings.metric(index).utilization_of;
-            let name = metric_name(&hpa.spec.metrics, index);
-            let value = Measurement::of_value(name, spec, utilization_of, value, target, has_pods);
-            Some((index, value))
+        let unread = (0..hpa.spec.metrics.len()).filter(|index| is_unread(*index));
+        let values = unread.filter(|index| !causes.contains_key(index));
+        let values = values.filter_map(|index| {
+            Some((index, Measurement::of_status(hpa, &inputs.settings, index)?))
         });
         let values: Vec<_> = values.collect();
         let mut reported =
@@ -270,10 +265,9 @@ pub(super) fn failed_metrics(hpa: &HorizontalPodAutoscaler, condition: &Conditio
     };
     let metrics_in = |text: &str| -> Vec<usize> {
         let named = hpa.spec.metrics.iter().enumerate().filter(|one| is_named(one.1, text));
-        let mut named: Vec<(usize, &MetricSpec)> = named.collect();
-        if named.iter().any(|one| identifies(message, hpa, one.1)) {
-            named.retain(|one| identifies(message, hpa, one.1));
-        }
+        let (identified, others): (Vec<_>, Vec<_>) =
+            named.partition(|(_, spec)| identifies(message, hpa, spec));
+        let mut named = if identified.is_empty() { others } else { identified };
         // The longest name, because it may contain another one.
         let metric_names = named.iter().map(|(_, spec)| spec.metric_name());
         let longest = metric_names.min_by_key(|name| Reverse(name.len()));

@@ -30,16 +30,16 @@ impl Inputs {
     /// Advice for the metrics of an API for which no server is registered, as the controller
     /// reported in `ScalingActive=False`. By the index of the metric.
     pub fn advice_about_unserved_api(&self) -> BTreeMap<usize, String> {
-        let Self { hpa, .. } = self;
+        let hpa = &self.hpa;
         let active = hpa.status.condition(&ConditionType::ScalingActive);
         let is_unserved = |active: &&Condition| {
             let cause = root_cause(&active.message);
             is_api_missing(cause) && !is_in_process(cause)
         };
         let failed = active.filter(is_unserved).map(|active| failed_metrics(hpa, active));
-        // Several metrics have one type.
-        let failed = failed.as_ref().and_then(|metrics| metrics.first());
-        let Some(failed) = failed.and_then(|index| hpa.spec.metrics.get(*index)) else {
+        // If there are several, they have the same type.
+        let first = failed.unwrap_or_default().first().copied();
+        let Some(failed) = first.and_then(|index| hpa.spec.metrics.get(index)) else {
             return BTreeMap::new();
         };
         let advice = failure::about_missing_api(&failed.source_type);

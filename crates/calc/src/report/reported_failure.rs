@@ -24,8 +24,8 @@ const MAX_CAUSE_LEN: usize = 500;
 /// right, or read another source, so the decision of the report is not the controller's.
 pub(super) struct ReportedFailure<'a> {
     condition: &'a Condition,
-    /// The index of the metric. `None` if the condition is not about a metric, or can be about one
-    /// of several.
+    /// The index of the metric. `None` if the condition is not about a metric, or doesn't say which
+    /// of several it is.
     metric: Option<usize>,
 }
 

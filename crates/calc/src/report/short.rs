@@ -31,7 +31,7 @@ const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text of a warning, in characters.
 const MAX_WARNING_LEN: usize = 300;
 
-/// The time after a scaling within which the pods are created, even if they are many: unlike their
+/// The time after a scaling within which its pods are created, even if there are many. Unlike their
 /// start-up, this takes seconds.
 const CREATION_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
@@ -92,9 +92,9 @@ pub struct ShortReport {
     pub has_missing_metric: bool,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// The time until which pods may be starting, or created if some don't exist, because the
-    /// autoscaler scaled recently. Until then, it is no problem that they don't count. The status
-    /// doesn't have the direction of the scaling.
+    /// The time until which pods may be starting or, if some don't exist, being created, because
+    /// the autoscaler scaled recently. Until then, it is no problem that they don't count. Set also
+    /// after a scale-down: the status doesn't have the direction.
     starting_until: Option<Timestamp>,
 }
 
@@ -384,15 +384,10 @@ fn largest_measurement(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Option<(Measurement, f64)> {
-    let measured = specs_and_statuses(hpa).enumerate().filter_map(|(index, (spec, status))| {
-        let (value, target) = (status_value(spec, status)?, target_value(spec)?);
-        let ratio = value.as_f64() / target.as_f64();
-        let has_pods = hpa.status.current_replicas > 0;
-        let utilization_of = settings.metric(index).utilization_of;
-        let name = metric_name(&hpa.spec.metrics, index);
-        let measurement =
-            Measurement::of_value(name, spec, utilization_of, value, target, has_pods);
-        ratio.is_finite().then_some((measurement, ratio))
+    let ratios = specs_and_statuses(hpa).enumerate().filter_map(|(index, (spec, status))| {
+        let ratio = status_value(spec, status)?.as_f64() / target_value(spec)?.as_f64();
+        ratio.is_finite().then_some((index, ratio))
     });
-    measured.max_by(|a, b| a.1.total_cmp(&b.1))
+    let (index, ratio) = ratios.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((Measurement::of_status(hpa, settings, index)?, ratio))
 }

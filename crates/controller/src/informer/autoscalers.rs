@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use hpa_calc::api::HorizontalPodAutoscaler;
 use kube::{Client, runtime::watcher};
 use tokio::{sync::watch, time::Instant};
 use tracing::info;
@@ -26,9 +25,6 @@ use crate::{
 /// definition. If it is missing for a shorter time, the API server may just be starting.
 const DELETED_AFTER: Duration = Duration::from_mins(1);
 
-/// An autoscaler of either API: both have the same schema.
-type PartialAutoscaler = PartialObject<HorizontalPodAutoscaler>;
-
 impl Informers {
     /// Keeps the cached autoscalers of one API and scope up to date, queues those that are new or
     /// changed, and doesn't return. Sends `true` to `synced` after the first list, or when the
@@ -45,13 +41,7 @@ impl Informers {
             AutoscalerApi::Core => "horizontalpodautoscalers",
             AutoscalerApi::Custom => "horizontalpodautoscalers.autoscaling.hpa-rs.dev",
         };
-        let mut stream = self.stream::<PartialAutoscaler>(
-            name,
-            &api.resource(),
-            &client,
-            &scope,
-            Arc::default(),
-        );
+        let mut stream = self.stream(name, &api.resource(), &client, &scope, Arc::default());
         if api == AutoscalerApi::Custom {
             stream = stream.optional(hpa_crd::GROUP, synced.clone());
         }
@@ -61,13 +51,13 @@ impl Informers {
     async fn handle_autoscalers(
         self,
         api: AutoscalerApi,
-        mut stream: WatchStream<PartialAutoscaler>,
+        mut stream: WatchStream<PartialObject>,
         scope: Scope,
         synced: watch::Sender<bool>,
         initial_delay: InitialDelay,
     ) {
         let key_of =
-            |object: &PartialAutoscaler| HpaKey::for_api(api, object.namespace(), object.name());
+            |object: &PartialObject| HpaKey::for_api(api, object.namespace(), object.name());
         let mut listed = HashSet::new();
         let mut all_listed_are_named = true;
         // Sorted by namespace, so that autoscalers that can share a metrics request get initial
@@ -136,7 +126,7 @@ impl Informers {
     fn delete_all(
         &self,
         api: AutoscalerApi,
-        stream: &mut WatchStream<PartialAutoscaler>,
+        stream: &mut WatchStream<PartialObject>,
         scope: &Scope,
     ) {
         for key in self.keys_in_scope(api, scope) {
@@ -176,7 +166,7 @@ impl Informers {
     }
 
     /// Stores an object in the cache. `None` if it can't be decoded.
-    fn apply(&self, key: &HpaKey, object: PartialAutoscaler, origin: Origin) -> Option<Change> {
+    fn apply(&self, key: &HpaKey, object: PartialObject, origin: Origin) -> Option<Change> {
         let autoscalers = &self.caches.autoscalers;
         if origin == Origin::WatchOrResponse
             && autoscalers.has_version(key, object.uid(), object.resource_version())

@@ -28,7 +28,7 @@ pub use scales::ScaleInformers;
 #[cfg(fuzzing)]
 pub(crate) use scales::differential;
 
-use self::stream::{WatchStream, Watchable};
+use self::stream::WatchStream;
 use crate::{
     cache::{Caches, WatchAge},
     k8s::{CachedKind, FieldManager, PartialObject},
@@ -70,7 +70,7 @@ impl fmt::Debug for Informers {
 
 impl Informers {
     /// Decodes an object. If that fails, counts the object and logs it as `name`.
-    fn decode<K: CachedKind>(&self, name: impl Display, object: PartialObject<K>) -> Option<K> {
+    fn decode<K: CachedKind>(&self, name: impl Display, object: PartialObject) -> Option<K> {
         let kind = K::KIND;
         object
             .decode()
@@ -83,14 +83,14 @@ impl Informers {
 
     /// The events of a watch. The watch keeps `age` up to date, and `age` is added to the ages of
     /// all watches.
-    fn stream<T: Watchable>(
+    fn stream(
         &self,
         name: &str,
         resource: &ApiResource,
         client: &Client,
         scope: &Scope,
         age: Arc<WatchAge>,
-    ) -> WatchStream<T> {
+    ) -> WatchStream<PartialObject> {
         let ages = &self.caches.watch_ages;
         ages.add(name.to_owned(), age.clone());
         WatchStream::new(name, resource, client, scope, self.intervals, age, ages)

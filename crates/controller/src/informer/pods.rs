@@ -21,8 +21,7 @@ impl Informers {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
         let age = index.watch_age().clone();
-        let mut stream =
-            self.stream::<PartialObject<Pod>>("pods", &pod_resource(), &client, &scope, age);
+        let mut stream = self.stream("pods", &pod_resource(), &client, &scope, age);
         let mut undecodable = UndecodableObjects::default();
         loop {
             let event = match stream.next_or_interrupted().await {
@@ -72,7 +71,7 @@ impl Informers {
     /// Adds a pod to the list that the index receives.
     fn add_listed_pod(
         &self,
-        object: PartialObject<Pod>,
+        object: PartialObject,
         index: &PodIndex,
         undecodable: &mut UndecodableObjects,
     ) {
@@ -88,7 +87,7 @@ impl Informers {
     /// Stores the pod of a watch event. Returns whether a relist may help.
     fn apply_pod(
         &self,
-        object: PartialObject<Pod>,
+        object: PartialObject,
         index: &PodIndex,
         undecodable: &mut UndecodableObjects,
     ) -> bool {
@@ -107,7 +106,7 @@ impl Informers {
     }
 
     /// The pod's identity, and the pod if it can be decoded.
-    fn decode_pod(&self, object: PartialObject<Pod>) -> (ObjectId, Option<Pod>) {
+    fn decode_pod(&self, object: PartialObject) -> (ObjectId, Option<Pod>) {
         let id = ObjectId::from(&object);
         let pod = self.decode(format_args!("{}/{}", id.namespace, id.name), object);
         (id, pod)

@@ -18,8 +18,8 @@ pub(super) struct ObjectId {
     pub(super) resource_version: String,
 }
 
-impl<K> From<&PartialObject<K>> for ObjectId {
-    fn from(object: &PartialObject<K>) -> Self {
+impl From<&PartialObject> for ObjectId {
+    fn from(object: &PartialObject) -> Self {
         Self {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),

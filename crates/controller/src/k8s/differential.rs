@@ -213,17 +213,14 @@ pub(crate) fn check_hpa(body: &[u8]) -> bool {
     is_decoded
 }
 
-fn check_object<K: CachedKind + Clone + PartialEq + Debug>(
-    body: &[u8],
-    plain: DocumentResult<K>,
-) -> bool {
+fn check_object<K: CachedKind + PartialEq + Debug>(body: &[u8], plain: DocumentResult<K>) -> bool {
     // kube decodes a response as text.
     let Ok(text) = std::str::from_utf8(body) else { return false };
-    let object = serde_json::from_str::<PartialObject<K>>(text);
+    let object = serde_json::from_str::<PartialObject>(text);
     let metadata = self::object(body).and_then(|[metadata, ..]| PlainMeta::decode(metadata));
     assert_eq!(object.is_ok(), metadata.is_ok(), "{text}\n{object:?}\n{metadata:?}");
     if Document::parse(body).is_ok() {
-        check_envelopes::<K>(text, object.is_ok());
+        check_envelopes(text, object.is_ok());
     }
     let (Ok(object), Ok(meta)) = (object, metadata) else { return false };
 
@@ -233,18 +230,18 @@ fn check_object<K: CachedKind + Clone + PartialEq + Debug>(
     let status_write = object.newest_status_write(None, Timestamp::MAX);
     let status_write = status_write.map(|write| (write.manager, write.at));
     assert_eq!(status_write, meta.status_write, "{text}");
-    let decoded = object.decode();
+    let decoded = object.decode::<K>();
     assert_eq!(decoded.as_ref().ok(), plain.as_ref().ok(), "{text}\n{decoded:?}\n{plain:?}");
     decoded.is_ok()
 }
 
 /// Checks that an object is accepted in a list and in a watch event if it is accepted on its own.
-fn check_envelopes<K: CachedKind + Clone>(text: &str, is_ok: bool) {
+fn check_envelopes(text: &str, is_ok: bool) {
     let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{text}]}}"#);
-    let list = serde_json::from_str::<ObjectList<PartialObject<K>>>(&list);
+    let list = serde_json::from_str::<ObjectList<PartialObject>>(&list);
     assert_eq!(list.is_ok(), is_ok, "{text}");
     let event = format!(r#"{{"type":"MODIFIED","object":{text}}}"#);
-    let event = serde_json::from_str::<WatchEvent<PartialObject<K>>>(&event);
+    let event = serde_json::from_str::<WatchEvent<PartialObject>>(&event);
     assert_eq!(event.is_ok(), is_ok, "{text}");
 }
 
@@ -327,8 +324,7 @@ mod tests {
             });
             let text = hpa.to_string();
             assert!(check_hpa(text.as_bytes()));
-            let object: PartialObject<HorizontalPodAutoscaler> =
-                serde_json::from_str(&text).expect("an object");
+            let object: PartialObject = serde_json::from_str(&text).expect("an object");
             let HorizontalPodAutoscaler { spec, status, .. } =
                 object.decode().expect("a valid object");
             assert_eq!(spec.excessive_bytes.is_some(), is_refused);
@@ -358,8 +354,8 @@ mod tests {
             });
             let pod = pod.to_string();
             assert!(check_pod(pod.as_bytes()));
-            let object: PartialObject<Pod> = serde_json::from_str(&pod).expect("an object");
-            let pod = object.decode().expect("a pod");
+            let object: PartialObject = serde_json::from_str(&pod).expect("an object");
+            let pod: Pod = object.decode().expect("a pod");
             assert_eq!(pod.exceeds_label_limits, exceed_limits);
             assert_eq!(pod.labels.is_empty(), exceed_limits);
         }

@@ -24,7 +24,7 @@ pub use client::{
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
 pub(crate) use page_size::MAX_PAGE_SIZE;
-pub(crate) use partial_object::{CachedKind, PartialMeta, PartialObject, pod_resource};
+pub(crate) use partial_object::{CachedKind, PartialObject, pod_resource};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};
 pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;

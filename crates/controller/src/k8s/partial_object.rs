@@ -10,7 +10,6 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt,
-    marker::PhantomData,
     panic::{self, AssertUnwindSafe},
 };
 
@@ -70,17 +69,6 @@ impl PartialMeta {
             return Err(DecodeError::of_value("the name or the namespace is missing"));
         }
         Ok(())
-    }
-
-    /// Name, namespace, UID and resource version in kube's type.
-    pub(crate) fn to_object_meta(&self) -> meta::ObjectMeta {
-        meta::ObjectMeta {
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            uid: Some(self.uid.clone()),
-            resource_version: Some(self.resource_version.clone()),
-            ..meta::ObjectMeta::default()
-        }
     }
 }
 
@@ -193,28 +181,30 @@ pub(crate) fn pod_resource() -> ApiResource {
     ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&())
 }
 
-/// An object of a cached kind, not decoded yet. It implements kube's [`Resource`], so that kube
-/// can list and watch it (`Api<PartialObject<Pod>>`).
+/// A spec or status that is not decoded yet. `None` if it is missing or `null`.
+type RawMember = Option<Box<RawValue>>;
+
+/// An object with its metadata, spec and status. By default, the latter two are not decoded yet. It
+/// implements kube's [`Resource`], so that kube can list and watch it (`Api<PartialObject>`).
 #[derive(Clone, Debug)]
-pub(crate) struct PartialObject<K> {
+pub(crate) struct PartialObject<S = RawMember, T = RawMember> {
     /// Only the resource version, from which kube's watcher resumes.
     metadata: meta::ObjectMeta,
     meta: PartialMeta,
-    spec: Option<Box<RawValue>>,
-    status: Option<Box<RawValue>>,
-    kind: PhantomData<fn() -> K>,
+    pub(crate) spec: S,
+    pub(crate) status: T,
 }
 
-impl<K: CachedKind> PartialObject<K> {
+impl PartialObject {
     /// Decodes the object. A panic is an error: one object must not end the informer, and with it
     /// the process.
-    pub(crate) fn decode(self) -> Result<K, DecodeError> {
+    pub(crate) fn decode<K: CachedKind>(self) -> Result<K, DecodeError> {
         let decode = AssertUnwindSafe(move || self.decode_members());
         let panicked = |_| Err(DecodeError::of_value("its decoding panicked"));
         panic::catch_unwind(decode).unwrap_or_else(panicked)
     }
 
-    fn decode_members(self) -> Result<K, DecodeError> {
+    fn decode_members<K: CachedKind>(self) -> Result<K, DecodeError> {
         self.meta.check_names()?;
         let spec = self.spec.as_deref().map_or("null", RawValue::get);
         let status = self.status.as_deref().map_or("null", RawValue::get);
@@ -222,7 +212,7 @@ impl<K: CachedKind> PartialObject<K> {
     }
 }
 
-impl<K> PartialObject<K> {
+impl<S, T> PartialObject<S, T> {
     /// Whether the object has a name and a namespace.
     pub(crate) fn is_named(&self) -> bool {
         self.meta.check_names().is_ok()
@@ -255,26 +245,31 @@ impl<K> PartialObject<K> {
     }
 }
 
-impl<'de, K: CachedKind> Deserialize<'de> for PartialObject<K> {
+impl<'de, S, T> Deserialize<'de> for PartialObject<S, T>
+where
+    S: Deserialize<'de> + Default,
+    T: Deserialize<'de> + Default,
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Raw {
+        #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
+        struct Raw<S, T> {
             #[serde(default)]
             metadata: PartialMeta,
             #[serde(default)]
-            spec: Option<Box<RawValue>>,
+            spec: S,
             #[serde(default)]
-            status: Option<Box<RawValue>>,
+            status: T,
         }
 
         let Raw { metadata: meta, spec, status } = Raw::deserialize(deserializer)?;
         let resource_version = Some(meta.resource_version.clone());
         let metadata = meta::ObjectMeta { resource_version, ..meta::ObjectMeta::default() };
-        Ok(Self { metadata, meta, spec, status, kind: PhantomData })
+        Ok(Self { metadata, meta, spec, status })
     }
 }
 
-impl<K> Resource for PartialObject<K> {
+impl<S, T> Resource for PartialObject<S, T> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -127,13 +127,13 @@ impl Reconciler {
         selector: &str,
     ) -> Result<Vec<Arc<Pod>>, KubeError> {
         let client = self.client.clone();
-        let api: Api<PartialObject<Pod>> = Api::namespaced_with(client, namespace, &pod_resource());
+        let api: Api<PartialObject> = Api::namespaced_with(client, namespace, &pod_resource());
         let mut params = ListParams::default().labels(selector).limit(MAX_PAGE_SIZE);
         let mut pods = Vec::new();
         loop {
             let page = api.list(&params).await?;
             let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-            pods.extend(page.into_iter().filter_map(|pod| pod.decode().ok()).map(Arc::new));
+            pods.extend(page.into_iter().filter_map(|pod| pod.decode::<Pod>().ok()).map(Arc::new));
             match next {
                 Some(token) => params = params.continue_token(&token),
                 None => return Ok(pods),

@@ -72,13 +72,16 @@ impl BoardState {
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
-        let failed_writes = self.rows.failed_status_writes();
-        let failed_writes = failed_writes.map(|failed| format!("Statuses may be old: {failed}."));
-        let of_controllers = self.inactivity.iter().cloned().chain(failed_writes);
-        let of_controllers = of_controllers.chain(self.status_problems.iter().cloned());
-        let of_controllers = of_controllers.filter(|_| !self.sources.is_down());
+        let mut problems: Vec<String> = Vec::new();
+        if !self.sources.is_down() {
+            let failed_writes = self.rows.failed_status_writes();
+            problems.extend(self.inactivity.clone());
+            problems.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
+            problems.extend_from_slice(&self.status_problems);
+        }
         let outages = self.sources.outages().into_iter();
-        let outages = outages.map(|outage| format!("{}.", outage.text));
-        of_controllers.chain(outages).chain(self.sources.visible_notes()).collect()
+        problems.extend(outages.map(|outage| format!("{}.", outage.text)));
+        problems.extend(self.sources.visible_notes());
+        problems
     }
 }

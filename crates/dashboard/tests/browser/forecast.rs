@@ -167,7 +167,7 @@ async fn inactive_controller_is_marked_on_the_page_and_in_the_list() {
         query.dispatchEvent(new Event('input')); })()";
     tab.evaluate(filter).await;
     let problems = text(&mut tab, "problems").await;
-    let note = "The filter doesn't apply to these problems: they are of all autoscalers.";
+    let note = "The filter doesn't apply to these problems: they concern all autoscalers.";
     assert!(problems.ends_with(note), "{problems}");
     assert_no_errors(&tab);
 }

@@ -168,7 +168,7 @@ mod tests {
             others: Vec::new(),
             local: Vec::new(),
             may_answer_for_all: true,
-            scopes: BTreeMap::new(),
+            pods: BTreeMap::new(),
         }
     }
 

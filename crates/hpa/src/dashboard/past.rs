@@ -23,14 +23,14 @@ use tokio::sync::Mutex;
 use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
-    debug_client::{DebugClient, Instance, LeaseHolder, LeaseName, Unavailable, item_key},
+    debug_client::{DebugClient, Instance, LeaseName, Unavailable, item_key},
     liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, Writer},
 };
 
 /// The time for which the result of a search for the leader is used.
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
 /// The end of a sentence that counts all autoscalers of a controller.
-const UNKNOWN_AUTOSCALERS: &str = "Which ones is unknown; this page may not have them.";
+const UNKNOWN_AUTOSCALERS: &str = "It is unknown which ones; this page may not show them.";
 /// The age of the oldest decisions that the page has.
 const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 
@@ -93,12 +93,12 @@ impl ControllerPast {
         }
     }
 
-    /// Returns the debug API of the leader, from the last search if that is recent. `holder` is that
-    /// of the lease if it was read before.
+    /// Returns the debug API of the leader, from the last search if that is recent. `found` is the
+    /// lease if it was read before.
     async fn leader_api(
         &self,
         lease: LeaseName,
-        holder: Option<&LeaseHolder>,
+        found: Option<&ControllerLease>,
     ) -> Result<Arc<DebugClient>, Unavailable> {
         let mut last_search = self.last_search.lock().await;
         let is_current = |last_search: &&LeaderSearch| {
@@ -107,8 +107,8 @@ impl ControllerPast {
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
         }
-        let api = match holder {
-            Some(holder) => DebugClient::for_holder(&self.client, holder).await,
+        let api = match found {
+            Some(found) => found.debug_client(&self.client, &self.location).await,
             None => DebugClient::find(&self.client, &self.location, &lease).await,
         };
         let api = api.map(Arc::new);
@@ -120,14 +120,13 @@ impl ControllerPast {
     /// returns that error without a search for the leader. A holder that may be a tenant's invention
     /// isn't asked.
     async fn holder_api(&self, lease: &ControllerLease) -> Result<Arc<DebugClient>, Unavailable> {
-        match &lease.holder {
-            _ if self.location.controller_url.is_some() => {
-                self.leader_api(lease.name.clone(), None).await
+        if self.location.controller_url.is_none() {
+            lease.holder.as_ref().map_err(Unavailable::clone)?;
+            if !lease.may_answer_for_all {
+                return Err(Unavailable::Unconfirmed(lease.name.clone()));
             }
-            Err(error) => Err(error.clone()),
-            Ok(_) if !lease.may_answer_for_all => Err(Unavailable::Unconfirmed(lease.name.clone())),
-            Ok(holder) => self.leader_api(lease.name.clone(), Some(holder)).await,
         }
+        self.leader_api(lease.name.clone(), Some(lease)).await
     }
 
     async fn read(

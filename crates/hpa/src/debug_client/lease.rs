@@ -55,8 +55,9 @@ impl LeaseHolder {
         Self::of_object(lease, object)
     }
 
-    /// The holders of the leases of hpa-rs in a namespace. None if the user may not list leases, and
-    /// none of instances that store no histories: nothing else tells their leases from others.
+    /// The holders of the leases of hpa-rs in a namespace. Empty if the user may not list leases.
+    /// Without instances that store no histories: only an annotation about histories shows that a
+    /// lease is one of hpa-rs.
     pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
         let leases: Api<ElectionLease> = Api::namespaced(client.clone(), namespace);
         let listed = leases.list(&ListParams::default().limit(MAX_LISTED)).await;

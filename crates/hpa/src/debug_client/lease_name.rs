@@ -72,6 +72,11 @@ impl LeaseName {
         Some(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
+    /// The field manager that names the lease.
+    pub(crate) fn manager(&self) -> FieldManager {
+        FieldManager::for_lease(&self.namespace, &self.name)
+    }
+
     /// The leases that the field managers of statuses name, each once. Each item is the namespace of
     /// an autoscaler and the field manager of its status. Leases that are named in most namespaces
     /// come first, so that a tenant who forges field managers doesn't outweigh other namespaces. Of

@@ -90,16 +90,9 @@ impl DebugClient {
         if let Some(url) = &arguments.controller_url {
             return Self::for_url(url);
         }
-        Self::for_holder(client, &LeaseHolder::read(client, lease).await?).await
-    }
-
-    /// Finds the debug API of a lease holder.
-    pub(crate) async fn for_holder(
-        client: &Client,
-        holder: &LeaseHolder,
-    ) -> Result<Self, Unavailable> {
+        let holder = LeaseHolder::read(client, lease).await?;
         let leader = holder.read_leader_pod(client).await?;
-        Self::for_leader(client, &holder.lease, &leader).await
+        Self::for_leader(client, lease, &leader).await
     }
 
     /// Creates a client of a leader's debug API, and requests its token.
@@ -122,7 +115,7 @@ impl DebugClient {
     }
 
     /// Creates a client of the debug API at a URL, without a token.
-    fn for_url(url: &Uri) -> Result<Self, Unavailable> {
+    pub(crate) fn for_url(url: &Uri) -> Result<Self, Unavailable> {
         let config = Config::new(url.clone());
         let client = Client::try_from(config).map_err(|error| Unavailable::unreachable(&error))?;
         let source = url.to_string().trim_end_matches('/').to_owned();

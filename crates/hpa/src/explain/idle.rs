@@ -8,7 +8,7 @@ use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, LeaseName, Unavailable},
+    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, Unavailable},
     listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, Writer,
@@ -57,7 +57,7 @@ pub(super) async fn describe_all(
     // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
     // Without a flag, or if the debug API can't be read, the leases decide.
-    let (reconciled, errors, failed_writes) = read_url(client, location).await.unwrap_or_default();
+    let (reconciled, errors, failed_writes) = read_url(location).await.unwrap_or_default();
     let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for one in autoscalers.iter_mut() {
@@ -86,12 +86,9 @@ pub(super) async fn describe_all(
 /// can't store: the errors by the names of the autoscalers, and their number. `None` without the
 /// flag, or if the debug API can't be read.
 async fn read_url(
-    client: &Client,
     location: &ControllerArguments,
 ) -> Option<(BTreeSet<String>, BTreeMap<String, String>, Option<FailedStatusWrites>)> {
-    location.controller_url.as_ref()?;
-    let lease = LeaseName::choose(location, None);
-    let api = DebugClient::find(client, location, &lease).await.ok()?;
+    let api = DebugClient::for_url(location.controller_url.as_ref()?).ok()?;
     let instance = api.instance(location).await.ok()?;
     let (reconciled, errors) = (instance.reconciled_at_url(), instance.status_write_errors());
     Some((reconciled, errors, instance.status.failed_status_writes))

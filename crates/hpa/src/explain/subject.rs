@@ -200,11 +200,11 @@ pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
     Selector::parse(text).ok()
 }
 
-/// Whether the controller reports that others select the pods of the autoscaler `name`, so that it
-/// scales it by no metrics. That their selectors overlap is no proof: the controller registers the
-/// selector of an autoscaler only in a reconcile that finds the replicas within its bounds, and
-/// until then the autoscalers overwrite each other's replicas. `record` is that of the debug API,
-/// `others` are the other autoscalers that the same controller handles.
+/// Whether the controller reports that other autoscalers select the pods of the autoscaler `name`.
+/// Then it doesn't scale this one by metrics. Overlapping selectors are no proof: the controller
+/// registers the selector of an autoscaler only in a reconcile that finds the replicas within its
+/// bounds, and until then the autoscalers overwrite each other's replicas. `record` is that of the
+/// debug API, `others` are the other autoscalers that the same controller handles.
 pub(super) fn is_reported_ambiguous<'a>(
     hpa: &HorizontalPodAutoscaler,
     name: &str,

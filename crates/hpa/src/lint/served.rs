@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_calc::MetricsApi;
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::source::{PrometheusSource, RelistError};
+use hpa_prometheus::source::{RelistError, RuleInspection};
 
 use super::{
     queries::{computes_average, example_query, plain_counter},
@@ -39,6 +39,8 @@ pub(super) async fn read_rules(
     let served = apis.into_iter().filter(|api| groups.has(*api));
     let custom = source.custom_metrics().into_iter();
     let external = source.external_metrics().into_iter();
+    let rules: Vec<_> =
+        source.inspect_custom().into_iter().chain(source.inspect_external()).collect();
     Ok(Some(ServedMetrics {
         source: "the rules file",
         groups: served.map(|api| api.group().to_owned()).collect(),
@@ -46,8 +48,8 @@ pub(super) async fn read_rules(
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
-        averages: metrics_with(&source, computes_average),
-        plain_counters: metrics_with(&source, |query| plain_counter(query).is_some()),
+        averages: metrics_with(&rules, computes_average),
+        plain_counters: metrics_with(&rules, |query| plain_counter(query).is_some()),
         resources: source.resources(),
         discovery_error,
         ..ServedMetrics::default()
@@ -56,15 +58,14 @@ pub(super) async fn read_rules(
 
 /// The metrics of rules whose query, with the name of the metric's series, has a property. They are
 /// named as in [`ServedMetrics::custom`] and [`ServedMetrics::external`].
-fn metrics_with(source: &PrometheusSource, has_property: fn(&str) -> bool) -> BTreeSet<String> {
+fn metrics_with(rules: &[RuleInspection], has_property: fn(&str) -> bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for rule in source.inspect_custom().into_iter().chain(source.inspect_external()) {
-        let metrics = rule.metrics.into_iter().filter(|metric| metric.shadowed_by.is_none());
-        for metric in metrics {
+    for rule in rules {
+        for metric in rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none()) {
             if has_property(&example_query(&rule.definition.metrics_query, &metric.series)) {
-                names.insert(match metric.resource {
+                names.insert(match &metric.resource {
                     Some(resource) => format!("{resource}/{}", metric.metric),
-                    None => metric.metric,
+                    None => metric.metric.clone(),
                 });
             }
         }

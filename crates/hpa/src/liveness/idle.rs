@@ -140,7 +140,7 @@ impl Leases<'_> {
 
     /// Whether the flags of the pod that holds a lease exclude an autoscaler.
     fn is_elsewhere(&self, lease: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
-        let scope = self.lease.scopes.get(lease);
+        let scope = self.lease.scope_of(lease);
         scope.is_some_and(|scope| !scope.handles(api, Some(namespace)))
     }
 

@@ -31,8 +31,8 @@ use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unava
 /// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 
-/// An instance that acquired its lease within this time may not have stored all statuses yet: it
-/// stores one in which only values changed at most every minute.
+/// An instance that acquired its lease within this time may not have stored all statuses yet: if
+/// only values change, it stores a status at most once per minute.
 const TAKEOVER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Whether a status that was stored at `newest` shows that its writer runs.
@@ -63,10 +63,10 @@ impl Leases<'_> {
         if !is_held(holder, self.now) {
             return false;
         }
-        if let Some(scope) = self.lease.scopes.get(name) {
+        if let Some(scope) = self.lease.scope_of(name) {
             return scope.handles(api, namespace);
         }
-        let own = FieldManager::for_lease(&name.namespace, &name.name);
+        let own = name.manager();
         let is_own = |manager: &str| manager == own.as_str();
         let acquired = holder.as_ref().ok().and_then(|holder| holder.acquired);
         namespace.is_some_and(|namespace| self.writers.any_in(api, namespace, is_own))
@@ -215,11 +215,10 @@ impl Leases<'_> {
         leases.peek().is_some()
             && !without_lease.contains(&AutoscalerApi::Core)
             && leases.all(|(name, _)| {
-                if let Some(scope) = self.lease.scopes.get(name) {
+                if let Some(scope) = self.lease.scope_of(name) {
                     return scope.apis == [AutoscalerApi::Custom];
                 }
-                let manager = FieldManager::for_lease(&name.namespace, &name.name);
-                let apis = self.writers.apis_of(manager.as_str());
+                let apis = self.writers.apis_of(name.manager().as_str());
                 apis.into_iter().eq([AutoscalerApi::Custom])
             })
     }

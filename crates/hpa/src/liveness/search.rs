@@ -17,7 +17,8 @@ use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
     debug_client::{
-        InstanceScope, KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, NamedLease, Unavailable,
+        DebugClient, InstanceScope, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName,
+        NamedLease, Unavailable,
     },
     listed_autoscalers::list_readable_autoscalers,
 };
@@ -49,9 +50,8 @@ pub(crate) struct ControllerLease {
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
     /// A tenant may name its own lease, but not in the namespaces of others.
     pub(crate) may_answer_for_all: bool,
-    /// The autoscalers that the holders of leases handle, as far as the flags of their pods show
-    /// it.
-    pub(crate) scopes: BTreeMap<LeaseName, InstanceScope>,
+    /// The pods that hold these leases. Without those of expired leases.
+    pub(crate) pods: BTreeMap<LeaseName, Result<LeaderPod, Unavailable>>,
 }
 
 /// The autoscaler whose controller is searched.
@@ -77,7 +77,7 @@ impl ControllerLease {
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
         let found = Self::find_named(client, flags, one, statuses).await;
-        found.with_unnamed(client, flags, statuses).await.with_scopes(client).await
+        found.with_unnamed(client, flags, statuses).await.with_pods(client).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -95,18 +95,16 @@ impl ControllerLease {
                 found = Self::find_named(client, flags, one, &all).await;
             }
         }
-        found.with_unnamed(client, flags, statuses).await.with_scopes(client).await
+        found.with_unnamed(client, flags, statuses).await.with_pods(client).await
     }
 
-    /// Reads the flags of the pods that hold leases: an instance may handle only some autoscalers.
-    async fn with_scopes(mut self, client: &Client) -> Self {
+    /// Reads the pods that hold leases: by its flags, an instance may handle only some autoscalers.
+    async fn with_pods(mut self, client: &Client) -> Self {
         let now = Timestamp::now();
-        let others = self.others.iter().map(|lease| &lease.holder);
-        let holders = iter::once(&self.holder).chain(others).flatten();
-        let held = holders.filter(|holder| !holder.is_expired(now));
-        let reads: Vec<_> = held.map(|holder| read_scope(client, holder)).collect();
-        let scopes = join_all(reads).await;
-        self.scopes = scopes.into_iter().flatten().collect();
+        let held = self.holders().flatten().filter(|holder| !holder.is_expired(now));
+        let reads: Vec<_> = held.map(|holder| read_pod(client, holder)).collect();
+        let pods = join_all(reads).await;
+        self.pods = pods.into_iter().collect();
         self
     }
 
@@ -209,15 +207,46 @@ impl ControllerLease {
     /// A lease that was read, before it is compared with the statuses.
     fn new(lease: ReadLease, searched_namespaces: Vec<String>, others: Vec<ReadLease>) -> Self {
         let ReadLease { name, holder } = lease;
-        let (local, may_answer_for_all, scopes) = (Vec::new(), false, BTreeMap::new());
-        Self { name, holder, searched_namespaces, others, local, may_answer_for_all, scopes }
+        let (local, may_answer_for_all, pods) = (Vec::new(), false, BTreeMap::new());
+        Self { name, holder, searched_namespaces, others, local, may_answer_for_all, pods }
+    }
+
+    /// The holders of the leases, that of the checked one first.
+    fn holders(&self) -> impl Iterator<Item = &Result<LeaseHolder, Unavailable>> {
+        let others = self.others.iter().map(|lease| &lease.holder);
+        iter::once(&self.holder).chain(others)
+    }
+
+    /// The pod of the checked lease's holder. Reads it if the lease has expired.
+    pub(crate) async fn leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
+        match (self.pods.get(&self.name), &self.holder) {
+            (Some(pod), _) => pod.clone(),
+            (None, Ok(holder)) => holder.read_leader_pod(client).await,
+            (None, Err(error)) => Err(error.clone()),
+        }
+    }
+
+    /// The debug API at the URL of the flags, or else that of the checked lease's holder.
+    pub(crate) async fn debug_client(
+        &self,
+        client: &Client,
+        flags: &ControllerArguments,
+    ) -> Result<DebugClient, Unavailable> {
+        if let Some(url) = &flags.controller_url {
+            return DebugClient::for_url(url);
+        }
+        let leader = self.leader_pod(client).await?;
+        DebugClient::for_leader(client, &self.name, &leader).await
+    }
+
+    /// The autoscalers that the holder of a lease handles, if the flags of its pod show it.
+    pub(super) fn scope_of(&self, lease: &LeaseName) -> Option<&InstanceScope> {
+        self.pods.get(lease)?.as_ref().ok()?.scope.as_ref()
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
     fn may_be_held(&self, now: Timestamp) -> bool {
-        let others = self.others.iter().map(|lease| &lease.holder);
-        let mut holders = iter::once(&self.holder).chain(others);
-        holders.any(|holder| LeaseState::of(holder, now) >= LeaseState::Unknown)
+        self.holders().any(|holder| LeaseState::of(holder, now) >= LeaseState::Unknown)
     }
 
     fn has_read(&self, name: &LeaseName) -> bool {
@@ -251,18 +280,20 @@ impl ReadLease {
     }
 }
 
-/// Whether kube-controller-manager stored a status last, so that an hpa-rs that no status names may
-/// have replaced it.
+/// Whether kube-controller-manager stored a status last. An hpa-rs that no status names may have
+/// replaced it since.
 fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
     statuses.iter().any(|one| one.manager == KUBE_CONTROLLER_MANAGER)
 }
 
-async fn read_scope(client: &Client, holder: &LeaseHolder) -> Option<(LeaseName, InstanceScope)> {
-    let pod = holder.read_leader_pod(client).await.ok()?;
-    Some((holder.lease.clone(), pod.scope?))
+async fn read_pod(
+    client: &Client,
+    holder: &LeaseHolder,
+) -> (LeaseName, Result<LeaderPod, Unavailable>) {
+    (holder.lease.clone(), holder.read_leader_pod(client).await)
 }
 
-/// Whether a flag names the lease, so that no other one answers.
+/// Whether a flag names the lease. Then no other one answers.
 fn is_fixed(flags: &ControllerArguments) -> bool {
     flags.controller_namespace.is_some() || flags.controller_lease.is_some()
 }

@@ -7,7 +7,7 @@ use hpa_dashboard::AutoscalerStatusWriter;
 use rstest::rstest;
 
 use super::*;
-use crate::debug_client::InstanceScope;
+use crate::debug_client::{InstanceScope, LeaderPod};
 
 type Holder = Result<LeaseHolder, Unavailable>;
 
@@ -32,11 +32,11 @@ const RETURNED: ActingController =
     ActingController::KubeControllerManager { is_built_in_writer: false };
 const MAYBE_RETURNED: ActingController = ActingController::Unknown { is_built_in_writer: false };
 
-fn name() -> LeaseName {
+pub(super) fn name() -> LeaseName {
     LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
 }
 
-fn renewed(second: i64) -> LeaseHolder {
+pub(super) fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
         lease: name(),
         identity: "x_1".to_owned(),
@@ -88,6 +88,17 @@ fn writer(
     AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
 }
 
+/// A pod that holds a lease. The scope is that of its flags.
+fn pod(scope: InstanceScope) -> LeaderPod {
+    LeaderPod {
+        namespace: "a".to_owned(),
+        pod: "x".to_owned(),
+        is_ready: true,
+        debug_port: None,
+        scope: Some(scope),
+    }
+}
+
 /// The instance handles the autoscalers of both APIs in all namespaces.
 fn lease(holder: Holder) -> ControllerLease {
     let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
@@ -98,7 +109,7 @@ fn lease(holder: Holder) -> ControllerLease {
         others: Vec::new(),
         local: Vec::new(),
         may_answer_for_all: true,
-        scopes: BTreeMap::from([(name(), scope)]),
+        pods: BTreeMap::from([(name(), Ok(pod(scope)))]),
     }
 }
 
@@ -492,8 +503,8 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     let of_tenant = |holder| {
         let local = vec![other_name()];
         let mut lease = lease(released());
-        let scope = lease.scopes[&name()].clone();
-        lease.scopes.insert(other_name(), scope);
+        let pod = lease.pods[&name()].clone();
+        lease.pods.insert(other_name(), pod);
         ControllerLease { others: other(holder), local, ..lease }
     };
     let held_by_tenant = of_tenant(Ok(held()));
@@ -539,16 +550,16 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
     let acquired = acquired.and_then(|second| Timestamp::from_second(second).ok());
-    let scopes = namespaces.map(|namespaces| {
+    let pods = namespaces.map(|namespaces| {
         let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty());
         let namespaces = namespaces.map(ToOwned::to_owned).collect();
-        (name(), InstanceScope { apis: vec![api], namespaces })
+        (name(), Ok(pod(InstanceScope { apis: vec![api], namespaces })))
     });
-    let scopes = scopes.into_iter().collect();
+    let pods = pods.into_iter().collect();
     // A search in the usual namespaces found it.
     let searched_namespaces = vec!["a".to_owned()];
     let holder = Ok(LeaseHolder { acquired, ..held() });
-    let lease = ControllerLease { searched_namespaces, scopes, ..lease(holder) };
+    let lease = ControllerLease { searched_namespaces, pods, ..lease(holder) };
     let statuses = writes_in.map(|namespace| writer(CORE, namespace, OWN, None));
     let writers = NamespaceWriters::new(statuses.as_slice());
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
@@ -581,10 +592,9 @@ fn instance_without_leader_election_may_handle_the_core_api(
     #[case] is_custom_only: bool,
 ) {
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
-    let mut lease = lease(Ok(held()));
-    for scope in lease.scopes.values_mut() {
-        scope.apis = vec![AutoscalerApi::Custom];
-    }
+    let scope = InstanceScope { apis: vec![AutoscalerApi::Custom], namespaces: Vec::new() };
+    let pods = BTreeMap::from([(name(), Ok(pod(scope)))]);
+    let lease = ControllerLease { pods, ..lease(Ok(held())) };
     let writers = NamespaceWriters::new(&[writer(api, "shop", "hpa-controller", None)]);
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     assert_eq!(leases.runs_for_custom_api_only(), is_custom_only);

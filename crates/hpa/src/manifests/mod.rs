@@ -54,6 +54,14 @@ impl Manifest {
         self.fields.positions.get(&self.path_in_document(field)).unwrap_or(start)
     }
 
+    /// `FILE:LINE` of a field, or only the file for an object of a cluster.
+    pub(crate) fn place(&self, field: &str) -> String {
+        match self.position(field).line {
+            0 => self.file.clone(),
+            line => format!("{}:{line}", self.file),
+        }
+    }
+
     fn path_in_document(&self, field: &str) -> String {
         let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
         format!("{}{dot}{field}", self.path)

@@ -203,7 +203,7 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
             explanation.request_problem = Some(RequestProblem::ExternalNeedsNamespace);
         } else {
             let rule = &rule.status.rule;
-            let _ = writeln!(text, "{rule} selects no namespace: the values are the same in all");
+            let _ = writeln!(text, "{rule} selects no namespace: all have the same values");
         }
     }
     let (metric, explanation) = (&*request.metric, &explanation);

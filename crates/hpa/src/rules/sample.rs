@@ -22,7 +22,7 @@ use super::{outcome::QueryProblem, servers::PrometheusServer};
 const MAX_LABELS: usize = 20;
 /// The maximum number of names that are compared with a mistyped one.
 const MAX_COMPARED: usize = 1000;
-/// Names of series are compared with a mistyped one if half of that has at least this length.
+/// The minimum length of half a mistyped name. Shorter names are not compared with others.
 const MIN_HALF_LEN: usize = 4;
 
 pub(super) type Labels = BTreeMap<String, String>;
@@ -190,7 +190,7 @@ impl PrometheusServer<'_> {
         Ok(self.samples(&query).await?.into_iter().next().map(|(labels, _)| labels))
     }
 
-    /// Says why a `seriesQuery` matches no current series: its name is like another one, or a matcher
+    /// Says why a `seriesQuery` matches no current series: its name is misspelled, or a matcher
     /// doesn't fit. `None` if it has no name, or if neither is the cause.
     pub(super) async fn explain_mismatch(
         &self,
@@ -206,7 +206,8 @@ impl PrometheusServer<'_> {
         })
     }
 
-    /// Names the series that is meant by a name without series. `None` also if that is unknown.
+    /// Names a series that a name without series may mean. `None` also if the names of series are
+    /// unknown.
     async fn explain_misspelling(&self, name: &str) -> Option<String> {
         // Without a half of the name, the query would select too many series.
         let (start, end) = name.split_at_checked(name.len() / 2)?;

@@ -73,8 +73,7 @@ fn preview_autoscaler(
             SettingPlace::Annotation(name) => member_path("metadata.annotations", name),
             SettingPlace::Field(path) => path.clone(),
         };
-        let line = manifest.position(&field).line;
-        (format!("{}:{line}", manifest.file), problem.to_string())
+        (manifest.place(&field), problem.to_string())
     };
     let problems = resolved.problems.iter().filter(is_of_bounds);
     let problems: Vec<_> = problems.map(with_place).collect();

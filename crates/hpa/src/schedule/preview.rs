@@ -88,10 +88,9 @@ pub(super) fn is_schedule(object: &Value) -> bool {
     string_at(object, "/apiVersion") == API_VERSION && KINDS.contains(&string_at(object, "/kind"))
 }
 
-/// The file and the line of the field whose path `message` starts with.
+/// The place of the field whose path `message` starts with.
 fn place(manifest: &Manifest, message: &str) -> String {
-    let field = message.split(": ").next().unwrap_or_default();
-    format!("{}:{}", manifest.file, manifest.position(field).line)
+    manifest.place(message.split(": ").next().unwrap_or_default())
 }
 
 fn compile(spec: Value, settings: &Settings) -> Result<ScheduledMetric, Vec<String>> {

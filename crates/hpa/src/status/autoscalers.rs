@@ -229,8 +229,9 @@ fn conflict_check(all: &[ListedAutoscaler]) -> Option<Check> {
     Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
-/// The check of autoscalers with the same problem, with the cause of all, or else that of the first
-/// one after its name. `text` gets their number and names. `None` if there are none.
+/// The check of autoscalers with the same problem. Its hint is the cause that all have in common,
+/// or else the name of the first one and its cause. `text` formats their number and names. `None`
+/// if there are none.
 fn causes_check(
     level: Level,
     causes: &[NamedCause],

@@ -128,13 +128,10 @@ impl ClusterState {
         let statuses = status_writers(&autoscalers);
         let lease = ControllerLease::find_in_cluster(&client, flags, None, &statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
-        let leader = match &lease.holder {
-            Ok(holder) => holder.read_leader_pod(&client).await,
-            Err(error) => Err(error.clone()),
-        };
+        let leader = lease.leader_pod(&client).await;
         let instance = async {
             let api = match &leader {
-                _ if url.is_some() => DebugClient::find(&client, flags, &lease.name).await?,
+                _ if url.is_some() => lease.debug_client(&client, flags).await?,
                 Ok(_) if !lease.may_answer_for_all => {
                     return Err(Unavailable::Unconfirmed(lease.name.clone()));
                 }

@@ -1,7 +1,7 @@
 //! Checks of the leases of hpa-rs.
 
 use hpa_calc::{explain::counted, shell::quote};
-use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use hpa_controller::AutoscalerApi;
 
 use super::{
     check::{Check, Level, format_seconds},
@@ -99,8 +99,8 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
 }
 
 /// The held lease of an instance that may have taken over from the one with the lost lease. Only
-/// leases in the usual namespaces and in the same one count, because these are the administrators':
-/// others may be a tenant's.
+/// leases in the usual namespaces and in that of the lost lease count: a tenant may have created
+/// others.
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
     let leases = cluster.leases();
     let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder, cluster.now));
@@ -122,19 +122,18 @@ fn describe_successor(lease: &LeaseName) -> String {
 /// Reports a lost lease that is not the checked one, unless the instance of a held lease may act
 /// instead. Also `None` if other checks report an error.
 pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Check> {
-    let LeaseName { namespace, name } = &lost.name;
     if matches!(lost.holder, Err(Unavailable::NoLease(_))) {
         return None;
     }
     let leases = cluster.leases();
-    let manager = FieldManager::for_lease(namespace, name);
+    let manager = lost.name.manager();
     let reason = leases.describe_lost(manager.as_str())?;
     if find_successor(cluster, &lost.name).is_some() {
         return None;
     }
     let of_lease = cluster.autoscalers.iter().filter(|one| {
         one.manager.as_deref() == Some(manager.as_str())
-            && one.hpa.metadata.namespace != *namespace
+            && one.hpa.metadata.namespace != lost.name.namespace
             && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
     });
     let names: Vec<String> = of_lease.map(|one| one.name.clone()).collect();
@@ -152,8 +151,8 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
     cluster.autoscalers.iter().all(is_core) && cluster.leases().is_built_in_alone()
 }
 
-/// Whether an expired lease is left over from before kube-controller-manager replaced hpa-rs: for
-/// some time it has not been renewed, and hpa-rs has stored no autoscaler's newest status.
+/// Whether an expired lease is left over from before kube-controller-manager replaced hpa-rs: it
+/// was not renewed recently, and kube-controller-manager stored the status of each autoscaler last.
 pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool {
     let is_by_built_in =
         |one: &ListedAutoscaler| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER);

@@ -18,8 +18,7 @@ use crate::{
 /// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
 /// `has_built_in_conflict` is whether the check of kube-controller-manager reports a conflict.
 pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<Check> {
-    let lease_manager =
-        FieldManager::for_lease(&cluster.lease.name.namespace, &cluster.lease.name.name);
+    let lease_manager = cluster.lease.name.manager();
     let statuses = status_writers(&cluster.autoscalers);
     let writers = Writer::all(&statuses).into_iter();
     let (of_lease, others): (Vec<_>, Vec<_>) =

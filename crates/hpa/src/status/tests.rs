@@ -96,7 +96,13 @@ fn metrics_api(status: &str, message: &str) -> MetricsApiService {
 fn healthy() -> ClusterState {
     let lease = LeaseName { namespace: "scaling".into(), name: "hpa".into() };
     let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
-    let scopes = BTreeMap::from([(lease.clone(), scope)]);
+    let leader: Result<LeaderPod, Unavailable> = Ok(LeaderPod {
+        namespace: "scaling".into(),
+        pod: "hpa-1".into(),
+        is_ready: true,
+        debug_port: Some(8443),
+        scope: Some(scope),
+    });
     ClusterState {
         now: NOW.parse().expect("a time"),
         autoscalers: vec![autoscaler("web", healthy_conditions())],
@@ -111,20 +117,14 @@ fn healthy() -> ClusterState {
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 1,
             }),
+            pods: BTreeMap::from([(lease.clone(), leader.clone())]),
             name: lease,
             searched_namespaces: Vec::new(),
             others: Vec::new(),
             local: Vec::new(),
             may_answer_for_all: true,
-            scopes,
         },
-        leader: Ok(LeaderPod {
-            namespace: "scaling".into(),
-            pod: "hpa-1".into(),
-            is_ready: true,
-            debug_port: Some(8443),
-            scope: None,
-        }),
+        leader,
         writers: NamespaceWriters::default(),
         url: None,
         reconciled_at_url: BTreeSet::new(),

@@ -106,6 +106,10 @@ fn controlled_by(manager: &str) -> Vec<Value> {
     web_with(2, objects::cpu_metric(30), status)
 }
 
+fn namespace_object(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+}
+
 fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
     objects::lease(namespace, name, "a_1", renewed)
 }
@@ -200,8 +204,7 @@ async fn held_lease_takes_precedence_over_a_released_one() {
         }
         written["metadata"]["namespace"] = json!(namespace_of_two);
         all.extend([steady, written, lease("shop", "two", now)]);
-        let other = json!({ "name": "other" });
-        all.insert(0, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }));
+        all.insert(0, namespace_object("other"));
         all
     };
     let hpa = env!("CARGO_BIN_EXE_hpa");
@@ -237,8 +240,7 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
     let mut all = controlled_by("hpa-controller:shop/hpa");
     let mut forged = controlled_by("hpa-controller:eve/forged").remove(1);
     for namespace in ["eve", "eve-2"] {
-        let metadata = json!({ "name": namespace });
-        all.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }));
+        all.push(namespace_object(namespace));
         forged["metadata"]["namespace"] = json!(namespace);
         all.push(forged.clone());
     }
@@ -294,9 +296,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
         ],
         vec![other, lease("scaling", "hpa", now), holder_pod("scaling", &["run"])],
     ] {
-        let namespaces = ["kube-system", "autoscaling", "other", "scaling"].map(
-            |name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
-        );
+        let namespaces = ["kube-system", "autoscaling", "other", "scaling"].map(namespace_object);
         let all = namespaces.into_iter().chain(objects.iter().cloned()).chain(successor);
         let cluster = Cluster::new(all).await;
         let first = "shop/web is in dry run by annotation and would scale from 2 to 4: ";
@@ -318,8 +318,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
 async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     let now = jiff::Timestamp::now();
     let mut all = controlled_by("kube-controller-manager");
-    let namespace = json!({ "name": "autoscaling" });
-    all.insert(0, json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": namespace }));
+    all.insert(0, namespace_object("autoscaling"));
     all.extend([
         lease("kube-system", "kube-controller-manager", now),
         built_in_pod(&[BUILT_IN_IS_OFF]),

@@ -164,7 +164,7 @@ impl QueryFailure {
     #[must_use]
     pub fn reason_with_server(&self, url: &str) -> String {
         match self {
-            // The hint of a redirection has its destination.
+            // The hint of a redirection has its destination, which is text from the response.
             Self::Status { server, status: 400..500, hint, .. } => {
                 format!("{}{server}: {}{hint}", error_texts::PROMETHEUS, self.reason())
             }

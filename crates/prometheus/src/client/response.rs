@@ -20,8 +20,8 @@ use crate::client::{
     settings::Settings,
 };
 
-/// Whether the body may be JSON of Prometheus. One with another content type comes from a proxy.
-/// One in HTTP/1.0 without a content type comes from a server of Go that requires TLS.
+/// Whether the body may be JSON of Prometheus. A body with another content type comes from a proxy.
+/// A response in HTTP/1.0 without a content type comes from a Go server that requires TLS.
 pub(super) fn is_json(response: &Response<Body>) -> bool {
     match response.headers().get(header::CONTENT_TYPE) {
         Some(content_type) => content_type.as_bytes().starts_with(b"application/json"),

@@ -14,8 +14,8 @@ pub(super) fn positions(text: &str) -> Positions {
     positions
 }
 
-/// Adds the fields of a node. An alias has the position of its anchor, before the node: its fields
-/// are not added.
+/// Adds the fields of a node. An alias has the position of its anchor. If that is before the node,
+/// the fields of the alias are not added.
 fn add_fields(positions: &mut Positions, node: &Node, path: &str) {
     match &node.content {
         Content::Scalar(_) => {}

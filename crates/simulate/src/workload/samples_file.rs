@@ -204,14 +204,16 @@ fn split(line: &str, separator: char) -> Vec<Cow<'_, str>> {
         is_quoted ^= c == '"';
         !is_quoted && c == separator
     });
-    let unquoted = cells.map(|cell| {
-        let cell = cell.trim();
-        let quoted = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
-        let text = quoted.map_or(cell, str::trim);
-        let has_pairs = quoted.is_some_and(|text| text.contains("\"\""));
-        if has_pairs { Cow::from(text.replace("\"\"", "\"")) } else { Cow::from(text) }
-    });
-    unquoted.collect()
+    cells.map(|cell| unquote(cell.trim())).collect()
+}
+
+/// A cell without the quotes around it, if there are any.
+fn unquote(cell: &str) -> Cow<'_, str> {
+    let Some(quoted) = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return cell.into();
+    };
+    let text = quoted.trim();
+    if text.contains("\"\"") { text.replace("\"\"", "\"").into() } else { text.into() }
 }
 
 /// Parses a time. If the clock is set back, a local time occurs twice. It counts as the second one

@@ -13,9 +13,10 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
-use super::workload::{PartialWorkload, ScalePaths, ScaleSource, replicas};
+use super::workload::{ScalePaths, ScaleSource, replicas, scale_object};
 use crate::{
     cache::ScaleCache,
+    k8s::PartialObject,
     scale_target::{Mapping, ScaleObject},
 };
 
@@ -24,7 +25,7 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// An object whose spec and status stay text: a custom resource may be nested deeper than a `Value`
 /// can be, and must not fail the list that contains it.
-pub(super) type CustomResource = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
+pub(super) type CustomResource = PartialObject;
 
 impl CustomResource {
     /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
@@ -52,7 +53,7 @@ impl ScaleSource for CustomResource {
             Some(path) => self.value_at(path).ok()?,
             None => None,
         };
-        Some(self.scale_object(Scale {
+        let scale = Scale {
             // Without spec replicas, the API server refuses to return a scale.
             spec_replicas: replicas(&self.value_at(&paths.spec_replicas).ok()??)?,
             status_replicas: match self.value_at(&paths.status_replicas).ok()? {
@@ -67,7 +68,8 @@ impl ScaleSource for CustomResource {
                 }
                 None => String::new(),
             },
-        }))
+        };
+        Some(scale_object(self, scale))
     }
 }
 

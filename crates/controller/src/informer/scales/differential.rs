@@ -4,17 +4,17 @@ use std::fmt::Debug;
 
 use hpa_calc::selector::{LabelSelector, MAX_TEXT_BYTES, Selector};
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, Error},
-};
+use serde::{Deserialize, de::Error};
 use serde_json::Value;
 
 use super::{
     custom::{CustomResource, Definition},
     workload::{ScalePaths, ScaleSource, Workload},
 };
-use crate::k8s::differential::{PlainMeta, non_null, object, optional};
+use crate::k8s::{
+    PartialObject,
+    differential::{PlainMeta, non_null, object, optional},
+};
 
 /// Replicas of spec and status, and the selector.
 type PlainScale = (i32, i32, String);
@@ -22,7 +22,10 @@ type PlainScale = (i32, i32, String);
 /// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
 /// plain decoder.
 pub(crate) fn check_workload(body: &[u8]) -> bool {
-    check_scale::<Workload>(body, &ScalePaths::default(), plain_workload(body))
+    // kube decodes a response as text.
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let decoded = serde_json::from_str::<Workload>(text);
+    check_scale(text, decoded, &ScalePaths::default(), plain_workload(body))
 }
 
 /// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
@@ -34,24 +37,27 @@ pub(crate) fn check_custom(body: &[u8]) -> bool {
         status_replicas: path("status.pool.size"),
         selector: Some(path("status.selector")),
     };
-    check_scale::<CustomResource>(body, &paths, plain_custom(body))
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    check_scale(text, serde_json::from_str::<CustomResource>(text), &paths, plain_custom(body))
 }
 
-fn check_scale<T: ScaleSource + DeserializeOwned + Debug>(
-    body: &[u8],
+fn check_scale<S, T>(
+    text: &str,
+    decoded: serde_json::Result<PartialObject<S, T>>,
     paths: &ScalePaths,
     plain: DocumentResult<(PlainMeta, Option<PlainScale>)>,
-) -> bool {
-    // kube decodes a response as text.
-    let Ok(text) = std::str::from_utf8(body) else { return false };
-    let decoded = serde_json::from_str::<T>(text);
+) -> bool
+where
+    PartialObject<S, T>: ScaleSource + Debug,
+{
     assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
     let (Ok(decoded), Ok((meta, plain))) = (decoded, plain) else { return false };
 
     let is_named = !meta.namespace.is_empty() && !meta.name.is_empty();
-    let names = is_named.then_some((&*meta.namespace, &*meta.name));
-    assert_eq!(decoded.namespace_and_name(), names, "{text}");
-    assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
+    assert_eq!(decoded.is_named(), is_named, "{text}");
+    let names = [decoded.namespace(), decoded.name(), decoded.resource_version()];
+    let plain_names = [&meta.namespace, &meta.name, &meta.resource_version];
+    assert_eq!(names, plain_names.map(String::as_str), "{text}");
     let scale = decoded.scale(paths);
     let identity = scale.as_ref().map(|scale| (scale.uid.clone(), scale.resource_version.clone()));
     let scale = scale.map(|object| {

@@ -43,6 +43,7 @@ use super::{
 };
 use crate::{
     cache::{ScaleCache, StrPair, WatchAge, WatchAges},
+    k8s::PartialObject,
     key::Scope,
     scale_target::{Mapping, ScaleObject},
 };
@@ -215,11 +216,13 @@ fn watch_stream<T: Watchable>(
 }
 
 /// Keeps a cache up to date. Returns when the watch is forbidden.
-async fn fill_cache<T: Watchable + ScaleSource>(
-    mut stream: WatchStream<T>,
+async fn fill_cache<S, T>(
+    mut stream: WatchStream<PartialObject<S, T>>,
     cache: &ScaleCache,
     paths: &ScalePaths,
-) {
+) where
+    PartialObject<S, T>: Watchable + ScaleSource,
+{
     loop {
         match stream.next_or_interrupted().await {
             Err(Interruption { is_forbidden, .. }) => {
@@ -233,10 +236,10 @@ async fn fill_cache<T: Watchable + ScaleSource>(
             Ok(None) => return,
             Ok(Some(Event::Init)) => cache.begin_list(),
             Ok(Some(Event::InitApply(object))) => {
-                if let (Some((namespace, name)), Some(scale)) =
-                    (object.namespace_and_name(), object.scale(paths))
+                if object.is_named()
+                    && let Some(scale) = object.scale(paths)
                 {
-                    cache.list_apply(namespace, name, &scale);
+                    cache.list_apply(object.namespace(), object.name(), &scale);
                 }
             }
             Ok(Some(Event::InitDone)) => cache.finish_list(),
@@ -251,18 +254,21 @@ async fn fill_cache<T: Watchable + ScaleSource>(
 }
 
 /// Caches the scale of an object in a watch event, or removes the cached one if `scale` is `None`.
-fn apply_event<T: Watchable + ScaleSource>(
-    object: &T,
+fn apply_event<S, T>(
+    object: &PartialObject<S, T>,
     scale: Option<&ScaleObject>,
     cache: &ScaleCache,
-    stream: &mut WatchStream<T>,
-) {
-    let Some((namespace, name)) = object.namespace_and_name() else {
+    stream: &mut WatchStream<PartialObject<S, T>>,
+) where
+    PartialObject<S, T>: Watchable,
+{
+    if !object.is_named() {
         // The event may be about any object.
         cache.invalidate();
         stream.schedule_relist_for_undecodable();
         return;
-    };
+    }
+    let (namespace, name) = (object.namespace(), object.name());
     match scale {
         Some(scale) => cache.apply(namespace, name, scale),
         None => cache.delete(namespace, name, object.resource_version()),

@@ -119,9 +119,10 @@ async fn cache_is_not_read_after_an_event_without_names(
     let cache = ScaleCache::new(intervals.max_age);
     let age = cache.watch_age().clone();
     let ages = Arc::default();
-    let stream = WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
+    let stream: WatchStream<Workload> =
+        WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
     let paths = ScalePaths::default();
-    let filling = fill_cache::<Workload>(stream, &cache, &paths);
+    let filling = fill_cache(stream, &cache, &paths);
     // The relist is due after five seconds.
     assert!(timeout(Duration::from_secs(4), filling).await.is_err());
     assert_eq!(cache.get("shop", "web", None).is_some(), is_cached);

@@ -1,20 +1,18 @@
 //! Derives scales from workloads.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use hpa_calc::{
     api::Scale,
     selector::{LabelSelector, Selector},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-use kube::core::{ApiResource, DynamicResourceScope, Resource};
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::Value;
 
-use crate::{k8s::PartialMeta, scale_target::ScaleObject};
+use crate::{k8s::PartialObject, scale_target::ScaleObject};
 
 /// The paths in a `CustomResourceDefinition`'s `subresources.scale`, split at the dots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,38 +24,20 @@ pub(super) struct ScalePaths {
 }
 
 /// An object from which a scale can be derived.
-pub(super) trait ScaleSource: Resource {
+pub(super) trait ScaleSource {
     /// The scale that the API server would return; `None` if it would return none, or if that is
     /// uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
-
-    /// `None` if one of them is missing.
-    fn namespace_and_name(&self) -> Option<(&str, &str)> {
-        let (namespace, name) = (self.meta().namespace.as_deref()?, self.meta().name.as_deref()?);
-        (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name))
-    }
-
-    fn resource_version(&self) -> &str {
-        self.meta().resource_version.as_deref().unwrap_or_default()
-    }
-
-    /// Adds the object's UID and resource version to its scale.
-    fn scale_object(&self, scale: Scale) -> ScaleObject {
-        let uid = self.meta().uid.clone().unwrap_or_default();
-        ScaleObject { scale, uid, resource_version: self.resource_version().to_owned() }
-    }
 }
 
-/// An object with the needed parts of its metadata, spec and status.
-#[derive(Clone, Debug)]
-pub(super) struct PartialWorkload<S, T> {
-    metadata: meta::ObjectMeta,
-    pub(super) spec: S,
-    pub(super) status: T,
+/// Adds an object's UID and resource version to its scale.
+pub(super) fn scale_object<S, T>(object: &PartialObject<S, T>, scale: Scale) -> ScaleObject {
+    let (uid, resource_version) = (object.uid().to_owned(), object.resource_version().to_owned());
+    ScaleObject { scale, uid, resource_version }
 }
 
 /// A Deployment, a StatefulSet or a ReplicaSet.
-pub(super) type Workload = PartialWorkload<MapOrNone<WorkloadSpec>, MapOrNone<WorkloadStatus>>;
+pub(super) type Workload = PartialObject<MapOrNone<WorkloadSpec>, MapOrNone<WorkloadStatus>>;
 
 /// The fields are `Value`s, although the API server accepts only one type for each: an undecodable
 /// object must not fail the list that contains it.
@@ -138,57 +118,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for MapOrNone<T> {
     }
 }
 
-impl<'de, S, T> Deserialize<'de> for PartialWorkload<S, T>
-where
-    S: Deserialize<'de> + Default,
-    T: Deserialize<'de> + Default,
-{
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
-        struct Raw<S, T> {
-            #[serde(default)]
-            metadata: PartialMeta,
-            #[serde(default)]
-            spec: S,
-            #[serde(default)]
-            status: T,
-        }
-
-        let Raw { metadata, spec, status } = Raw::deserialize(deserializer)?;
-        Ok(Self { metadata: metadata.to_object_meta(), spec, status })
-    }
-}
-
-impl<S, T> Resource for PartialWorkload<S, T> {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &meta::ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut meta::ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 pub(super) fn replicas(value: &Value) -> Option<i32> {
     i32::try_from(value.as_i64()?).ok()
 }
@@ -198,12 +127,13 @@ impl ScaleSource for Workload {
         let spec = self.spec.0.as_ref()?;
         let status = self.status.0.as_ref().map_or(&Value::Null, |status| &status.replicas);
         let selector = Option::<LabelSelector>::deserialize(&spec.selector).ok()?;
-        Some(self.scale_object(Scale {
+        let scale = Scale {
             // The API server sets the default before it stores an object.
             spec_replicas: replicas(&spec.replicas)?,
             // The API server omits zero replicas.
             status_replicas: if status.is_null() { 0 } else { replicas(status)? },
             selector: Selector::from_label_selector(selector.as_ref()).ok()?.to_string(),
-        }))
+        };
+        Some(scale_object(self, scale))
     }
 }

@@ -2,13 +2,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn object<K: CachedKind>(json: Value) -> PartialObject<K> {
+fn object(json: Value) -> PartialObject {
     serde_json::from_value(json).expect("an object")
 }
 
 #[test]
 fn unneeded_metadata_cannot_make_an_object_undecodable() {
-    let hpa = object::<HorizontalPodAutoscaler>(json!({
+    let hpa = object(json!({
         "metadata": {
             "name": "web",
             "namespace": "shop",
@@ -17,12 +17,13 @@ fn unneeded_metadata_cannot_make_an_object_undecodable() {
         },
         "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
     }));
-    assert_eq!(hpa.decode().expect("a valid object").spec.max_replicas, 3);
+    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
+    assert_eq!(hpa.spec.max_replicas, 3);
 }
 
 #[test]
 fn only_annotations_of_this_controller_are_kept() {
-    let hpa = object::<HorizontalPodAutoscaler>(json!({
+    let hpa = object(json!({
         "metadata": {
             "name": "web",
             "namespace": "shop",
@@ -34,7 +35,8 @@ fn only_annotations_of_this_controller_are_kept() {
         },
         "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
     }));
-    let annotations = hpa.decode().expect("a valid object").metadata.annotations;
+    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
+    let annotations = hpa.metadata.annotations;
     let expected =
         [("autoscaling.hpa-rs.dev/dry-run", "true"), ("autoscaling.hpa-rs.dev/pause", "up")]
             .map(|(name, value)| (name.into(), value.into()));
@@ -45,11 +47,12 @@ fn only_annotations_of_this_controller_are_kept() {
 fn unknown_annotations_of_the_domain_are_kept_without_values_up_to_a_limit() {
     let names = (0..1000).map(|index| format!("autoscaling.hpa-rs.dev/x{index}"));
     let annotations: BTreeMap<_, _> = names.map(|name| (name, "x".repeat(99))).collect();
-    let hpa = object::<HorizontalPodAutoscaler>(json!({
+    let hpa = object(json!({
         "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
         "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
     }));
-    let annotations = hpa.decode().expect("a valid object").metadata.annotations;
+    let hpa: HorizontalPodAutoscaler = hpa.decode().expect("a valid object");
+    let annotations = hpa.metadata.annotations;
     // `MAX_OTHER_NAMES` of `hpa_calc`, and two more.
     assert_eq!(annotations.len(), 18);
     assert!(annotations.values().all(String::is_empty));
@@ -67,45 +70,46 @@ fn panic_on_an_object_is_an_error() {
         }
     }
 
-    let object = object::<Panicking>(json!({ "metadata": { "namespace": "a", "name": "b" } }));
-    assert_eq!(object.decode().err(), Some(DecodeError::of_value("its decoding panicked")));
+    let object = object(json!({ "metadata": { "namespace": "a", "name": "b" } }));
+    let error = object.decode::<Panicking>().err();
+    assert_eq!(error, Some(DecodeError::of_value("its decoding panicked")));
 }
 
 #[test]
 fn undecodable_object_has_a_name() {
     let resources = json!({ "requests": { "cpu": "much" } });
-    let pod = object::<Pod>(json!({
+    let pod = object(json!({
         "metadata": { "name": "web-0", "namespace": "shop" },
         "spec": { "containers": [{ "name": "app", "resources": resources }] },
     }));
     assert_eq!((pod.namespace(), pod.name()), ("shop", "web-0"));
-    pod.decode().expect_err("the request is not a quantity");
+    pod.decode::<Pod>().expect_err("the request is not a quantity");
 }
 
 #[test]
 fn error_names_the_field() {
     let end = "9999-12-31T23:59:59Z";
-    let pod = object::<Pod>(json!({
+    let pod = object(json!({
         "metadata": { "name": "web-0", "namespace": "shop" }, "status": { "startTime": end },
     }));
-    let error = pod.decode().expect_err("a time out of range").to_string();
+    let error = pod.decode::<Pod>().expect_err("a time out of range").to_string();
     assert!(error.starts_with("status.startTime: failed to convert "), "{error}");
-    let hpa = object::<HorizontalPodAutoscaler>(json!({
+    let hpa = object(json!({
         "metadata": { "name": "web", "namespace": "shop" },
         "spec": { "maxReplicas": "3" },
     }));
-    let error = hpa.decode().expect_err("not an integer").to_string();
+    let error = hpa.decode::<HorizontalPodAutoscaler>().expect_err("not an integer").to_string();
     assert!(error.starts_with("spec.maxReplicas: invalid type: "), "{error}");
 }
 
 #[test]
 fn pod_with_an_excessive_request_is_decoded() {
     let resources = json!({ "requests": { "cpu": "7".repeat(72_000) } });
-    let pod = object::<Pod>(json!({
+    let pod = object(json!({
         "metadata": { "name": "web-0", "namespace": "shop" },
         "spec": { "containers": [{ "name": "app", "resources": resources }] },
     }));
-    let pod = pod.decode().expect("a valid object");
+    let pod = pod.decode::<Pod>().expect("a valid object");
     let containers = pod.resources.spec.containers.iter();
     let requests = containers.flat_map(|container| &container.requests);
     let amounts: Vec<_> = requests.map(|request| request.amount).collect();
@@ -115,14 +119,14 @@ fn pod_with_an_excessive_request_is_decoded() {
 #[test]
 fn object_without_name_does_not_fail_its_list() {
     for name in [json!(null), json!("")] {
-        let pod = object::<Pod>(json!({ "metadata": { "name": name, "namespace": "shop" } }));
-        pod.decode().expect_err("it has no name");
+        let pod = object(json!({ "metadata": { "name": name, "namespace": "shop" } }));
+        pod.decode::<Pod>().expect_err("it has no name");
     }
 }
 
 #[test]
 fn pod_has_the_fields_that_decisions_read() {
-    let pod = object::<Pod>(json!({
+    let pod = object(json!({
         "metadata": {
             "name": "web-0",
             "namespace": "shop",
@@ -132,7 +136,7 @@ fn pod_has_the_fields_that_decisions_read() {
         "spec": null,
         "status": { "phase": "Running" },
     }));
-    let pod = pod.decode().expect("a valid object");
+    let pod = pod.decode::<Pod>().expect("a valid object");
     assert_eq!(
         (pod.name.as_ref(), pod.label("app"), pod.terminating),
         ("web-0", Some("web"), true)
@@ -141,15 +145,13 @@ fn pod_has_the_fields_that_decisions_read() {
 
 #[test]
 fn autoscaler_without_spec_is_rejected() {
-    let hpa = object::<HorizontalPodAutoscaler>(
-        json!({ "metadata": { "name": "web", "namespace": "shop" } }),
-    );
-    hpa.decode().expect_err("there is no spec");
+    let hpa = object(json!({ "metadata": { "name": "web", "namespace": "shop" } }));
+    hpa.decode::<HorizontalPodAutoscaler>().expect_err("there is no spec");
 }
 
 #[test]
 fn empty_metrics_of_an_autoscaler_are_defaulted() {
-    let object = object::<HorizontalPodAutoscaler>(json!({
+    let object = object(json!({
         "metadata": { "name": "web", "namespace": "shop" },
         "spec": {
             "scaleTargetRef": { "kind": "Deployment", "name": "web" },
@@ -157,6 +159,6 @@ fn empty_metrics_of_an_autoscaler_are_defaulted() {
             "metrics": [],
         },
     }));
-    let hpa = object.decode().expect("a valid object");
+    let hpa = object.decode::<HorizontalPodAutoscaler>().expect("a valid object");
     assert_eq!((hpa.spec.metrics.len(), hpa.spec.min_replicas), (1, Some(1)));
 }

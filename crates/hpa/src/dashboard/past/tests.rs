@@ -1,3 +1,5 @@
+//! Tests of the activity that leases and debug APIs show.
+
 use axum::{Router, routing::any};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{TestbedExt, objects, serve};
@@ -103,7 +105,7 @@ async fn expired_lease_is_reported_although_the_url_does_not_answer() {
     None,
     Some(
         "Statuses may be old: the controller can't store the status of 1 autoscaler: cannot patch. \
-         Which ones is unknown; this page may not have them."
+         It is unknown which ones; this page may not show them."
     )
 )]
 #[tokio::test]

@@ -43,7 +43,7 @@ use crate::{
     autoscaler_name::{self, AutoscalerName},
     collectors::{InProcessSources, Scope},
     controller_options::setting_policy,
-    debug_client::{DebugClient, LeaseName, Unavailable},
+    debug_client::Unavailable,
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
@@ -275,7 +275,7 @@ impl Cluster {
         let lease =
             ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
         let lease = lease.await;
-        let record = self.read_record(hpa, &lease.name).await;
+        let record = self.read_record(hpa, &lease).await;
         let answers = record.is_ok();
         let (mut lease_state, mut idle) = (String::new(), None);
         // An instance that answers may not have stored the status yet.
@@ -314,9 +314,9 @@ impl Cluster {
     async fn read_record(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        lease: &LeaseName,
+        lease: &ControllerLease,
     ) -> Result<(AutoscalerDetail, String), Unavailable> {
-        let api = DebugClient::find(&self.client, &self.location, lease).await?;
+        let api = lease.debug_client(&self.client, &self.location).await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
         let read_as_of = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();

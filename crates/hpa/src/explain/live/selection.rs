@@ -26,9 +26,9 @@ use crate::{
 const MAX_CONCURRENT_READS: usize = 8;
 
 impl Cluster {
-    /// The pods that match the selector and, if there is an owner, belong to it. Also, if
-    /// `is_ambiguous`, the autoscalers that select any of these pods. `autoscalers` are those of the
-    /// namespace, as far as they can be listed.
+    /// The pods that match the autoscaler's selector and, if there is an owner, belong to it. Also
+    /// the autoscalers that select any of these pods: this one and, if `is_ambiguous`, others.
+    /// `autoscalers` are those of the namespace, as far as they can be listed.
     pub(super) async fn select(
         &self,
         selector: &Selector,
@@ -54,7 +54,7 @@ impl Cluster {
         let selected = &pods;
         let own_name = self.name.key.to_string();
         let mut others = self.handled_autoscalers(hpa, autoscalers).await?;
-        others.retain(|one| one.name == own_name || is_ambiguous);
+        others.retain(|one| is_ambiguous && one.name != own_name);
         let others = others.into_iter().map(|one| async move {
             let selector = usable_selector(&self.read_target(&one.hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));
@@ -62,6 +62,7 @@ impl Cluster {
         });
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
+        autoscalers.push(own_name.clone());
         autoscalers.sort();
         Ok(SelectedPods { pods, autoscalers, own_name: Some(own_name), ..SelectedPods::default() })
     }

@@ -3,26 +3,15 @@
 use hpa_controller::{HpaKey, KEEPS_HISTORY};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{TestbedExt, objects};
-use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
+use crate::liveness::tests::{name, renewed};
 
 #[test]
 fn held_lease_precedes_one_that_is_unread_and_that_precedes_one_without_a_holder() {
-    let name = || LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() };
     let now = Timestamp::from_second(1000).expect("a time");
-    let renewed = |second| {
-        Ok(LeaseHolder {
-            lease: name(),
-            identity: "x_1".to_owned(),
-            acquired: None,
-            renewed: Timestamp::from_second(second).ok(),
-            has_unreadable_time: false,
-            duration: SignedDuration::from_secs(15),
-            transitions: 0,
-        })
-    };
+    let renewed = |second| Ok(renewed(second));
     let unread = || Err(Unavailable::Unreachable("refused".to_owned()));
     let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
     let states = ascending.each_ref().map(|holder| LeaseState::of(holder, now));
@@ -169,9 +158,9 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
         let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
         let names = found.others.iter().map(|lease| lease.name.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), unnamed);
-        assert_eq!(found.scopes.len(), 1);
-        let handles_only_shop = |scope: &InstanceScope| scope.namespaces == ["shop"];
-        assert!(found.scopes.values().all(handles_only_shop), "{:?}", found.scopes);
+        let scopes = found.pods.keys().filter_map(|name| found.scope_of(name));
+        let namespaces: Vec<_> = scopes.map(|scope| scope.namespaces.as_slice()).collect();
+        assert_eq!(namespaces, [["shop"]]);
     }
     let found = ControllerLease::find(&client, &flags(None), None, &[]).await;
     let is_found = found.others.iter().any(|lease| lease.name.name == "usual");

@@ -165,7 +165,7 @@ async fn check_config(
             sections.push((rule.position, mem::take(&mut report.text)));
         }
     }
-    report.add_resource_rules(config, &objects).await;
+    report.add_resource_rules(config, &compiled, &objects).await;
     let Report { text, problem_count, warning_count, unchecked, cluster_failures, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
     let counts = describe_counts(problem_count, warning_count);

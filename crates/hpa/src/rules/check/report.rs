@@ -233,7 +233,12 @@ impl Report<'_> {
     }
 
     /// Reports `resourceRules`, and the results of their queries.
-    pub(super) async fn add_resource_rules(&mut self, config: &Config, objects: &ClusterObjects) {
+    pub(super) async fn add_resource_rules(
+        &mut self,
+        config: &Config,
+        compiled: &RuleSet,
+        objects: &ClusterObjects,
+    ) {
         let Some(rules) = &config.resource_rules else { return };
         let position = config.positions.get("resourceRules");
         let position = position.map(|at| format!(" ({at})")).unwrap_or_default();
@@ -250,8 +255,7 @@ impl Report<'_> {
             return;
         }
         self.cluster_failures.clone_from(&objects.failures);
-        let compiled = RuleSet::compile(config, &self.servers.source.resources());
-        let Some(Ok(metrics)) = compiled.resource else { return };
+        let Some(Ok(metrics)) = &compiled.resource else { return };
         let server = self.servers.server(&rules.server);
         let mut problems = Vec::new();
         let queries = [true, false].into_iter().flat_map(|for_pods| {
@@ -259,7 +263,7 @@ impl Report<'_> {
         });
         for (for_pods, usage) in queries {
             let field = resource::query_field(usage, for_pods);
-            match resource::check_query(&metrics, server, usage, for_pods, objects).await {
+            match resource::check_query(metrics, server, usage, for_pods, objects).await {
                 Ok(ResultObjects { count, example, unmatched_count }) => {
                     let kind = if for_pods { "pods" } else { "nodes" };
                     self.line(&format!("  {field}: {kind}: {count}, such as {example}"));

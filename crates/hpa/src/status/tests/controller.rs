@@ -495,6 +495,13 @@ fn releases_for_different_namespaces_are_no_problem() {
     assert!(run_checks(&cluster).text(false).contains("both overwrite"));
 }
 
+/// Sets the APIs that the pods that hold leases handle by their flags.
+fn set_apis(cluster: &mut ClusterState, apis: &[AutoscalerApi]) {
+    for pod in cluster.lease.pods.values_mut().flatten() {
+        pod.scope.as_mut().expect("a scope").apis = apis.to_vec();
+    }
+}
+
 /// The custom API on a managed cluster, where flags can't be read.
 #[rstest]
 #[case::recent("2026-01-31T11:59:50Z", true)]
@@ -513,20 +520,16 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     cluster.autoscalers.push(core);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
-    for scope in cluster.lease.scopes.values_mut() {
-        scope.apis = vec![AutoscalerApi::Custom];
-    }
+    set_apis(&mut cluster, &[AutoscalerApi::Custom]);
     if !is_pod_read {
-        cluster.lease.scopes.clear();
+        cluster.lease.pods.clear();
     }
     let found = problems(&cluster);
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
     let end = "shop/core; as far as is known, hpa-rs handles only the custom API";
     let is_ok = |(level, text): &(Level, String)| *level == Level::Ok && text.ends_with(end);
     assert!(checks_of(&cluster).iter().any(is_ok));
-    for scope in cluster.lease.scopes.values_mut() {
-        scope.apis = AutoscalerApi::ALL.to_vec();
-    }
+    set_apis(&mut cluster, &AutoscalerApi::ALL);
     let is_conflict = run_checks(&cluster).text(false).contains("both overwrite");
     assert_eq!(is_conflict, is_pod_read, "it handles both");
 }

@@ -7,6 +7,7 @@ use hpa_go_compat::yaml::{self, Content, Node, Position};
 use super::{
     Config, ConfigError, Issue, Issues,
     decode::{Chart, decode_values, similar_section},
+    object_kind,
 };
 use crate::rules::generate::default_rules;
 
@@ -34,8 +35,7 @@ pub(super) fn parse_all(text: &str) -> Result<Vec<ManifestRules>, ConfigError> {
     if !found.is_empty() {
         return Ok(found);
     }
-    let kind = documents.first().filter(|document| document.member("apiVersion").is_some());
-    match kind.and_then(|document| document.member("kind")?.text()) {
+    match documents.first().and_then(|document| object_kind(document)) {
         Some(kind) => Err(ConfigError::OtherKind(kind.to_owned())),
         None => Ok(vec![ManifestRules { place: String::new(), config: Config::parse(text) }]),
     }

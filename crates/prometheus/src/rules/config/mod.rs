@@ -169,8 +169,7 @@ impl Config {
             return Err(ConfigError::TooLong);
         }
         let Some(document) = yaml::parse(text)? else { return Ok(Self::default()) };
-        let kind = document.member("kind").filter(|_| document.member("apiVersion").is_some());
-        match kind.and_then(Node::text) {
+        match object_kind(&document) {
             Some(kind) => Err(ConfigError::NotAFile(kind.to_owned())),
             None => decode::decode(&document),
         }
@@ -255,6 +254,12 @@ pub enum ConfigError {
     /// Fields are unknown, repeated or have invalid values.
     #[error("{0}")]
     Fields(Issues),
+}
+
+/// The kind of an object of Kubernetes. `None` for other documents.
+fn object_kind(document: &Node) -> Option<&str> {
+    document.member("apiVersion")?;
+    document.member("kind")?.text()
 }
 
 /// The errors in the fields of a file, in their order. At most 100 are reported.
