@@ -51,7 +51,7 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
         "custom.metrics.k8s.io/v1beta1: both list ",
         " metrics, only left 0, only right 0\n",
         "external.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n",
-        "5 requests for the metrics of 2 autoscalers, 4 values: 1 differ\n",
+        "5 requests for the metrics of 2 autoscalers, 4 values: differences in 1 request\n",
         "pod web-0: left 0, right has no value (prometheus-adapter reports NaN as 0)\n",
     ] {
         ensure!(report.contains(expected), "no {expected:?}: {report}{}", adapter.tail(20, ""));
@@ -62,7 +62,7 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
     let (adapter, port) = cluster.start_adapter(&["--compat=prometheus-adapter"]).await?;
     let (code, report) = cluster.compare(port).await?;
     ensure!(code == Some(0), "exit status {code:?}: {report}{}", adapter.tail(20, ""));
-    ensure!(report.contains(" 4 values: 0 differ\n"), "{report}");
+    ensure!(report.contains(" 4 values: differences in 0 requests\n"), "{report}");
     Ok(())
 }
 

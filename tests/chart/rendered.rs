@@ -296,6 +296,11 @@ pub(crate) fn check_switches(helm: &Helm) -> Result<()> {
         of_kind(&helm.template_with("replicas=1")?, "PodDisruptionBudget").is_empty(),
         "a PodDisruptionBudget for one pod"
     );
+    let named = "dryRun=true,leaderElection.resourceName=a-lease";
+    ensure!(
+        of_kind(&helm.template_with(named)?, "Lease").is_empty(),
+        "a dry run deletes a lease that may be that of another release"
+    );
     let bare = helm.template_with("rbac.create=false,serviceAccount.create=false")?;
     for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
         ensure!(of_kind(&bare, kind).is_empty(), "{kind}");

@@ -100,7 +100,7 @@ rules:
 ",
         metric: "pods/http_requests_total",
         flags: &[],
-        advice: "metrics of pods are read in a namespace: add it to the request",
+        advice: "metrics of pods are read in a namespace: add --namespace NAME",
     },
     Mistake {
         name: "other_namespace",

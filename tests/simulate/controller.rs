@@ -9,7 +9,8 @@ use hpa_controller::{
 use hpa_simulate::Variant;
 use hpa_testbed::{
     Testbed,
-    workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
+    clock::SimulatedClock,
+    workload::{Simulation, scenario::Scenario},
 };
 use hpa_tests::harness::{ControllerClock, RunningController, controller_options};
 use jiff::Timestamp;

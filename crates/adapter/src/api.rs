@@ -17,7 +17,7 @@ use hpa_metrics::{
     ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
     source::{ListedCustomMetric, ListedExternalMetric},
 };
-use hpa_prometheus::rules::Compat;
+use hpa_prometheus::{client::RuleQueryFailure, rules::Compat};
 use http::{HeaderValue, header};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -242,7 +242,12 @@ impl Adapter {
             Values::Custom(_) | Values::External(_) => return Err(MetricError::UnexpectedValues),
         };
         for failure in failures {
-            warn!(error = describe(failure), "unable to read the usage of {}s", kind.noun);
+            let (error, noun) = (describe(failure), kind.noun);
+            if RuleQueryFailure::is_logged_outage(failure) {
+                debug!(error, "unable to read the usage of {noun}s");
+            } else {
+                warn!(error, "unable to read the usage of {noun}s");
+            }
         }
         if let Some(error) = self.reason_for_no_items(&items, failures) {
             return Err(error.clone());
@@ -271,6 +276,8 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
     let reason = describe(error);
     if error.is_not_found() {
         debug!(metric, resource, reason, "no metric");
+    } else if RuleQueryFailure::is_logged_outage(error) {
+        debug!(metric, resource, error = reason, "unable to read a metric");
     } else {
         warn!(metric, resource, error = reason, "unable to read a metric");
     }

@@ -113,7 +113,7 @@ pub fn local_names() -> Vec<String> {
 }
 
 /// Writes a file. On Unix, only its owner can read it.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

@@ -38,8 +38,7 @@ impl Preferences<'_> {
         conversions: accept::Conversions,
     ) -> Result<MediaType, StatusError> {
         let media_type = accept::negotiate(self.accept(), conversions);
-        let media_type =
-            media_type.map_err(|error| StatusError::not_acceptable(error.to_string()))?;
+        let media_type = media_type.map_err(StatusError::not_acceptable)?;
         let is_pretty = media_type.is_pretty
             || accept::asks_for_pretty(self.query, self.header(header::USER_AGENT));
         Ok(MediaType { is_pretty, ..media_type })

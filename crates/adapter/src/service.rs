@@ -116,7 +116,7 @@ impl Adapter {
         let query = UrlQuery::parse(request.uri.query().unwrap_or_default());
         let info = match query::decode(request.uri.path()) {
             Some(path) => RequestInfo::new(request.method.as_str(), &path, &query)
-                .map_err(|error| internal_error(request.uri.path(), &error.to_string())),
+                .map_err(|error| internal_error(request.uri.path(), &error)),
             None => Err(text_reply(400, "the path is not percent-encoded UTF-8\n")),
         };
         let labels = info.as_ref().map(|info| RequestLabels::new(self.options.groups, info));

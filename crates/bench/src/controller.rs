@@ -1,4 +1,4 @@
-//! The controllers that can be measured, with flags that make them comparable.
+//! The controllers that can be measured.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,27 +15,6 @@ pub(crate) struct Controller {
     pub(crate) binary: PathBuf,
     /// The `--status-interval` of `hpa`. If zero, each reconcile may write the status.
     pub(crate) status_interval: Duration,
-}
-
-pub(crate) struct ControllerSettings<'a> {
-    pub(crate) kubeconfig: &'a Path,
-    pub(crate) period: Duration,
-    pub(crate) concurrent_syncs: u32,
-    pub(crate) metrics_port: u16,
-    /// Whether the API server can respond in protobuf. If not, `reference` uses JSON.
-    pub(crate) supports_protobuf: bool,
-    /// A directory for files of the controller.
-    pub(crate) dir: &'a Path,
-    /// The Prometheus that `ours` reads. `None` if `ours` reads the metrics APIs.
-    pub(crate) prometheus: Option<RulesAndUrl<'a>>,
-    /// Additional flags of `ours`.
-    pub(crate) extra_flags: &'a [String],
-}
-
-/// A rules file, and the URL of the Prometheus that it is for.
-pub(crate) struct RulesAndUrl<'a> {
-    pub(crate) rules: &'a Path,
-    pub(crate) url: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,43 +78,6 @@ impl Controller {
             ControllerKind::Ours => "http",
             ControllerKind::Reference => "https",
         }
-    }
-
-    /// Returns the controller's flags: no leader election, no client-side rate limit, and metrics
-    /// on a loopback port.
-    pub(crate) fn flags(&self, settings: &ControllerSettings<'_>) -> Vec<String> {
-        let mut flags = vec![
-            format!("--kubeconfig={}", settings.kubeconfig.display()),
-            format!("--horizontal-pod-autoscaler-sync-period={}ms", settings.period.as_millis()),
-            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", settings.concurrent_syncs),
-            "--leader-elect=false".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
-        ];
-        match self.kind {
-            ControllerKind::Ours => {
-                flags.push(format!("--metrics-port={}", settings.metrics_port));
-                let millis = self.status_interval.as_millis();
-                flags.push(format!("--status-interval={millis}ms"));
-                if let Some(RulesAndUrl { rules, url }) = &settings.prometheus {
-                    flags.push(format!("--metrics-config={}", rules.display()));
-                    flags.push(format!("--prometheus-url={url}"));
-                }
-                flags.extend_from_slice(settings.extra_flags);
-            }
-            ControllerKind::Reference => flags.extend([
-                "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
-                "--kube-api-qps=100000".to_owned(),
-                "--kube-api-burst=100000".to_owned(),
-                format!("--secure-port={}", settings.metrics_port),
-                // For its self-signed certificate.
-                format!("--cert-dir={}", settings.dir.display()),
-                "--authorization-always-allow-paths=/metrics".to_owned(),
-            ]),
-        }
-        if self.kind == ControllerKind::Reference && !settings.supports_protobuf {
-            flags.push("--kube-api-content-type=application/json".to_owned());
-        }
-        flags
     }
 
     pub(crate) fn command(&self, flags: &[String]) -> Command {

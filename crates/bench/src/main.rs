@@ -10,7 +10,8 @@
 //!
 //! Modules by layer, lowest first. A module imports only modules that are listed before it:
 //!
-//! - [`controller`], [`adapter`], [`args`]: command lines of measured programs and of `hpa-bench`
+//! - [`controller`], [`adapter`], [`args`]: the measured programs, and the command line of
+//!   `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
 //! - [`request_info`], [`stats`]: measured values
 //! - [`prometheus`]: a fake Prometheus

@@ -168,8 +168,9 @@ impl Decision<'_> {
     /// would be written.
     ///
     /// While a direction is paused, the status has the condition `Paused=True`, which the reference
-    /// doesn't have. All other conditions are unaffected, so that alerts on them don't mistake a
-    /// pause for a failure. Without a pause, `Paused` is removed.
+    /// doesn't have. The status of all other conditions is unaffected, so that alerts on them don't
+    /// mistake a pause for a failure. While the pause prevents scaling, `AbleToScale` states that
+    /// the scale was read instead of `ReadyForNewScale`. Without a pause, `Paused` is removed.
     pub(crate) fn apply_pause(&mut self) {
         let pause = self.settings.pause;
         if pause == Pause::NONE {
@@ -184,6 +185,19 @@ impl Decision<'_> {
                 self.explanation.summary = Summary::Paused(reason.clone());
                 self.outcome = Outcome::Paused { to };
             }
+        }
+        let prevents_scaling =
+            pause == Pause::BOTH || matches!(self.outcome, Outcome::Paused { .. });
+        let able = self.draft.status.condition(&ConditionType::AbleToScale);
+        if prevents_scaling
+            && able.is_some_and(|able| able.reason == ConditionReason::ReadyForNewScale)
+        {
+            self.draft.set(
+                ConditionType::AbleToScale,
+                true,
+                ConditionReason::SucceededGetScale,
+                messages::GOT_SCALE,
+            );
         }
         self.draft.set(ConditionType::Paused, true, ConditionReason::PausedByAnnotation, message);
     }

@@ -11,6 +11,8 @@ use hpa_calc::{Conclusion, Pause, explain::Summary, history::Recommendation};
 use rstest::rstest;
 use serde_json::{Value, json};
 
+const READY: &str = "AbleToScale=True ReadyForNewScale: recommended size matches current size";
+
 fn behavior() -> Value {
     json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } })
 }
@@ -73,10 +75,16 @@ fn other_direction_is_still_scaled(
     );
 }
 
-#[test]
-fn pause_keeps_the_other_conditions() {
-    let conclusion = reconcile("true", 6);
-    let able = "AbleToScale=True ReadyForNewScale: recommended size matches current size";
+#[rstest]
+#[case::prevented("up", 6, ABLE_TO_SCALE)]
+#[case::both("true", 4, ABLE_TO_SCALE)]
+#[case::only_another_direction("up", 4, READY)]
+fn pause_that_prevents_scaling_withdraws_only_the_readiness(
+    #[case] pause: &str,
+    #[case] proposed: i64,
+    #[case] able: &str,
+) {
+    let conclusion = reconcile(pause, proposed);
     assert_eq!(conditions(&conclusion)[..3], [able, SCALING_ACTIVE, WITHIN_RANGE]);
 }
 

@@ -35,7 +35,7 @@ pub struct MetricConfig {
     /// Name and selector.
     pub metric: MetricIdentifier,
     /// The `scaleTargetRef` of the autoscaler.
-    pub target: Arc<CrossVersionObjectReference>,
+    pub target: CrossVersionObjectReference,
     /// The collector that the annotations name. Without annotations, it is the label `type` of an
     /// Object metric, and empty for other metrics or with compatibility.
     pub collector: String,
@@ -114,7 +114,7 @@ impl MetricConfig {
             autoscaler: hpa.metadata.name.clone(),
             metric_type,
             metric: metric.clone(),
-            target: Arc::new(hpa.spec.scale_target_ref.clone()),
+            target: hpa.spec.scale_target_ref.clone(),
             collector: String::new(),
             annotation_config: None,
             object,

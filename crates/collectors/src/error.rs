@@ -179,6 +179,13 @@ pub enum QueryError {
     /// The result is empty or NaN, or has a type without a value, such as a string.
     #[error("query '{0}'{no_result}", no_result = error_texts::NO_RESULT)]
     NoResult(String),
+    /// As [`Self::NoResult`], for a query to which the restriction to a namespace was added.
+    #[error(
+        "query '{query}'{no_result}: {restricted}{namespace} (--collector-namespace-label)",
+        no_result = error_texts::NO_RESULT,
+        restricted = error_texts::RESTRICTED_TO_NAMESPACE
+    )]
+    NoResultInNamespace { query: String, namespace: String },
     /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),

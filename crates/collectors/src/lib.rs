@@ -33,7 +33,6 @@ mod collectors;
 pub mod config;
 mod document;
 mod error;
-mod fair_semaphore;
 mod findings;
 mod guarded_http;
 pub mod jsonpath;

@@ -63,7 +63,6 @@ impl Options {
             request_timeout: self.request_timeout,
             // Lets each reconcile discover again, if the kind was unknown in the last one.
             min_refresh_interval: defaults.min_refresh_interval.min(self.sync_period),
-            ..defaults
         }
     }
 

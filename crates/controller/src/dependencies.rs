@@ -13,6 +13,7 @@ use crate::{
     config::Options,
     forecast::ForecastSource,
     informer::ReconcileTrigger,
+    instance_scope::InstanceScope,
     k8s::{Clients, FieldManager},
     key::AutoscalerApi,
     metrics::{ObservedSource, Telemetry},
@@ -140,6 +141,16 @@ impl Dependencies {
         (!self.dry_run).then_some(manager)
     }
 
+    /// The autoscalers that this instance handles as the holder of its lease. `None` without an
+    /// election.
+    pub(crate) fn instance_scope(&self, options: &Options) -> Option<InstanceScope> {
+        let holder = self.election.as_ref()?.config.identity.clone();
+        // A dry run acts on none.
+        let apis = if self.dry_run { Vec::new() } else { self.apis.clone() };
+        let namespaces = options.scopes().into_iter().flatten().collect();
+        Some(InstanceScope { holder, apis, namespaces })
+    }
+
     /// A detector that ignores suspensions shorter than the renew deadline, or than its default
     /// without an election.
     pub(crate) fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
@@ -157,6 +168,7 @@ mod tests {
 
     use async_trait::async_trait;
     use hpa_calc::{Selector, Settings, readings::MetricQuery, settings::SettingPolicy};
+    use hpa_lease::ElectionConfig;
     use hpa_metrics::{
         ApiGroups, Catalog, ExternalValues, MetricError, Query, Values,
         source::{ListedCustomMetric, ListedExternalMetric},
@@ -204,13 +216,16 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn hanging_api_opens_its_breaker_beside_a_source_in_the_process() {
+    /// Clients whose requests get no response.
+    fn hanging_clients() -> Clients {
         let hanging = tower::service_fn(|_: Request<Body>| {
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
-        let clients = Clients::from_service(hanging, &ClientLimits::default());
-        let options = Options {
+        Clients::from_service(hanging, &ClientLimits::default())
+    }
+
+    fn options() -> Options {
+        Options {
             settings: Settings::default(),
             setting_policy: SettingPolicy::default(),
             sync_period: Duration::from_secs(15),
@@ -221,7 +236,38 @@ mod tests {
             allows_active_peer: false,
             watch_scales: true,
             status_interval: Duration::ZERO,
+        }
+    }
+
+    #[tokio::test]
+    async fn scope_on_the_lease_has_the_namespaces_of_the_options() {
+        let clients = hanging_clients();
+        let config = ElectionConfig {
+            namespace: "scaling".to_owned(),
+            name: "hpa".to_owned(),
+            identity: "a_1".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
         };
+        let election = Some(Election { client: clients.api.clone(), config });
+        let namespaces = ["shop", "blog", "shop"].map(str::to_owned).to_vec();
+        let options = Options { namespaces, ..options() };
+        let dependencies = Dependencies { election, ..Dependencies::new(clients, &options) };
+        let expected = InstanceScope {
+            holder: "a_1".to_owned(),
+            apis: vec![AutoscalerApi::Core],
+            namespaces: ["blog", "shop"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(dependencies.instance_scope(&options), Some(expected));
+        let dry_run = Dependencies { dry_run: true, ..dependencies };
+        let scope = dry_run.instance_scope(&options).expect("a scope");
+        assert!(!scope.handles(AutoscalerApi::Core, Some("shop")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hanging_api_opens_its_breaker_beside_a_source_in_the_process() {
+        let (clients, options) = (hanging_clients(), options());
         let source = Some(Arc::new(InProcess) as Arc<dyn MetricSource>);
         let Dependencies { metrics, .. } =
             Dependencies::with_telemetry(clients, &options, Arc::default(), false, source);

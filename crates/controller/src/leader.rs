@@ -23,6 +23,7 @@ use crate::{
     forecast_checks::ForecastChecks,
     history_store::{HistoryHealth, HistoryStore, HistoryValidity},
     informer::{Informers, ScaleInformers},
+    instance_scope::INSTANCE_SCOPE,
     metrics::Telemetry,
     peer_check::PeerWindow,
     queue::InitialDelay,
@@ -42,10 +43,12 @@ const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 /// reconciles.
 const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
-/// The hooks of the controller's lease. They add annotations about the stored histories, detect by
-/// the lease's resource versions that the API server was rewound, and report the start and the end
-/// of failures to the telemetry.
+/// The hooks of the controller's lease. They add annotations about the handled autoscalers and the
+/// stored histories, detect by the lease's resource versions that the API server was rewound, and
+/// report the start and the end of failures to the telemetry.
 pub(crate) struct ControllerLease {
+    /// The value of [`INSTANCE_SCOPE`].
+    pub(crate) scope: Option<String>,
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) watch_ages: Arc<WatchAges>,
@@ -56,6 +59,7 @@ impl LeaseHooks for ControllerLease {
     fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
         let until = self.history.unsaved_since();
         vec![
+            (INSTANCE_SCOPE, self.scope.clone()),
             (KEEPS_HISTORY, self.keep_history.then(|| "true".to_owned())),
             (HISTORY_COMPLETE_UNTIL, until.map(|until| until.to_string())),
         ]
@@ -318,6 +322,7 @@ mod tests {
         let history = Arc::new(HistoryHealth::default());
         history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
         let lease = ControllerLease {
+            scope: None,
             keep_history,
             history,
             watch_ages: Arc::default(),

@@ -28,6 +28,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `key`, [`settings`], `hash` | basic types |
+//! | `instance_scope` | the autoscalers that an instance handles, on its lease |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | maps a target's kind to its resource, reads and writes its scale |
 //! | [`forecast`] | the past load of each autoscaler, and its forecast |
@@ -55,6 +56,7 @@ mod forecast_checks;
 mod hash;
 mod history_store;
 pub mod informer;
+mod instance_scope;
 pub mod k8s;
 mod key;
 mod leader;
@@ -102,6 +104,7 @@ pub use config::Options;
 pub use controller::run;
 pub use dependencies::{Dependencies, RunError};
 pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
+pub use instance_scope::{INSTANCE_SCOPE, InstanceScope};
 pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use leader::KEEPS_HISTORY;
 pub use metrics::{BuildInfo, HealthError, Telemetry, TelemetryOptions};

@@ -9,7 +9,8 @@
 //!
 //! `hpa crd` prints the definition. `hpa lint`, `hpa convert` and other commands that read
 //! manifests check types and field names with [`type_errors`] and [`unknown_fields`],
-//! `hpa-simulate` only field names. The controller writes [`targets_text`] to the status, and the
+//! `hpa-simulate` only field names. `hpa lint`, `hpa convert` and the testbed convert objects of
+//! older versions with [`versions`]. The controller writes [`targets_text`] to the status, and the
 //! testbed prints it. `hpa-collectors` generates its definitions with [`schema`] and [`mod@path`],
 //! and checks its field names with [`fields_not_in`].
 //!
@@ -25,6 +26,7 @@ mod rules;
 pub mod schema;
 mod targets;
 mod types;
+pub mod versions;
 
 pub use definition::{definition, manifest};
 pub use targets::{TARGETS_FIELD, targets_text};

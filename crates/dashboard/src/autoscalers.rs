@@ -2,22 +2,18 @@
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
-use hpa_controller::{
-    AutoscalerApi, Clock, HpaKey,
-    k8s::{ManagedFieldsEntry, StatusWriter},
-};
-use hpa_metrics::StoredObject;
+use hpa_controller::{AutoscalerApi, Clock, HpaKey, k8s::StatusController};
+use hpa_metrics::{StoredObject, decode_value};
 use jiff::Timestamp;
 use kube::{Api, Client, ResourceExt, runtime::watcher};
-use serde::Deserialize;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
 use crate::{
-    informer::{Change, decode, error_message, kube_error, list_and_watch, status_code},
-    model::{Board, Controller, ObservedAutoscaler, SourceState, Update, format_time},
+    informer::{Change, error_message, kube_error, list_and_watch, status_code},
+    model::{Board, ObservedAutoscaler, SourceState, Update, format_time},
     probe::{Failure, Probe, last_cause},
 };
 
@@ -257,31 +253,14 @@ fn key(api: AutoscalerApi, object: &StoredObject) -> HpaKey {
 }
 
 fn observe(api: AutoscalerApi, object: &StoredObject, now: Timestamp) -> ObservedAutoscaler {
-    let (id, controller) = (key(api, object), controller(object, now));
-    ObservedAutoscaler { id, hpa: decode(object), controller }
-}
-
-/// The part of an object that records its writers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WrittenObject {
-    metadata: WrittenMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WrittenMetadata {
-    managed_fields: Option<Vec<ManagedFieldsEntry>>,
-}
-
-/// The controller, by the field manager of the newest write of the status.
-fn controller(object: &StoredObject, now: Timestamp) -> Controller {
-    let WrittenObject { metadata } = object.decode().unwrap_or_default();
-    let writer = StatusWriter::newest(&metadata.managed_fields.unwrap_or_default(), now);
-    writer.map_or_else(Controller::default, |StatusWriter { manager, at }| Controller {
-        name: Some(manager),
-        at,
-    })
+    let (hpa, controller) = match object.to_value() {
+        Ok(value) => {
+            let controller = StatusController::of_object(&value, now);
+            (decode_value(value).map_err(|error| error.to_string()), controller)
+        }
+        Err(error) => (Err(error.to_string()), StatusController::default()),
+    };
+    ObservedAutoscaler { id: key(api, object), hpa, controller }
 }
 
 #[cfg(test)]
@@ -331,7 +310,7 @@ mod tests {
         assert_eq!((&*evil.id.name, &*web.id.name), ("evil", "web"));
         let expected = (Some("b".to_owned()), "2026-01-01T00:00:00Z".parse().ok());
         assert_eq!((evil.controller.name.clone(), evil.controller.at), expected);
-        assert_eq!(web.controller, Controller::default());
+        assert_eq!(web.controller, StatusController::default());
     }
 
     #[tokio::test(start_paused = true)]

@@ -114,6 +114,8 @@ pub struct AutoscalerStatusWriter {
     pub manager: String,
     /// The time of the write. `None` if it is unknown.
     pub at: Option<Timestamp>,
+    /// The time of kube-controller-manager's newest write, which may be an earlier one.
+    pub built_in_at: Option<Timestamp>,
 }
 
 /// An autoscaler without a recent decision.

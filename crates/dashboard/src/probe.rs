@@ -3,10 +3,10 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
+use hpa_calc::report::error_texts::{DEADLINE_EXCEEDED, NO_RESPONSE_WITHIN};
 use hpa_controller::{
     AutoscalerApi, Clock,
-    k8s::{Clients, ConnectError, DEADLINE_EXCEEDED},
+    k8s::{Clients, ConnectError},
 };
 use hpa_metrics::describe;
 use http::Request;

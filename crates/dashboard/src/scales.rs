@@ -3,13 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use hpa_controller::scale_target::TargetReader;
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
-use crate::{
-    cluster::{Cluster, MAX_CONCURRENT_READS},
-    model::Board,
-};
+use crate::{cluster::Cluster, model::Board};
 
 /// The maximum number of scales that are read after one search.
 const MAX_SCALES: usize = 100;
@@ -27,12 +25,12 @@ pub(crate) async fn keep_up_to_date(cluster: Arc<Cluster>, board: Arc<Board>) {
         board.wait_until_synced().await;
         let since = cluster.options.clock.now().saturating_sub(MIN_AGE);
         let due = board.without_recent_scale(MAX_SCALES, since.unwrap_or_default());
-        let reads = due.into_iter().map(|(id, hpa)| {
-            let cluster = &cluster;
-            async move { (id, cluster.target_scale(&hpa).await.ok().map(|target| target.scale)) }
+        let targets = &cluster.targets;
+        let reads = due.into_iter().map(|(id, hpa)| async move {
+            (id, targets.scale(&hpa).await.ok().map(|target| target.scale))
         });
-        let scales: Vec<_> =
-            stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await;
+        let reads = stream::iter(reads).buffer_unordered(TargetReader::MAX_CONCURRENT_READS);
+        let scales: Vec<_> = reads.collect().await;
         // During an outage, keep the scales that were read before it.
         if !scales.is_empty() && !board.is_down() {
             board.set_scales(scales, cluster.options.clock.now());

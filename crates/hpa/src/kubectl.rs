@@ -2,7 +2,9 @@
 
 mod objects;
 
-use anyhow::{Context, bail};
+use std::error::Error;
+
+use anyhow::{Context, anyhow, bail};
 use hpa_calc::suggestions::is_similar;
 use hpa_controller::k8s::{
     ClientConfig, ClientLimits, ClientSource, Clients, DeadlineExceeded, KubeconfigOverrides,
@@ -10,7 +12,8 @@ use hpa_controller::k8s::{
 };
 use hpa_metrics::{describe, percent_encode};
 use http::{Request, StatusCode, response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Bytes;
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +28,9 @@ use crate::{
     terminal::shorten_names,
     version,
 };
+
+/// The maximum size of a response, in bytes.
+const MAX_BODY_BYTES: usize = 256 << 20;
 
 /// Creates clients of the cluster that the flags select. Sends no request.
 pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clients> {
@@ -76,13 +82,24 @@ pub(crate) fn block_on_threads<T>(
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
     let response = client.send(Request::get(path).body(Body::empty())?).await;
     let (head, body) = response.map_err(|error| NoResponse::new(&error))?.into_parts();
-    let body = body.collect().await.map_err(|error| NoResponse::new(&error))?.to_bytes();
+    let body = read_body(path, body, MAX_BODY_BYTES).await?;
     if !head.status.is_success() {
         let text = refusal_text(&head, &body, path);
         return Err(Refusal { status: head.status, text }.into());
     }
     let object = serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
     Ok(object.map_err(|error| NoResponse::new(&error))?)
+}
+
+/// Reads the body of the response to a path, of at most `limit` bytes.
+async fn read_body(path: &str, body: Body, limit: usize) -> anyhow::Result<Bytes> {
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(anyhow!("the response to {path} is longer than {limit} bytes"))
+        }
+        Err(error) => Err(NoResponse::new(&*error).into()),
+    }
 }
 
 /// Like [`get`], but returns `None` if the API server answers 404.
@@ -156,7 +173,7 @@ fn api_server(address: &str) -> String {
 pub(crate) struct NoResponse(String);
 
 impl NoResponse {
-    fn new(error: &kube::Error) -> Self {
+    fn new(error: &(dyn Error + 'static)) -> Self {
         let Some(exceeded) = DeadlineExceeded::find(error) else { return Self(describe(error)) };
         let (server, seconds) = (api_server(&exceeded.server), exceeded.limit.as_secs_f64());
         Self(if exceeded.has_begun {
@@ -236,6 +253,14 @@ mod tests {
         let error = get::<Value>(&client(status, body), "/api").await.expect_err("refused");
         assert_eq!(error.to_string(), expected);
         assert!(!error.is::<NoResponse>());
+    }
+
+    #[tokio::test]
+    async fn response_has_a_maximum_size() {
+        let read = |limit| read_body("/apis", Body::from(b"12345".to_vec()), limit);
+        assert_eq!(read(5).await.expect("a body"), "12345");
+        let error = read(4).await.expect_err("too long");
+        assert_eq!(error.to_string(), "the response to /apis is longer than 4 bytes");
     }
 
     #[tokio::test]

@@ -15,7 +15,8 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, FailedStatusWrites, settings_of_controller},
-    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+    k8s::StatusController,
+    scale_target::TargetReader,
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -26,14 +27,11 @@ use crate::{
     autoscaler_name::{decode_named, list_path},
     kubectl::{self, NoResponse, get_if_served},
     manifests::string_at,
-    status_controller::StatusController,
     terminal,
 };
 
 /// The maximum number of scales that are read.
 const MAX_SCALES: usize = 100;
-/// The maximum number of concurrent reads.
-const MAX_CONCURRENT_READS: usize = 8;
 
 /// An autoscaler, and the controller that stored its status.
 #[derive(Clone)]
@@ -52,6 +50,8 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) status_write_error: Option<String>,
     /// The time when `manager` stored the status last.
     pub(crate) status_stored_at: Option<Timestamp>,
+    /// The time when kube-controller-manager stored the status last, maybe before `manager`.
+    pub(crate) built_in_stored_at: Option<Timestamp>,
     /// The target's scale, if it was read.
     pub(crate) scale: Option<Scale>,
     /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
@@ -247,17 +247,15 @@ pub(crate) async fn read_scales(
     settings: &Settings,
     policy: &SettingPolicy,
 ) {
-    let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
-    let mapper = &RestMapper::new(client.clone(), config);
-    let scales = &ScaleClient::new(client.clone(), timeout);
+    let targets = &TargetReader::new(client, timeout);
     let without_scale =
         autoscalers.iter_mut().filter(|one| one.short_report(settings, policy).needs_scale());
     let reads = without_scale.take(MAX_SCALES).map(|one| async move {
-        let (namespace, target) = (&one.hpa.metadata.namespace, &one.hpa.spec.scale_target_ref);
-        let scale = read_scale(mapper, scales, namespace, target).await;
-        one.scale = scale.ok().map(|(object, _)| object.scale);
+        let target = targets.scale(&one.hpa).await;
+        one.scale = target.ok().map(|target| target.scale);
     });
-    stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect::<Vec<()>>().await;
+    let reads = stream::iter(reads).buffer_unordered(TargetReader::MAX_CONCURRENT_READS);
+    reads.collect::<Vec<()>>().await;
 }
 
 impl ListedAutoscaler {
@@ -266,13 +264,14 @@ impl ListedAutoscaler {
             (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
         let name = HpaKey::for_api(api, namespace, name).to_string();
         let hpa = decode_named(object, &format!("the autoscaler {name}"))?;
-        let controller = StatusController::from_managed_fields(object);
+        let controller = StatusController::of_object(object, Timestamp::now());
         Ok(Self {
             acting: ActingController::of_status(controller.is_reference()),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
             manager: controller.name,
             status_write_error: None,
             status_stored_at: controller.at,
+            built_in_stored_at: controller.built_in_at,
             api,
             name,
             hpa,

@@ -16,8 +16,7 @@
 //! - `metric_reader`, `rules_source`, `kubectl`, `manifests`: metrics, clients and objects, mainly
 //!   for other subcommands
 //! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
-//! - `status_controller`, `liveness`: the controller that stored a status, and whether any
-//!   controller acts on the autoscalers
+//! - `liveness`: the controllers that stored statuses, and whether any acts on the autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `tests`: tests that compare the documentation and the charts with the program
@@ -61,7 +60,6 @@ mod shadow;
 mod signals;
 mod simulate;
 mod status;
-mod status_controller;
 mod terminal;
 #[cfg(test)]
 mod tests;

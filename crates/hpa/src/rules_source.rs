@@ -3,7 +3,7 @@
 
 use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use hpa_metrics::{ObjectLister, ResourceMapper};
 use hpa_prometheus::rules::{
     Compat, Config, RuleSet,
@@ -38,9 +38,11 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
     config.with_context(|| file_name(path))
 }
 
-/// Reads all rules of a file, or of standard input for `-`.
+/// Reads all rules of a file, or of standard input for `-`. Empty input is an error, because it is
+/// mostly the output of a command that failed.
 pub(crate) fn read_configs(path: &Path) -> anyhow::Result<Vec<ManifestRules>> {
     let text = read_text(path, MAX_FILE_SIZE).with_context(|| file_name(path))?;
+    ensure!(!text.trim().is_empty(), "{}: it is empty", file_name(path));
     Config::all_from_manifest(&text).with_context(|| file_name(path))
 }
 

@@ -7,7 +7,7 @@ use hpa_calc::{HorizontalPodAutoscaler, explain::counted, report::error_texts::F
 use hpa_controller::{
     Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
-    scale_target::{MapperConfig, RestMapper, ScaleClient, ScaleUnavailable, read_scale},
+    scale_target::{ScaleUnavailable, TargetReader},
     shadow::Summary,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -234,17 +234,13 @@ async fn check_scales(
     cluster: &ClusterArguments,
     autoscalers: Vec<Value>,
 ) -> anyhow::Result<()> {
-    let request_timeout = to_std(cluster.request_timeout);
-    let config = MapperConfig { request_timeout, ..MapperConfig::default() };
-    let mapper = RestMapper::new(client.clone(), config);
-    let scales = ScaleClient::new(client.clone(), request_timeout);
+    let targets = TargetReader::new(client, to_std(cluster.request_timeout));
     for autoscaler in autoscalers {
         let Ok(hpa) = serde_json::from_value::<HorizontalPodAutoscaler>(autoscaler) else {
             continue;
         };
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
-        let scale = read_scale(&mapper, &scales, namespace, target).await;
-        if let Err(ScaleUnavailable { error, is_forbidden: true, .. }) = scale {
+        if let Err(ScaleUnavailable { error, is_forbidden: true, .. }) = targets.scale(&hpa).await {
             bail!(
                 "the scale of {} {namespace}/{} can't be read: {error}",
                 target.kind,

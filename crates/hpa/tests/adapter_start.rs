@@ -41,9 +41,15 @@ impl Adapter {
     }
 
     async fn start_with(flags: &[&str]) -> Self {
+        let mut adapter = Self::spawn(REQUEST_RULES, flags).await;
+        adapter.wait_for_line(|line| line.contains(" groups=") && line.contains("serving")).await;
+        adapter
+    }
+
+    async fn spawn(rules_file: &str, flags: &[&str]) -> Self {
         let served = ServedTestbed::new(&Testbed::new(Config::default())).await;
         let rules = served.dir.path().join("rules.yaml");
-        std::fs::write(&rules, REQUEST_RULES).expect("a file");
+        std::fs::write(&rules, rules_file).expect("a file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.current_dir(served.dir.path()).env_clear().kill_on_drop(true).args([
             "adapter",
@@ -57,9 +63,7 @@ impl Adapter {
         command.args(flags);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
         let lines = BufReader::new(process.stderr.take().expect("a log")).lines();
-        let mut adapter = Self { log: String::new(), lines, _process: process, _served: served };
-        adapter.wait_for_line(|line| line.contains(" groups=") && line.contains("serving")).await;
-        adapter
+        Self { log: String::new(), lines, _process: process, _served: served }
     }
 
     async fn wait_for_line(&mut self, is_expected: impl Fn(&str) -> bool) -> String {
@@ -116,6 +120,16 @@ async fn log_reports_whether_prometheus_is_reachable() {
     let mut adapter = Adapter::start("--metrics-relist-interval=1h").await;
     let line = adapter.wait_for_line(|line| line.contains("Prometheus is reachable")).await;
     assert!(line.contains(" INFO ") && line.contains("rules=1"), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_because_of_an_invalid_rule_has_its_cause() {
+    let rules = REQUEST_RULES.replace("pod: {resource: pod}", "pod: {resource: pood}");
+    let flags = ["--compat=prometheus-adapter", "--prometheus-url=http://127.0.0.1:1"];
+    let mut adapter = Adapter::spawn(&rules, &flags).await;
+    let line = adapter.wait_for_line(|line| line.contains("exiting")).await;
+    let field = "rules[0].resources.overrides.pod: ";
+    assert!(line.contains(field) && line.contains("no matches for"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,6 +87,13 @@ impl Cluster {
     }
 }
 
+/// A resource in `resourceRules`.
+const USAGE_RULE: &str = "    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    resources: {template: <<.Resource>>}
+    containerLabel: container
+";
+
 /// Answers the query of [`REQUEST_RULES`] with the load of each pod, and others without a sample.
 fn fake_prometheus(load: &RequestRate) -> Router {
     let load = load.clone();
@@ -189,7 +196,7 @@ async fn condition_names_the_rule_without_series() {
     let cluster = Cluster::new().await;
     let _controller = cluster.start_controller(&format!("http://{prometheus}"));
     let described = "rules[0] of --metrics-config describes http_requests_per_second, but found no \
-                     series now, and reading it from a metrics API failed: ";
+                     series when last listed, and reading it from a metrics API failed: ";
     let is_reported = |hpa: Option<&HorizontalPodAutoscaler>| {
         let status = hpa.and_then(|hpa| hpa.status.as_ref());
         let mut conditions = status.and_then(|it| it.conditions.as_ref()).into_iter().flatten();
@@ -211,7 +218,8 @@ async fn missing_metric_of_a_rule_is_explained() {
     let external = "\nexternalRules:\n- seriesQuery: http_requests_total\n  resources: {overrides: \
                     {namespace: {resource: namespace}}}\n  metricsQuery: \
                     sum(<<.Series>>{<<.LabelMatchers>>})\n";
-    fs::write(&rules, REQUEST_RULES.to_owned() + external).unwrap();
+    let usage = format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}");
+    fs::write(&rules, REQUEST_RULES.to_owned() + external + &usage).unwrap();
     let rules = rules.display().to_string();
     let explain = async |metric| {
         cluster.testbed.apply_all([objects::hpa("web", 1..=9, [metric])]);
@@ -234,6 +242,13 @@ async fn missing_metric_of_a_rule_is_explained() {
     assert!(text.lines().next().unwrap().contains(expected), "{text}");
     assert!(text.contains("in the message, that of http_requests_total, has no result"), "{text}");
     assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
+    let text = explain(objects::cpu_metric(50)).await;
+    let expected = "To see why: hpa rules explain resource pods/cpu --name web-0 --namespace shop";
+    assert!(text.contains(expected) && !text.contains("apiservices"), "{text}");
+    let mut gpu = objects::cpu_metric(50);
+    gpu["resource"]["name"] = json!("gpu");
+    let text = explain(gpu).await;
+    assert!(!text.contains("has gpu, but"), "rules have only cpu and memory: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +295,7 @@ async fn failure_of_prometheus_is_explained_with_its_flag_or_rule() {
     let text = explain(&unlabeled).await;
     let expected = "A rule of --metrics-config has http_requests_per_second, but no value for a pod \
                     of the target. To see why: hpa rules explain custom \
-                    pods/http_requests_per_second --namespace shop --config ";
+                    pods/http_requests_per_second --name web-0 --namespace shop --config ";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains(&format!(" --prometheus-url {unlabeled}\n")), "{text}");
 }
@@ -353,18 +368,13 @@ async fn first_line_of_rules_explain_is_the_answer() {
     let url = format!("http://{}", serve(router).await);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.yaml");
-    let usage = "    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-    nodeQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-    resources: {template: <<.Resource>>}
-    containerLabel: container
-";
     let custom = |query: &str| {
         format!(
             "rules:\n- seriesQuery: m\n  resources: {{template: <<.Resource>>}}\n  metricsQuery: \
              {query}\n"
         )
     };
-    let resource = format!("resourceRules:\n  cpu:\n{usage}  memory:\n{usage}");
+    let resource = format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}");
     let unclosed = resource.replacen("sum(n{<<.LabelMatchers>>}", "sum(n{<<.LabelMatchers}", 1);
     for (text, api, metric, expected) in [
         (&resource, "resource", "pods/cpu", "pods/cpu has values of 1 pod, by resourceRules.cpu."),
@@ -465,7 +475,7 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
         ("ingresses/missing_override", &flags, "Add an override for the label"),
         ("pods/counter", &flags, "looks like a counter"),
         ("pods/clash", &flags, "rules[5] also has the metric, and the last rule takes precedence"),
-        ("pods/counter", &[], "metrics of pods are read in a namespace: add it"),
+        ("pods/counter", &[], "metrics of pods are read in a namespace: add --namespace"),
         ("pods/typo", &flags, "can't evaluate field Serie"),
         ("pods/http_requests_total", &flags, "its metric is named `counter`: request that name"),
         ("pods/absent", &flags, "Prometheus has no series for the seriesQuery `absent`"),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     future::{Future, pending, poll_fn},
     sync::Arc,
     task::Poll,
@@ -67,13 +66,6 @@ pub struct Leadership {
 struct ElectionReceiver {
     state: watch::Receiver<ElectionState>,
     clock: Arc<dyn Clock>,
-}
-
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.election.as_ref().map(|election| election.state.borrow().clone());
-        f.debug_struct("Leadership").field("state", &state).finish_non_exhaustive()
-    }
 }
 
 /// The error of a write request that was not sent or was aborted.

@@ -1,6 +1,6 @@
 //! Work that only the leader does, and panics of tasks.
 
-use std::{fmt, future::pending, panic::AssertUnwindSafe, sync::Arc};
+use std::{future::pending, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
@@ -75,12 +75,6 @@ impl LeaderTask {
     pub async fn run(self, context: LeaderContext, panics: TaskPanics) {
         let Self { name, start } = self;
         panics.catch(name, async move { start(context).await }).await;
-    }
-}
-
-impl fmt::Debug for LeaderTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderTask").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -37,7 +37,11 @@ pub enum MetricError {
         message: Box<str>,
     },
     /// The response was not complete in time.
-    #[error("context deadline exceeded: {}{limit:?} ({request})", error_texts::NO_RESPONSE_WITHIN)]
+    #[error(
+        "{}: {}{limit:?} ({request})",
+        error_texts::DEADLINE_EXCEEDED,
+        error_texts::NO_RESPONSE_WITHIN
+    )]
     Timeout {
         /// The time limit.
         limit: Duration,

@@ -125,10 +125,10 @@ pub mod values;
 mod watch_events;
 pub mod wire;
 
-#[cfg(test)]
-mod fake_api;
 #[cfg(any(test, feature = "test-doubles"))]
 pub mod test_doubles;
+#[cfg(test)]
+mod test_support;
 
 pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
@@ -137,7 +137,7 @@ pub use error::{
     MetricError, NotFound, TlsSettingNames, connection_cause, describe, innermost,
     is_client_certificate_refused, origin, with_causes,
 };
-pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
+pub use isolate::{FairPermit, FairSemaphore, Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
 pub use label_limit_log::{LABEL_LIMIT_LOG, LabelLimitLog};

@@ -7,7 +7,7 @@ use hpa_calc::{
     Selector,
     api::CrossVersionObjectReference,
     readings::{MetricQuery, MetricsApi},
-    report::error_texts::NO_RESPONSE_WITHIN,
+    report::error_texts::{DEADLINE_EXCEEDED, NO_RESPONSE_WITHIN},
 };
 use tokio::time::timeout;
 
@@ -277,9 +277,7 @@ impl KindMapper {
         let limit = self.limit;
         let resource = match timeout(limit, self.names.resource_for(group, kind)).await {
             Ok(resource) => resource,
-            Err(_) => {
-                Err(format!("context deadline exceeded: {NO_RESPONSE_WITHIN}{limit:?}").into())
-            }
+            Err(_) => Err(format!("{DEADLINE_EXCEEDED}: {NO_RESPONSE_WITHIN}{limit:?}").into()),
         };
         let resource = resource.map_err(|source| {
             let kind =

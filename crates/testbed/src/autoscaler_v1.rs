@@ -1,42 +1,17 @@
 //! Converts autoscalers between `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
 //! which has annotations in place of newer fields.
 
+use hpa_crd::versions::{
+    BEHAVIOR_ANNOTATION as BEHAVIOR, METRICS_ANNOTATION as METRICS, SOURCES, STATUS_ANNOTATIONS,
+    TARGET_CPU, V1, source_members, to_v2,
+};
 use serde_json::{Map, Value, json};
 
 use crate::json_fields;
 
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
-const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-const V1: &str = "autoscaling/v1";
+const CONDITIONS: &str = STATUS_ANNOTATIONS[0];
+const CURRENT_METRICS: &str = STATUS_ANNOTATIONS[1];
 const V2: &str = "autoscaling/v2";
-
-const SOURCES: [&str; 5] = ["resource", "containerResource", "pods", "object", "external"];
-
-/// The fields of the metric sources in a spec: the source, the pointer in v2 and the name in v1.
-/// [`Section::fields`] derives those in a status.
-const FIELDS: &[[&str; 3]] = &[
-    ["resource", "/name", "name"],
-    ["resource", "/target/averageUtilization", "targetAverageUtilization"],
-    ["resource", "/target/averageValue", "targetAverageValue"],
-    ["containerResource", "/name", "name"],
-    ["containerResource", "/container", "container"],
-    ["containerResource", "/target/averageUtilization", "targetAverageUtilization"],
-    ["containerResource", "/target/averageValue", "targetAverageValue"],
-    ["pods", "/metric/name", "metricName"],
-    ["pods", "/metric/selector", "selector"],
-    ["pods", "/target/averageValue", "targetAverageValue"],
-    ["object", "/describedObject", "target"],
-    ["object", "/metric/name", "metricName"],
-    ["object", "/metric/selector", "selector"],
-    ["object", "/target/value", "targetValue"],
-    ["object", "/target/averageValue", "averageValue"],
-    ["external", "/metric/name", "metricName"],
-    ["external", "/metric/selector", "metricSelector"],
-    ["external", "/target/value", "targetValue"],
-    ["external", "/target/averageValue", "targetAverageValue"],
-];
 
 /// The section of an autoscaler that a metric is in.
 #[derive(Clone, Copy)]
@@ -54,10 +29,9 @@ impl Section {
             Self::Spec => "target",
             Self::Status => "current",
         };
-        let fields = FIELDS.iter().filter(move |[one, ..]| *one == source);
-        fields.map(move |[_, pointer, name]| match pointer.strip_prefix("/target/") {
+        source_members(source).map(move |(name, path)| match path.strip_prefix("target.") {
             Some(field) => (format!("/{values}/{field}"), name.replacen("target", values, 1)),
-            None => ((*pointer).to_owned(), (*name).to_owned()),
+            None => (format!("/{}", path.replace('.', "/")), name.to_owned()),
         })
     }
 
@@ -100,7 +74,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
     let (cpu, others): (Vec<&Value>, Vec<&Value>) = json_fields::array_at(object, "/spec/metrics")
         .partition(|metric| cpu_utilization(metric, target).is_some());
     if let Some(percent) = cpu.first().and_then(|metric| cpu_utilization(metric, target)) {
-        json_fields::set(&mut v1, &["spec", "targetCPUUtilizationPercentage"], percent);
+        json_fields::set(&mut v1, &["spec", TARGET_CPU], percent);
     }
     let statuses: Vec<&Value> = json_fields::array_at(object, "/status/currentMetrics").collect();
     let current = "/resource/current/averageUtilization";
@@ -122,34 +96,30 @@ pub(crate) fn to_v1(object: &Value) -> Value {
         }
     }
     if let Some(behavior) = object.pointer("/spec/behavior").filter(|value| !value.is_null()) {
-        annotate(&mut v1, BEHAVIOR, &with_first_letters(behavior, str::to_ascii_uppercase));
+        annotate(&mut v1, BEHAVIOR, &upper_camel_case(behavior));
     }
     v1
 }
 
 /// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
 pub(crate) fn from_v1(mut object: Value) -> Value {
+    let mut status = json_fields::remove(&mut object, &["status"]).unwrap_or_default();
+    json_fields::remove(&mut status, &["currentCPUUtilizationPercentage"]);
+    if let Some(Value::Array(metrics)) = parse_annotation(&object, CURRENT_METRICS) {
+        let metrics: Vec<Value> = metrics.iter().map(current_metric_from_v1).collect();
+        json_fields::set(&mut status, &["currentMetrics"], metrics);
+    }
+    if let Some(conditions) = parse_annotation(&object, CONDITIONS) {
+        json_fields::set(&mut status, &["conditions"], conditions);
+    }
+    to_v2(&mut object);
     json_fields::set(&mut object, &["apiVersion"], V2);
-    let mut metrics = take_metrics(&mut object, METRICS, Section::Spec).unwrap_or_default();
-    let percent = json_fields::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
-    if let Some(percent) = percent.filter(|percent| !percent.is_null()) {
-        let target = json!({ "type": "Utilization", "averageUtilization": percent });
-        let resource = json!({ "name": "cpu", "target": target });
-        metrics.push(json!({ "type": "Resource", "resource": resource }));
+    if !status.is_null() {
+        json_fields::set(&mut object, &["status"], status);
     }
-    if !metrics.is_empty() {
-        json_fields::set(&mut object, &["spec", "metrics"], metrics);
-    }
-    if let Some(behavior) = take_annotation(&mut object, BEHAVIOR) {
-        let behavior = with_first_letters(&behavior, str::to_ascii_lowercase);
-        json_fields::set(&mut object, &["spec", "behavior"], behavior);
-    }
-    json_fields::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
-    if let Some(current) = take_metrics(&mut object, CURRENT_METRICS, Section::Status) {
-        json_fields::set(&mut object, &["status", "currentMetrics"], current);
-    }
-    if let Some(conditions) = take_annotation(&mut object, CONDITIONS) {
-        json_fields::set(&mut object, &["status", "conditions"], conditions);
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    if annotations.is_some_and(Map::is_empty) {
+        json_fields::remove(&mut object, &["metadata", "annotations"]);
     }
     object
 }
@@ -172,74 +142,45 @@ fn metric_to_v1(metric: &Value, section: Section) -> Value {
     v1
 }
 
-fn metric_from_v1(metric: &Value, section: Section) -> Value {
+/// Converts a metric of the status.
+fn current_metric_from_v1(metric: &Value) -> Value {
     let mut v2 = json!({ "type": metric.get("type") });
     for source in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
-        for (pointer, name) in section.fields(source) {
+        for (pointer, name) in Section::Status.fields(source) {
             if let Some(value) = from.get(&name) {
                 json_fields::set_pointer(&mut to, &pointer, value.clone());
             }
         }
-        set_target_type(&mut to);
         json_fields::set(&mut v2, &[source], to);
     }
     v2
-}
-
-/// Sets the type of a target, which v1 doesn't have, by the values that the target has. A value of
-/// 0 beside an average is removed: [`Section::required_field`] requires it in v1.
-fn set_target_type(source: &mut Value) {
-    let Some(target) = source.get_mut("target") else { return };
-    let is_zero = target.get("value").is_some_and(|value| value == "0");
-    if is_zero && target.get("averageValue").is_some() {
-        json_fields::remove(target, &["value"]);
-    }
-    let kind = if target.get("averageUtilization").is_some() {
-        "Utilization"
-    } else if target.get("value").is_some() && target.get("averageValue").is_none() {
-        "Value"
-    } else {
-        "AverageValue"
-    };
-    json_fields::set(target, &["type"], kind);
 }
 
 fn annotate(object: &mut Value, name: &str, value: &Value) {
     json_fields::set(object, &["metadata", "annotations", name], value.to_string());
 }
 
-/// Removes and parses an annotation. Returns `None` if it is absent or not JSON.
-fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
-    let text = json_fields::remove(object, &["metadata", "annotations", name])?;
-    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
-    if annotations.is_some_and(Map::is_empty) {
-        json_fields::remove(object, &["metadata", "annotations"]);
-    }
-    serde_json::from_str(text.as_str()?).ok()
+/// Parses an annotation. Returns `None` if it is absent or not JSON.
+fn parse_annotation(object: &Value, name: &str) -> Option<Value> {
+    let text = object.pointer("/metadata/annotations")?.get(name)?.as_str()?;
+    serde_json::from_str(text).ok()
 }
 
-fn take_metrics(object: &mut Value, name: &str, section: Section) -> Option<Vec<Value>> {
-    let list = take_annotation(object, name)?;
-    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, section)).collect())
-}
-
-/// Changes the case of the first letter of all field names, and omits null fields. The annotation of
-/// the behavior has the names of the fields in the Go struct.
-fn with_first_letters(value: &Value, change: fn(&str) -> String) -> Value {
+/// Changes the first letter of all field names to upper case, and omits null fields. The annotation
+/// of the behavior has the names of the fields in the Go struct.
+fn upper_camel_case(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
             let renamed = fields.map(|(name, value)| {
                 let (first, rest) = name.split_at_checked(1).unwrap_or(("", name));
-                (change(first) + rest, with_first_letters(value, change))
+                (first.to_ascii_uppercase() + rest, upper_camel_case(value))
             });
             renamed.collect()
         }
-        Value::Array(elements) => {
-            elements.iter().map(|value| with_first_letters(value, change)).collect()
-        }
+        Value::Array(elements) => elements.iter().map(upper_camel_case).collect(),
         other => other.clone(),
     }
 }

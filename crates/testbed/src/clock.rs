@@ -1,49 +1,113 @@
-//! The server's wall clock, and [`FaultClock`], which measures the time since its creation.
+//! The server's wall clock, and [`SimulatedClock`], which runs at a multiple of real time.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
-use tokio::time::Instant;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
 
 /// A wall clock.
 pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Interval for polling a custom clock, because it may run at any speed.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The maximum duration of one sleep. A stopped clock would need an infinite one.
+const MAX_SLEEP: Duration = Duration::from_hours(24);
 
-/// Measures the time since its creation, for the start and end of faults.
+/// Simulated time at a multiple of tokio's time, which tests may pause. Clones share one clock.
 #[derive(Clone)]
-pub(crate) struct FaultClock {
-    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// The maximum duration of one sleep.
-    max_sleep: Duration,
+pub struct SimulatedClock {
+    inner: Arc<Inner>,
 }
 
-impl FaultClock {
-    /// Tokio's clock, which tests may pause.
-    pub(crate) fn tokio() -> Self {
-        let start = Instant::now();
-        Self { elapsed: Arc::new(move || start.elapsed()), max_sleep: Duration::MAX }
-    }
+struct Inner {
+    anchor: Mutex<Anchor>,
+    /// Changes when the speed does, to wake sleeping tasks.
+    changed: watch::Sender<()>,
+}
 
-    pub(crate) fn from_fn(clock: Clock) -> Self {
-        let start = clock();
-        let elapsed = move || Duration::try_from(clock().duration_since(start)).unwrap_or_default();
-        Self { elapsed: Arc::new(elapsed), max_sleep: POLL_INTERVAL }
-    }
+/// The last change of the speed: its real and simulated time, and the speed since then.
+#[derive(Clone, Copy)]
+struct Anchor {
+    real: Instant,
+    simulated: Timestamp,
+    speed: f64,
+}
 
-    pub(crate) fn elapsed(&self) -> Duration {
-        (self.elapsed)()
+impl Anchor {
+    fn at(&self, real: Instant) -> Timestamp {
+        let elapsed = real.saturating_duration_since(self.real).as_secs_f64() * self.speed;
+        let span = SignedDuration::try_from_secs_f64(elapsed).unwrap_or(SignedDuration::MAX);
+        self.simulated.checked_add(span).unwrap_or(Timestamp::MAX)
     }
+}
 
-    /// Waits until this time after the creation.
-    pub(crate) async fn sleep_until(&self, elapsed: Duration) {
-        loop {
-            let remaining = elapsed.saturating_sub(self.elapsed());
-            if remaining.is_zero() {
-                return;
-            }
-            tokio::time::sleep(remaining.min(self.max_sleep)).await;
+impl SimulatedClock {
+    /// A clock at `start` that runs `speed` times as fast as tokio's time.
+    pub fn new(start: Timestamp, speed: f64) -> Self {
+        let anchor =
+            Anchor { real: Instant::now(), simulated: start, speed: speed_or_stopped(speed) };
+        Self {
+            inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }),
         }
     }
+
+    /// The simulated time.
+    pub fn now(&self) -> Timestamp {
+        self.inner.anchor.lock().at(Instant::now())
+    }
+
+    /// Simulated seconds per second of tokio's time. 0 if the clock is stopped.
+    pub fn speed(&self) -> f64 {
+        self.inner.anchor.lock().speed
+    }
+
+    /// Changes the speed. A speed that isn't positive and finite stops the clock.
+    pub fn set_speed(&self, speed: f64) {
+        let mut anchor = self.inner.anchor.lock();
+        let real = Instant::now();
+        *anchor = Anchor { real, simulated: anchor.at(real), speed: speed_or_stopped(speed) };
+        drop(anchor);
+        self.inner.changed.send_replace(());
+    }
+
+    /// The clock as a function, for [`Config::clock`](crate::Config).
+    pub fn as_fn(&self) -> Clock {
+        let clock = self.clone();
+        Arc::new(move || clock.now())
+    }
+
+    /// Waits until the simulated `time`. The speed may change during the wait.
+    pub async fn sleep_until(&self, time: Timestamp) {
+        let mut changed = self.inner.changed.subscribe();
+        loop {
+            let (now, speed) = (self.now(), self.speed());
+            if now >= time {
+                return;
+            }
+            let seconds = time.duration_since(now).as_secs_f64() / speed;
+            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    /// Waits for a number of simulated seconds.
+    pub async fn sleep(&self, seconds: f64) {
+        let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO);
+        self.sleep_until(self.now().checked_add(span).unwrap_or(Timestamp::MAX)).await;
+    }
+}
+
+impl fmt::Debug for SimulatedClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedClock")
+            .field("now", &self.now())
+            .field("speed", &self.speed())
+            .finish()
+    }
+}
+
+fn speed_or_stopped(speed: f64) -> f64 {
+    if speed.is_finite() && speed > 0.0 { speed } else { 0.0 }
 }

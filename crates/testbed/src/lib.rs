@@ -48,7 +48,7 @@
 //! Each module in this list imports only modules below it.
 
 mod autoscaler_v1;
-mod clock;
+pub mod clock;
 mod config;
 #[cfg(feature = "decoder-tests")]
 pub mod decoder_tests;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use hpa_controller::{Clock, Instants};
-use hpa_testbed::workload::clock::SimulatedClock;
+use hpa_testbed::clock::SimulatedClock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

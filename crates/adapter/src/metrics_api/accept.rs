@@ -86,11 +86,6 @@ impl Conversions {
     }
 }
 
-/// The client accepts no available media type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("only the following media types are accepted: {}", DOCUMENT_TYPES.join(", "))]
-pub struct NotAcceptable;
-
 /// The media types of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representations {
@@ -178,8 +173,8 @@ impl<'a> Clause<'a> {
 }
 
 /// The media type of a response: the first clause of `accept`, by quality, that the route supports
-/// as JSON or YAML, otherwise as protobuf.
-pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, NotAcceptable> {
+/// as JSON or YAML, otherwise as protobuf. Fails if there is none.
+pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, String> {
     if accept.is_empty() {
         return Ok(MediaType::default());
     }
@@ -196,7 +191,9 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
     };
     let found = find(&[("json", Encoding::Json), ("yaml", Encoding::Yaml)])
         .or_else(|| find(&[("vnd.kubernetes.protobuf", Encoding::Protobuf)]));
-    found.ok_or(NotAcceptable)
+    found.ok_or_else(|| {
+        format!("only the following media types are accepted: {}", DOCUMENT_TYPES.join(", "))
+    })
 }
 
 /// Whether a request asks for indented JSON: by a parameter or, without one, because the client is

@@ -15,11 +15,6 @@ struct Term {
     value: String,
 }
 
-/// An invalid field selector, with the message of apimachinery.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FieldSelectorError(String);
-
 impl FieldSelector {
     /// Selects the object with a name.
     pub fn for_name(name: &str) -> Self {
@@ -27,26 +22,25 @@ impl FieldSelector {
         Self { terms: vec![Term { field, is_equal: true, value: name.to_owned() }] }
     }
 
-    pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
+    /// The error is the message of apimachinery.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let terms = split_terms(text).filter(|term| !term.is_empty()).map(|term| {
-            let (field, is_equal, value) = split_term(term).ok_or_else(|| {
-                let message = format!("invalid selector: '{text}'; can't understand '{term}'");
-                FieldSelectorError(message)
-            })?;
+            let (field, is_equal, value) = split_term(term)
+                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             Ok(Term { field: field.to_owned(), is_equal, value: unescape(value)? })
         });
-        Ok(Self { terms: terms.collect::<Result<_, _>>()? })
+        Ok(Self { terms: terms.collect::<Result<_, String>>()? })
     }
 
-    /// Checks that all fields are metadata of metrics.
-    pub fn check_fields(&self) -> Result<(), FieldSelectorError> {
+    /// Checks that all fields are metadata of metrics. The error is the message of apimachinery.
+    pub fn check_fields(&self) -> Result<(), String> {
         let is_known =
             |term: &&Term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace");
         match self.terms.iter().find(|term| !is_known(term)) {
-            Some(term) => Err(FieldSelectorError(format!(
+            Some(term) => Err(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 Quoted(&term.field)
-            ))),
+            )),
             None => Ok(()),
         }
     }
@@ -104,9 +98,8 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     None
 }
 
-fn unescape(text: &str) -> Result<String, FieldSelectorError> {
-    let invalid =
-        |problem: String| FieldSelectorError(format!("invalid field selector: {problem}"));
+fn unescape(text: &str) -> Result<String, String> {
+    let invalid = |problem: String| format!("invalid field selector: {problem}");
     let mut value = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(char) = chars.next() {
@@ -152,7 +145,7 @@ mod tests {
     #[case("a=b=c", "invalid field selector: unescaped character in value: =")]
     #[case("a=b\\c", "invalid field selector: invalid escape sequence: \\c")]
     fn invalid_selectors_are_reported(#[case] text: &str, #[case] message: &str) {
-        assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), message);
+        assert_eq!(FieldSelector::parse(text).unwrap_err(), message);
     }
 
     #[test]
@@ -160,7 +153,7 @@ mod tests {
         let selector = FieldSelector::parse(r"a=b\,c\=d\\,e=f").unwrap();
         assert_eq!(selector.exact_match("a"), Some(r"b,c=d\"));
         assert_eq!(selector.exact_match("e"), Some("f"));
-        let error = selector.check_fields().unwrap_err().to_string();
+        let error = selector.check_fields().unwrap_err();
         assert!(error.starts_with("\"a\" is not a known field selector"), "{error}");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use hpa_calc::{Selector, go_text::Quoted, selector::SelectorError};
+use hpa_calc::{Selector, go_text::Quoted};
 use percent_encoding::percent_decode_str;
 
-use crate::metrics_api::field_selector::{FieldSelector, FieldSelectorError};
+use crate::metrics_api::field_selector::FieldSelector;
 
 /// The parameters of a query, like Go's `url.Values`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,25 +63,15 @@ pub struct ListOptions {
     pub watch: bool,
 }
 
-/// Invalid options, with the messages of apimachinery.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListOptionsError {
-    #[error("strconv.ParseInt: parsing {}: {reason}", Quoted(text))]
-    Number { text: String, reason: &'static str },
-    #[error(transparent)]
-    LabelSelector(#[from] SelectorError),
-    #[error(transparent)]
-    FieldSelector(#[from] FieldSelectorError),
-}
-
 impl ListOptions {
-    pub fn parse(query: &UrlQuery) -> Result<Self, ListOptionsError> {
+    /// The error is the message of apimachinery.
+    pub fn parse(query: &UrlQuery) -> Result<Self, String> {
         for key in ["timeoutSeconds", "limit"] {
             query.get(key).map_or(Ok(()), check_integer)?;
         }
+        let label_selector = Selector::parse(query.get("labelSelector").unwrap_or_default());
         Ok(Self {
-            label_selector: Selector::parse(query.get("labelSelector").unwrap_or_default())?,
+            label_selector: label_selector.map_err(|error| error.to_string())?,
             field_selector: FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())?,
             watch: is_watch(query),
         })
@@ -94,7 +84,7 @@ pub(crate) fn is_watch(query: &UrlQuery) -> bool {
     query.get("watch").is_some_and(|value| !is_off(value))
 }
 
-fn check_integer(text: &str) -> Result<(), ListOptionsError> {
+fn check_integer(text: &str) -> Result<(), String> {
     let Err(error) = text.parse::<i64>() else { return Ok(()) };
     let reason = match error.kind() {
         std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => {
@@ -102,7 +92,7 @@ fn check_integer(text: &str) -> Result<(), ListOptionsError> {
         }
         _ => "invalid syntax",
     };
-    Err(ListOptionsError::Number { text: text.to_owned(), reason })
+    Err(format!("strconv.ParseInt: parsing {}: {reason}", Quoted(text)))
 }
 
 #[cfg(test)]
@@ -136,7 +126,7 @@ mod tests {
     #[case("fieldSelector=x", "invalid selector: 'x'; can't understand 'x'")]
     fn invalid_options_are_reported(#[case] query: &str, #[case] message: &str) {
         let error = ListOptions::parse(&UrlQuery::parse(query)).unwrap_err();
-        assert_eq!(error.to_string(), message);
+        assert_eq!(error, message);
     }
 
     #[rstest]

@@ -87,9 +87,8 @@ pub fn usage_query(
 }
 
 fn list_options(query: &UrlQuery) -> Result<ListOptions, StatusError> {
-    let bad_request = |message: String| StatusError::bad_request(message);
-    let options = ListOptions::parse(query).map_err(|error| bad_request(error.to_string()))?;
-    options.field_selector.check_fields().map_err(|error| bad_request(error.to_string()))?;
+    let options = ListOptions::parse(query).map_err(StatusError::bad_request)?;
+    options.field_selector.check_fields().map_err(StatusError::bad_request)?;
     Ok(options)
 }
 

@@ -31,16 +31,9 @@ pub struct ResourceAttributes {
     pub segment_count: usize,
 }
 
-/// A path with a `watch` or `proxy` prefix that is too short.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unable to determine kind and namespace from url, {path}")]
-pub struct RequestInfoError {
-    pub path: String,
-}
-
 impl RequestInfo {
-    /// `path` must be percent-decoded.
-    pub fn new(method: &str, path: &str, query: &UrlQuery) -> Result<Self, RequestInfoError> {
+    /// `path` must be percent-decoded. Fails if nothing follows a `watch` or `proxy` prefix.
+    pub fn new(method: &str, path: &str, query: &UrlQuery) -> Result<Self, String> {
         let mut info =
             Self { path: path.to_owned(), verb: method.to_ascii_lowercase(), resource: None };
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -50,7 +43,9 @@ impl RequestInfo {
             _ => return Ok(info),
         };
         let (path_verb, rest) = match rest {
-            ["watch" | "proxy"] => return Err(RequestInfoError { path: path.to_owned() }),
+            ["watch" | "proxy"] => {
+                return Err(format!("unable to determine kind and namespace from url, {path}"));
+            }
             [verb @ ("watch" | "proxy"), rest @ ..] => (Some(*verb), rest),
             rest => (None, rest),
         };

@@ -57,6 +57,16 @@ pub(crate) fn bounded(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
+impl StatusDetails {
+    /// The details of an error about an object, or about a resource if `name` is empty. `resource`
+    /// has its group.
+    fn about(resource: &str, name: &str) -> Self {
+        let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let [name, group, kind] = [name, group, kind].map(str::to_owned);
+        Self { name, group, kind, causes: Vec::new() }
+    }
+}
+
 impl StatusError {
     /// Truncates each string of the error to [`MAX_TEXT_BYTES`].
     pub(crate) fn bounded(mut self) -> Self {
@@ -135,15 +145,9 @@ impl StatusError {
 
     /// 404: there is no such object. `resource` has its group, as in `podmetrics.metrics.k8s.io`.
     pub fn not_found(resource: &str, name: &str) -> Self {
-        let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let details = StatusDetails {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            causes: Vec::new(),
-        };
+        let details = Some(Box::new(StatusDetails::about(resource, name)));
         let message = format!("{resource} {} not found", Quoted(name));
-        Self { details: Some(Box::new(details)), ..Self::new(404, "NotFound", message) }
+        Self { details, ..Self::new(404, "NotFound", message) }
     }
 
     /// 404: there is no such metric. `resource` is that of the objects, for the message.
@@ -167,14 +171,9 @@ impl StatusError {
 
     /// 405: metrics can't be watched. `resource` has its group.
     pub fn watch_not_supported(resource: &str) -> Self {
-        let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let details = StatusDetails {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            ..StatusDetails::default()
-        };
+        let details = Some(Box::new(StatusDetails::about(resource, "")));
         let message = format!("watch is not supported on resources of kind {}", Quoted(resource));
-        Self { details: Some(Box::new(details)), ..Self::new(405, "MethodNotAllowed", message) }
+        Self { details, ..Self::new(405, "MethodNotAllowed", message) }
     }
 
     /// 406: the client accepts no media type of the route.

@@ -21,7 +21,8 @@ const MAX_KEY_BYTES: usize = 4096;
 /// Allows or denies requests by cached reviews.
 pub struct Authorizer {
     reviews: Arc<dyn AccessReviews>,
-    always_allowed: Vec<AllowedPath>,
+    /// Without leading slashes.
+    always_allowed: Vec<String>,
     allowed_lifetime: Duration,
     denied_lifetime: Duration,
     cache: TtlCache<Key, Access>,
@@ -29,13 +30,6 @@ pub struct Authorizer {
 
 /// A user, and the request as encoded by [`key`].
 type Key = (User, Arc<str>);
-
-/// A path that everyone may request, or a prefix of such paths.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct AllowedPath {
-    path: String,
-    is_prefix: bool,
-}
 
 /// The lifetimes of cached reviews, and the paths without reviews.
 #[derive(Clone, Debug)]
@@ -50,11 +44,8 @@ pub struct AuthorizerOptions {
 
 impl Authorizer {
     pub fn new(reviews: Arc<dyn AccessReviews>, options: &AuthorizerOptions) -> Self {
-        let always_allowed = options.always_allowed.iter().map(|path| {
-            let path = path.trim_start_matches('/');
-            let prefix = path.strip_suffix('*');
-            AllowedPath { path: prefix.unwrap_or(path).to_owned(), is_prefix: prefix.is_some() }
-        });
+        let always_allowed = options.always_allowed.iter();
+        let always_allowed = always_allowed.map(|path| path.trim_start_matches('/').to_owned());
         Self {
             reviews,
             always_allowed: always_allowed.collect(),
@@ -105,12 +96,9 @@ impl Authorizer {
     pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()
-            && self.always_allowed.iter().any(|allowed| {
-                if allowed.is_prefix {
-                    path.starts_with(&allowed.path)
-                } else {
-                    path == allowed.path
-                }
+            && self.always_allowed.iter().any(|allowed| match allowed.strip_suffix('*') {
+                Some(prefix) => path.starts_with(prefix),
+                None => path == allowed,
             })
     }
 }

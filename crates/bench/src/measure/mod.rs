@@ -16,12 +16,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub(crate) use self::outcome::{CountedBy, Outcome, Requests};
 use self::{
     controller_metrics::{ControllerMetrics, MetricsEndpoint},
-    outcome::{Measurement, Snapshot},
+    outcome::Snapshot,
     server_process::ServerProcess,
 };
 use crate::{
     args::{ApiServer, Metric, RunArguments},
-    controller::{Controller, ControllerKind, ControllerSettings, RulesAndUrl},
+    controller::{Controller, ControllerKind},
     prometheus,
     server::Interruption,
     stats::Usage,
@@ -99,23 +99,17 @@ async fn measure_against(
     server.wait_until_ready().await?;
     let [metrics_port] = free_ports()?;
     let endpoint = MetricsEndpoint::new(controller, metrics_port)?;
-    let rules = dir.join("rules.yaml");
-    std::fs::write(&rules, prometheus::RULES)
-        .with_context(|| format!("cannot write {}", rules.display()))?;
-    let prometheus = match arguments.population.metric {
-        Metric::Prometheus => Some(RulesAndUrl { rules: &rules, url: server.prometheus_url()? }),
-        Metric::Cpu | Metric::External | Metric::Pods => None,
-    };
-    let flags = controller.flags(&ControllerSettings {
-        kubeconfig,
-        period: arguments.population.period,
-        concurrent_syncs: arguments.concurrent_syncs,
-        metrics_port,
-        supports_protobuf: arguments.server != ApiServer::Testbed,
-        dir,
-        prometheus,
-        extra_flags: &arguments.flags,
-    });
+    let mut flags = comparable_flags(arguments, controller, dir, kubeconfig, metrics_port);
+    if controller.kind == ControllerKind::Ours {
+        if arguments.population.metric == Metric::Prometheus {
+            let rules = dir.join("rules.yaml");
+            std::fs::write(&rules, prometheus::RULES)
+                .with_context(|| format!("cannot write {}", rules.display()))?;
+            flags.push(format!("--metrics-config={}", rules.display()));
+            flags.push(format!("--prometheus-url={}", server.prometheus_url()?));
+        }
+        flags.extend_from_slice(&arguments.flags);
+    }
     let started = server.progress().await?.now;
     let mut process = Process::start(dir, name, controller.command(&flags))?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
@@ -127,8 +121,46 @@ async fn measure_against(
     wait_and_add_autoscalers(arguments, server, &mut process).await?;
     let end = snapshot(server, &process, &endpoint).await?;
     process.stop(EXIT_TIMEOUT).await?;
-    let measurement = Measurement { controller, flags, started, begin, end };
-    Ok(Outcome::new(measurement, &arguments.population))
+    Ok(Outcome::new(controller, flags, &arguments.population, started, [&begin, &end]))
+}
+
+/// Returns the controller's flags: no leader election, no client-side rate limit, and metrics on a
+/// loopback port.
+fn comparable_flags(
+    arguments: &RunArguments,
+    controller: &Controller,
+    dir: &Path,
+    kubeconfig: &Path,
+    metrics_port: u16,
+) -> Vec<String> {
+    let period = arguments.population.period.as_millis();
+    let mut flags = vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--horizontal-pod-autoscaler-sync-period={period}ms"),
+        format!("--concurrent-horizontal-pod-autoscaler-syncs={}", arguments.concurrent_syncs),
+        "--leader-elect=false".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+    ];
+    match controller.kind {
+        ControllerKind::Ours => flags.extend([
+            format!("--metrics-port={metrics_port}"),
+            format!("--status-interval={}ms", controller.status_interval.as_millis()),
+        ]),
+        ControllerKind::Reference => flags.extend([
+            "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
+            "--kube-api-qps=100000".to_owned(),
+            "--kube-api-burst=100000".to_owned(),
+            format!("--secure-port={metrics_port}"),
+            // For its self-signed certificate.
+            format!("--cert-dir={}", dir.display()),
+            "--authorization-always-allow-paths=/metrics".to_owned(),
+        ]),
+    }
+    // The testbed never responds in protobuf.
+    if controller.kind == ControllerKind::Reference && arguments.server == ApiServer::Testbed {
+        flags.push("--kube-api-content-type=application/json".to_owned());
+    }
+    flags
 }
 
 /// Waits until all autoscalers are decided, or until `--within` has elapsed.

@@ -20,16 +20,6 @@ pub(super) struct Snapshot {
     pub(crate) controller_usage: Usage,
 }
 
-/// The values at the beginning and at the end of a measurement.
-pub(super) struct Measurement<'a> {
-    pub(crate) controller: &'a Controller,
-    pub(crate) flags: Vec<String>,
-    /// Start time of the controller, in seconds since the start of the server.
-    pub(crate) started: f64,
-    pub(crate) begin: Snapshot,
-    pub(crate) end: Snapshot,
-}
-
 /// The source of the number of reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -153,8 +143,15 @@ pub(crate) struct Requests {
 }
 
 impl Outcome {
-    pub(super) fn new(measurement: Measurement<'_>, population: &Population) -> Self {
-        let Measurement { controller, flags, started, begin, end } = measurement;
+    /// The numbers between `begin` and `end`. `started` is the start time of the controller, in
+    /// seconds since the start of the server.
+    pub(super) fn new(
+        controller: &Controller,
+        flags: Vec<String>,
+        population: &Population,
+        started: f64,
+        [begin, end]: [&Snapshot; 2],
+    ) -> Self {
         let period = population.period.as_secs_f64();
         let measured = end.stats.now - begin.stats.now;
         let (first, extra) = split_records(&end.stats);
@@ -169,7 +166,7 @@ impl Outcome {
             .then(|| CycleSummary::new(&first, &extra, begin.stats.now, end.stats.now, period));
         let extra_delays: Vec<f64> =
             extra.iter().filter_map(|record| Some(record.decided_at()? - record.created)).collect();
-        let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, every_reconcile_writes);
+        let (reconciles, reconciles_counted_by) = reconciles(begin, end, every_reconcile_writes);
         let due = |record: &&AutoscalerRecord| {
             reconciles_due(record, begin.stats.now, end.stats.now, period, every_reconcile_writes)
         };
@@ -194,10 +191,10 @@ impl Outcome {
             reconciles_per_second: reconciles as f64 / measured,
             reconciles_due,
             overdue_at_end: cycles.map(|cycles| cycles.overdue_at_end),
-            own_reconciles: own_reconciles(&begin, &end),
+            own_reconciles: own_reconciles(begin, end),
             cycle: cycles.map(|cycles| cycles.cycle),
             lateness: cycles.map(|cycles| cycles.lateness),
-            own_lateness: own_lateness(&begin, &end, period),
+            own_lateness: own_lateness(begin, end, period),
             cpus: cpu / measured,
             cpu_per_reconcile: ratio(cpu, reconciles),
             extra_undecided: extra.len() - extra_delays.len(),

@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use hpa_tests::kube_apiserver::{KubeApiserver, Options};
+use hpa_tests::kube_apiserver::KubeApiserver;
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use kube::{Client, Config};
@@ -19,7 +19,7 @@ use crate::{
     args::Population,
     objects,
     objects::TargetCluster,
-    server::{CompletedRequest, DISABLED_ADMISSION, audit_policy, follow_audit_log},
+    server::{CompletedRequest, follow_audit_log, start_with_audit_log},
     stats::Usage,
 };
 
@@ -48,12 +48,7 @@ impl Cluster {
         name: &str,
         population: &Population,
     ) -> Result<Self> {
-        let options = Options::new(assets)
-            .user(ADAPTER_USER)
-            .without_admission_plugins(&DISABLED_ADMISSION)
-            .audit_policy(audit_policy(ADAPTER_USER));
-        let mut apiserver = KubeApiserver::start(options, dir).await?;
-        let log = apiserver.take_audit_log().context("the API server has no audit log")?;
+        let (apiserver, log) = start_with_audit_log(assets, dir, ADAPTER_USER).await?;
         let requests = Arc::<Mutex<BTreeMap<String, u64>>>::default();
         let counts = Arc::clone(&requests);
         tokio::spawn(follow_audit_log(log, move |CompletedRequest { request, .. }| {

@@ -20,7 +20,7 @@ use self::{
     outcome::{IdleUsage, Phase, Snapshot, request_metric, request_paths, send_requests},
 };
 use crate::{
-    adapter::{Adapter, AdapterSettings},
+    adapter::{Adapter, AdapterKind},
     args::{AdapterArguments, ApiServer},
     measure::{Rounds, log_dir},
     prometheus::{FakePrometheus, RULES},
@@ -34,6 +34,9 @@ const IDLE_DURATION: Duration = Duration::from_secs(10);
 /// An adapter that needs less CPU time than this in half a second has no discovery in progress. In
 /// seconds.
 const SETTLED_CPU_SECONDS: f64 = 0.05;
+/// The files of an adapter in its directory.
+const RULES_FILE: &str = "rules.yaml";
+const KUBECONFIG_FILE: &str = "adapter.kubeconfig";
 /// Time for an adapter to exit after SIGTERM.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -74,18 +77,9 @@ async fn measure(
     eprintln!("hpa-bench: {name}: starting kube-apiserver");
     let cluster = Cluster::start(assets, dir, name, &population).await?;
     let [port] = free_ports()?;
-    let (rules, kubeconfig) = (dir.join("rules.yaml"), dir.join("adapter.kubeconfig"));
-    std::fs::write(&rules, RULES)?;
-    std::fs::write(&kubeconfig, cluster.adapter_kubeconfig().to_string())?;
-    let flags = adapter.flags(&AdapterSettings {
-        kubeconfig: &kubeconfig,
-        rules: &rules,
-        prometheus_url: &url,
-        port,
-        relist_interval: arguments.relist_interval,
-        dir,
-        extra_flags: &arguments.flags,
-    });
+    std::fs::write(dir.join(RULES_FILE), RULES)?;
+    std::fs::write(dir.join(KUBECONFIG_FILE), cluster.adapter_kubeconfig().to_string())?;
+    let flags = comparable_flags(arguments, adapter, dir, &url, port);
     let start = Instant::now();
     let process = Process::start(dir, name, adapter.command(&flags))?;
     cluster.register(port).await?;
@@ -119,6 +113,38 @@ async fn measure(
         aggregated,
         direct,
     })
+}
+
+/// Returns the adapter's flags: one kubeconfig for all requests, no client-side rate limit, and a
+/// loopback port. `dir` has the files, and is for the adapter's certificate.
+fn comparable_flags(
+    arguments: &AdapterArguments,
+    adapter: &Adapter,
+    dir: &Path,
+    prometheus_url: &str,
+    port: u16,
+) -> Vec<String> {
+    let (rules, kubeconfig) = (dir.join(RULES_FILE), dir.join(KUBECONFIG_FILE));
+    let kubeconfig = kubeconfig.display();
+    let mut flags = vec![
+        format!("--config={}", rules.display()),
+        format!("--prometheus-url={prometheus_url}"),
+        format!("--metrics-relist-interval={}ms", arguments.relist_interval.as_millis()),
+        format!("--lister-kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        format!("--cert-dir={}", dir.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+    ];
+    match adapter.kind {
+        AdapterKind::Ours => flags.extend_from_slice(&arguments.flags),
+        AdapterKind::PrometheusAdapter => {
+            let no_rate_limit = ["--client-qps=100000", "--client-burst=100000"];
+            flags.extend(no_rate_limit.map(ToOwned::to_owned));
+        }
+    }
+    flags
 }
 
 /// A running adapter, and its servers.

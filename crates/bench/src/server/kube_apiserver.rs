@@ -12,13 +12,14 @@ use axum::{
 };
 use hpa_testbed::Testbed;
 use hpa_tests::kube_apiserver::{KubeApiserver, Options};
+use tokio::process::ChildStdout;
 
 use super::{
     cluster::Cluster,
     listener::{bind, print_progress, serve_http},
     metrics::{count_bytes, is_metrics_path, metrics_testbed, respond},
     populate::populate,
-    recorder::{CONTROLLER_USER, CompletedRequest, Recorder, audit_policy, follow_audit_log},
+    recorder::{CONTROLLER_USER, CompletedRequest, audit_policy, follow_audit_log},
 };
 use crate::{args::ServeArguments, load::Load, objects::TargetCluster, request_info::RequestInfo};
 
@@ -28,7 +29,7 @@ const METRICS_APIS: [(&str, &str); 3] = [
     ("external.metrics.k8s.io", "v1beta1"),
 ];
 /// Admission plugins that need controllers or nodes, or that cost time without effect here.
-pub(crate) const DISABLED_ADMISSION: [&str; 8] = [
+const DISABLED_ADMISSION: [&str; 8] = [
     "TaintNodesByCondition",
     "Priority",
     "DefaultTolerationSeconds",
@@ -46,17 +47,12 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let parent = fs::canonicalize(arguments.kubeconfig.parent().unwrap_or(Path::new(".")))
         .or_else(|_| std::env::current_dir())?;
     let dir = tempfile::Builder::new().prefix("kube-apiserver-").tempdir_in(parent)?;
-    let options = Options::new(assets)
-        .user(CONTROLLER_USER)
-        .without_admission_plugins(&DISABLED_ADMISSION)
-        .audit_policy(audit_policy(CONTROLLER_USER));
-    let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
+    let (mut apiserver, log) = start_with_audit_log(assets, dir.path(), CONTROLLER_USER).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
     let (client, process_ids) = (apiserver.client(), apiserver.process_ids()?);
     let target = TargetCluster::Dedicated { client, process_ids };
     let cluster = Cluster::new(arguments, target, load);
-    let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
     tokio::spawn(follow_audit_log(log, move |completed| {
         let CompletedRequest { request, at, duration, is_success } = completed;
@@ -72,29 +68,40 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     serve_http(bind().await?, cluster.router()).await
 }
 
-#[derive(Clone)]
-struct MetricsState {
-    load: Arc<Load>,
-    recorder: Arc<Recorder>,
-    testbed: Testbed,
+/// Starts etcd and a kube-apiserver, whose audit log has the requests of a user. The user is a
+/// cluster administrator.
+pub(crate) async fn start_with_audit_log(
+    assets: &Path,
+    dir: &Path,
+    user: &str,
+) -> Result<(KubeApiserver, ChildStdout)> {
+    let options = Options::new(assets)
+        .user(user)
+        .without_admission_plugins(&DISABLED_ADMISSION)
+        .audit_policy(audit_policy(user));
+    let mut apiserver = KubeApiserver::start(options, dir).await?;
+    let log = apiserver.take_audit_log().context("the API server has no audit log")?;
+    Ok((apiserver, log))
 }
 
 /// Serves only the metrics APIs of a testbed.
 fn metrics_router(cluster: &Cluster) -> Router {
-    let (load, recorder) = (Arc::clone(&cluster.load), Arc::clone(&cluster.recorder));
-    let testbed = metrics_testbed(&load);
-    Router::new().fallback(serve_metrics).with_state(MetricsState { load, recorder, testbed })
+    let testbed = metrics_testbed(&cluster.load);
+    Router::new().fallback(serve_metrics).with_state((cluster.clone(), testbed))
 }
 
-async fn serve_metrics(State(metrics): State<MetricsState>, request: Request) -> Response {
+async fn serve_metrics(
+    State((cluster, testbed)): State<(Cluster, Testbed)>,
+    request: Request,
+) -> Response {
     if !is_metrics_path(request.uri().path()) {
         return StatusCode::NOT_FOUND.into_response();
     }
     let info = RequestInfo::new(request.method(), request.uri());
-    let response = respond(&metrics.testbed, &metrics.load, &info, request).await;
+    let response = respond(&testbed, &cluster.load, &info, request).await;
     if info.kind.resource.is_empty() {
         // A discovery request, which the API server sends on its own.
         return response;
     }
-    count_bytes(response, metrics.recorder.byte_counter(&info.kind))
+    count_bytes(response, cluster.recorder.byte_counter(&info.kind))
 }

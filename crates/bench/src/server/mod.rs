@@ -36,9 +36,9 @@ use self::{
     proxy::{Backend, Proxy},
 };
 pub(crate) use self::{
-    kube_apiserver::DISABLED_ADMISSION,
+    kube_apiserver::start_with_audit_log,
     listener::ProgressTimer,
-    recorder::{CompletedRequest, audit_policy, follow_audit_log},
+    recorder::{CompletedRequest, follow_audit_log},
 };
 use crate::{
     args::{ApiServer, ServeArguments},

@@ -133,7 +133,7 @@ impl Recorder {
 pub(super) const CONTROLLER_USER: &str = "measured-controller";
 
 /// An audit policy that logs only the requests of a user, without their bodies.
-pub(crate) fn audit_policy(user: &str) -> Value {
+pub(super) fn audit_policy(user: &str) -> Value {
     let rules = serde_json::json!([{ "level": "Metadata", "users": [user] }, { "level": "None" }]);
     serde_json::json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy",

@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use crate::selector::Selector;
+
 /// The part of an autoscaling/v1 Scale that a decision reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -12,4 +14,13 @@ pub struct Scale {
     /// `status.selector`, the label selector of the target's pods as a string. Empty if there is
     /// none.
     pub selector: String,
+}
+
+impl Scale {
+    /// The selector of the target's pods. `None` if it is invalid, or empty: that would select
+    /// every pod.
+    pub fn usable_selector(&self) -> Option<Selector> {
+        let text = Some(&self.selector).filter(|text| !text.is_empty())?;
+        Selector::parse(text).ok()
+    }
 }

@@ -70,6 +70,12 @@ pub(super) fn advise(
             (_, None) if reported.has_value(index) => advice.push(about_unread(inputs, metric)),
             // The controller may not need the API that is missing here.
             (_, None) if reported.has_own_sources() && is_of_missing_api(metric) => {}
+            (_, None) if reported.may_be_of_unreadable_source(index, &metric.explanation) => {
+                advice.push(format!(
+                    "Whether the controller's source has {} is unknown, because it can't be read.",
+                    metric.name
+                ));
+            }
             (_, None) => advice.push(about_failure(inputs, metric, failure)),
         }
     }
@@ -91,7 +97,12 @@ pub(super) fn advise(
     advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
     if inputs.settings.pause != Pause::NONE {
         let origin = SettingOrigin::of_pause(&inputs.hpa).with_name();
-        advice.push(format!("Remove {origin} to let the autoscaler scale."));
+        let direction = match inputs.settings.pause {
+            Pause { up: true, down: true } => "",
+            Pause { up: true, .. } => " up",
+            Pause { .. } => " down",
+        };
+        advice.push(format!("Remove {origin} to let the autoscaler scale{direction}."));
     }
     if inputs.settings.dry_run {
         let origin = SettingOrigin::of_dry_run(&inputs.hpa).with_name();
@@ -238,10 +249,9 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         let pods: Vec<_> = pods.filter(|pod| !is_starting(inputs, &pod.name)).collect();
         is_held_back |= !pods.is_empty() && metric.explanation.is_beyond_tolerance();
         has_unready |= pods.iter().any(|pod| pod.class == PodClass::Unready || pod.is_unready);
-        if metric.source_type == MetricSourceType::Pods
-            && pods.iter().any(|pod| pod.class == PodClass::Missing)
-        {
-            without_value = without_value.or(Some(metric.index));
+        if metric.source_type == MetricSourceType::Pods {
+            let missing = pods.iter().find(|pod| pod.class == PodClass::Missing);
+            without_value = without_value.or(missing.map(|pod| (metric.index, pod.name.as_str())));
         }
         not_counted.extend(pods.iter().map(|pod| pod.name.as_str()));
         let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
@@ -250,8 +260,9 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     if !not_counted.is_empty() {
         let effect = if is_held_back { " hold the decision back" } else { "" };
         let problem = if has_unready { "are not ready or have no value" } else { "have no value" };
-        let command = without_value.map(|index| {
-            format!(" If a rule has the metric: {}", rules_explain_command(&inputs.hpa, index))
+        let command = without_value.map(|(index, pod)| {
+            let command = rules_explain_command(&inputs.hpa, index, Some(pod));
+            format!(" If a rule has the metric: {command}")
         });
         advice.push(format!(
             "Pods without a sample that counts{effect}: {}. Check why they {problem}.{}",

@@ -25,6 +25,10 @@ pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding
 /// can't be read. The cause follows.
 pub const RESOURCES_NOT_READ: &str = "unable to read the resources of the API server";
 
+/// The start of the error of a request or reconcile that exceeded its time limit. It is Go's,
+/// because conditions and events show it.
+pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
+
 /// Part of the errors of requests without a complete response in time. The time limit follows.
 pub const NO_RESPONSE_WITHIN: &str = "no response within ";
 
@@ -85,6 +89,10 @@ pub const REFUSED_ADDRESS: &str = "--collector-address";
 /// Part of the error if the query of a collector has no result, or NaN.
 pub const NO_RESULT: &str = " did not result a valid response";
 
+/// Part of the error with [`NO_RESULT`] if a restriction to a namespace was added to the query. The
+/// namespace follows.
+pub const RESTRICTED_TO_NAMESPACE: &str = "it is restricted to the namespace ";
+
 /// Part of the error if a server other than Prometheus refuses the query of a collector.
 pub const REFUSES_THE_QUERY: &str = " refuses the query: ";
 
@@ -135,7 +143,6 @@ pub const EVALUATION_FAILED: &str = "evaluation failed: ";
 pub fn has_no_number(error: &str) -> bool {
     let parts = [
         PATH_SELECTS_NOTHING,
-        NO_AGGREGATOR,
         ONE_IS_NOT_NUMERIC,
         OF_ANOTHER_TYPE,
         INVALID_DOCUMENT,
@@ -154,6 +161,12 @@ pub const QUERY_NOT_RESTRICTED: &str = "the query can't be restricted to the nam
 /// Whether a collector refused a query, and didn't send it.
 pub fn is_unsent_query(error: &str) -> bool {
     error.contains(QUERY_SYNTAX) || error.contains(QUERY_NOT_RESTRICTED)
+}
+
+/// Whether Prometheus, or a proxy before it, responded with 503. Prometheus responds so, without an
+/// error in the response, until it has read its write-ahead log.
+pub(super) fn is_unavailable(error: &str) -> bool {
+    has_status(error, UNKNOWN_STATUS, &["503"])
 }
 
 /// Whether a server responded to a collector that it doesn't have the path of the request.
@@ -243,4 +256,13 @@ pub fn is_in_process(error: &str) -> bool {
     IN_PROCESS.iter().any(|start| error.starts_with(start))
         || error.contains(ALSO_NOT_BY_API)
         || (error.starts_with(METRICS_OF) && error.contains(NOT_DISCOVERED))
+}
+
+/// Whether a source in the controller's process could not be read, so that it is unknown which
+/// metrics it has.
+pub(super) fn is_unreadable_source(error: &str) -> bool {
+    let parts = [PROMETHEUS, NOT_DISCOVERED];
+    is_in_process(error)
+        && !error.contains(ALSO_NOT_BY_API)
+        && parts.iter().any(|part| error.contains(part))
 }

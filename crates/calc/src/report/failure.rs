@@ -10,7 +10,9 @@ use super::{
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
     phrases::{age, metrics_api, metrics_server, names},
-    source_failure::{about_absence, about_no_value, about_refused_address, about_rule},
+    source_failure::{
+        about_absence, about_no_value, about_refused_address, about_rule, rules_explain_command,
+    },
     target_pods::{
         NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state, pods_command,
         started_recently,
@@ -28,7 +30,7 @@ use crate::{
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Parts of the API server's errors if a metrics API answered with status 500.
-const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
+pub(super) const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
@@ -125,7 +127,7 @@ pub(super) fn about_failure(
     match failure {
         MetricFailure::InvalidSpec => about_invalid_spec(inputs, metric),
         MetricFailure::Fetch => about_failed_request(inputs, metric),
-        MetricFailure::Empty => about_empty_response(metric),
+        MetricFailure::Empty => about_empty_response(inputs, metric),
         MetricFailure::NotRead => {
             format!("Without a value of {name}, nothing is scaled down: add its value.")
         }
@@ -170,7 +172,7 @@ fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str) -> Strin
 }
 
 /// Advice about a metrics API that responded without a value of the metric.
-fn about_empty_response(metric: &MetricReport) -> String {
+fn about_empty_response(inputs: &Inputs, metric: &MetricReport) -> String {
     let api = metrics_api(&metric.source_type);
     let server = metrics_server(&metric.source_type, "an");
     let MetricReport { name, index, .. } = metric;
@@ -183,9 +185,13 @@ fn about_empty_response(metric: &MetricReport) -> String {
     }
     let is_by_pod = !metric.source_type.exists_without_pods();
     let of_pods = if is_by_pod { " for the target's pods" } else { "" };
+    let pod = inputs.selected.pods.iter().find(|pod| idle_state(pod).is_none());
+    let pod = pod.map(|pod| &*pod.name);
     format!(
         "{api} works but has no value of {name}. Check the names and selectors in \
-         spec.metrics[{index}], and that {server} has the metric{of_pods}."
+         spec.metrics[{index}], and that {server} has the metric{of_pods}. If it has a rules file, \
+         this says why, with that file and its Prometheus: {}",
+        rules_explain_command(&inputs.hpa, *index, pod)
     )
 }
 
@@ -294,14 +300,20 @@ fn about_failed_request(inputs: &Inputs, metric: &MetricReport) -> String {
              its settings and its server."
         );
     }
+    if is_api_missing(error) {
+        return about_missing_api(&metric.source_type);
+    }
+    about_failing_api(&metric.source_type, error)
+}
+
+/// Advice if the API of metrics of this type is registered, and fails with this error.
+pub(super) fn about_failing_api(source_type: &MetricSourceType, error: &str) -> String {
+    let api = metrics_api(source_type);
     if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
         return format!(
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
              apiservices | grep {api} names. If the controller reads another source, see that."
         );
-    }
-    if is_api_missing(error) {
-        return about_missing_api(&metric.source_type);
     }
     format!(
         "Check that {api} works: kubectl get apiservices | grep {api} names the service behind it."

@@ -58,10 +58,16 @@ pub(super) fn sentence(
         || is_forbidden_here(decision, &reported)
         || !is_idle && ReportedFailure::new(inputs, decision).is_some()
         || succeeded_pods_of_reference(inputs).is_some();
-    let pods = absent_pods(inputs, decision).or_else(|| ignored_pods(inputs, decision));
-    let pods = pods.or_else(|| failure::pods_without_metrics(inputs, decision));
-    let pods = pods.or_else(|| unready_pods(inputs, decision));
-    let why = why + &pods.map(|pods| format!("; {pods}")).unwrap_or_default();
+    let absent = absent_pods(inputs, decision);
+    let others = if absent.is_none() {
+        let ignored = ignored_pods(inputs, decision);
+        ignored.or_else(|| failure::pods_without_metrics(inputs, decision))
+    } else {
+        None
+    };
+    let unready = unready_pods(inputs, decision).filter(|_| others.is_none());
+    let clauses: Vec<_> = [Some(why), absent, others, unready].into_iter().flatten().collect();
+    let why = clauses.join("; ");
     let outcome = match (&inputs.scale, decision.scale_to()) {
         (Err(_), _) => "can't decide".to_owned(),
         (Ok(scale), Some(to)) => {

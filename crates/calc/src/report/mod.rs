@@ -77,13 +77,18 @@ impl Inputs {
         Report::new(self, doubt, advice).with_escaped_texts()
     }
 
-    /// The indices of the metrics that could not be read here, but that have a value in the
-    /// controller's last status. Unless the caller has advice for them,
-    /// [`Inputs::report_with_advice`] gives advice about the source that the controller may read.
-    pub fn metrics_read_by_controller_only(&self) -> Vec<usize> {
+    /// The indices of the metrics that could not be read here, but perhaps by the controller: they
+    /// have a value in its last status, or may be those of a source that it can't read at present.
+    /// Unless the caller has advice for them, [`Inputs::report_with_advice`] gives advice about the
+    /// source that the controller may read.
+    pub fn metrics_of_controller_sources(&self) -> Vec<usize> {
         let decision = self.decide();
         let reported = reported::ReportedMetrics::new(self, &decision);
-        reported.values.into_iter().map(|(index, _)| index).collect()
+        let metrics = decision.explanation().metrics.iter().enumerate();
+        let of_sources = metrics.filter(|(index, metric)| {
+            reported.has_value(*index) || reported.may_be_of_unreadable_source(*index, metric)
+        });
+        of_sources.map(|(index, _)| index).collect()
     }
 }
 

@@ -3,7 +3,11 @@
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    error_texts::{ALSO_NOT_BY_API, FORBIDDEN, NO_KNOWN_VERSION, is_in_process},
+    error_texts::{
+        ALSO_NOT_BY_API, FORBIDDEN, NO_KNOWN_VERSION, UNKNOWN_METRIC, is_in_process,
+        is_unreadable_source,
+    },
+    failure::ERRORS_OF_ADAPTERS,
     inputs::Inputs,
 };
 use crate::{
@@ -12,7 +16,7 @@ use crate::{
         HorizontalPodAutoscaler, MetricSpec,
     },
     decision::Decision,
-    explain::{Explanation, Measurement, MetricFailure, metric_name},
+    explain::{Explanation, Measurement, MetricExplanation, MetricFailure, metric_name},
     messages::UNABLE_TO_UPDATE_SCALE,
     selector::go_string,
 };
@@ -115,6 +119,20 @@ impl<'a> ReportedMetrics<'a> {
         !self.unknown.is_empty()
             || self.has_ambiguous_failure_of_source
             || self.causes.values().any(|cause| is_in_process(cause))
+    }
+
+    /// Whether the controller may read a metric from a source of its own, which can't be read. Here,
+    /// a metrics API doesn't have the metric.
+    pub(super) fn may_be_of_unreadable_source(
+        &self,
+        index: usize,
+        metric: &MetricExplanation,
+    ) -> bool {
+        let error = metric.error.as_deref().unwrap_or_default();
+        error.contains(UNKNOWN_METRIC)
+            && !is_in_process(error)
+            && !self.is_reported(index)
+            && self.causes.values().any(|cause| is_unreadable_source(cause))
     }
 
     /// The names of the metrics that can't be read here, and about which the controller reported
@@ -302,16 +320,30 @@ fn identifies(message: &str, hpa: &HorizontalPodAutoscaler, spec: &MetricSpec) -
     })
 }
 
-/// Whether two causes are the same failure. A metrics API may fail in several ways.
+/// Whether two causes are the same failure. A metrics API may fail in several ways, and its errors
+/// may have the address or the time of the request. Digits in an error about rights are those of
+/// names, such as that of the user who lacks them.
 fn is_same(error: &str, cause: &str) -> bool {
-    let is_of_api = |text: &str| {
-        (text.contains(METRICS_API) || text.contains(NO_KNOWN_VERSION))
-            && !text.contains(FORBIDDEN)
-            && !text.contains(ALSO_NOT_BY_API)
+    let without_digits = |text: &str| {
+        let is_left_out = |one: char| one.is_ascii_digit() && !text.contains(FORBIDDEN);
+        text.replace(is_left_out, "")
     };
-    let are_of_one_source = is_in_process(error) == is_in_process(cause);
-    are_of_one_source && (error.contains(cause) || cause.contains(error))
-        || is_of_api(error) && is_of_api(cause)
+    match (is_in_process(error), is_in_process(cause)) {
+        (true, true) => error.contains(cause) || cause.contains(error),
+        (false, false) => {
+            let (bare_error, bare_cause) = (without_digits(error), without_digits(cause));
+            bare_error.contains(&bare_cause)
+                || bare_cause.contains(&bare_error)
+                || is_failure_of_api(error) && is_failure_of_api(cause)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a metrics API failed with this error.
+pub(super) fn is_failure_of_api(error: &str) -> bool {
+    let mut parts = [METRICS_API, NO_KNOWN_VERSION].into_iter().chain(ERRORS_OF_ADAPTERS);
+    parts.any(|part| error.contains(part)) && !error.contains(FORBIDDEN) && !is_in_process(error)
 }
 
 /// The cause in a message about metrics or a write of the scale, without the texts that the

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_COLLECTOR_READS, NO_VALUE,
-        NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_AGGREGATOR, NO_COLLECTOR_READS,
+        NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC,
         has_no_number, is_api_missing, is_in_process, is_of_server, is_refused_access,
         is_refused_query, is_unknown_path, is_unsent_query,
     },
@@ -13,7 +13,7 @@ use super::{
     inputs::Inputs,
     metrics::MetricReport,
     phrases::namespace,
-    reported::{METRICS_API, failed_metrics, root_cause},
+    reported::{METRICS_API, failed_metrics, is_failure_of_api, root_cause},
     source_failure,
 };
 use crate::{
@@ -81,7 +81,9 @@ pub(super) fn advise(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Vec
              --scaling-schedule."
         ))
     };
-    let about_cause = about_cause(inputs, metric, cause);
+    let about_api =
+        || is_failure_of_api(cause).then(|| failure::about_failing_api(&metric.source_type, cause));
+    let about_cause = about_cause(inputs, metric, cause).or_else(about_api);
     about_cause.into_iter().chain(here).collect()
 }
 
@@ -143,6 +145,9 @@ fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     let check = if is_unknown_path(cause) {
         "the server in the message and these annotations: the server answers that it doesn't \
          have the path of the request"
+    } else if cause.contains(NO_AGGREGATOR) {
+        "these annotations: the path selects several values, and the setting aggregator (avg, min, \
+         max or sum), which combines them, is missing"
     } else if has_no_number(cause) {
         "these annotations: the server answers, but its response has no number at the path"
     } else if is_unsent_query(cause) {

@@ -33,7 +33,7 @@ const MAX_WARNING_LEN: usize = 300;
 
 /// The time after a scaling within which its pods are created, even if there are many. Unlike their
 /// start-up, this takes seconds.
-const CREATION_PERIOD: SignedDuration = SignedDuration::from_mins(1);
+pub(super) const CREATION_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The state of an autoscaler. The order is that of urgency, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

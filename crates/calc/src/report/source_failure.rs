@@ -5,7 +5,7 @@ use super::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, NOT_OF_PROMETHEUS,
         PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_STATUS, is_api_missing,
         is_in_process, is_not_ready, is_refused_access, is_refused_query,
-        is_server_error_of_prometheus, lacked_series,
+        is_server_error_of_prometheus, is_unavailable, lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -63,6 +63,11 @@ pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
             .to_owned()
     } else if is_server_error_of_prometheus(error) {
         "Prometheus answers with an error of its own, as the message says. Read its log.".to_owned()
+    } else if is_unavailable(error) {
+        "The server isn't available (503): Prometheus answers so while it reads its write-ahead log \
+         after a start, and a proxy before it if it doesn't reach Prometheus or is overloaded. If \
+         this persists, read the logs of both."
+            .to_owned()
     } else if error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS) {
         format!(
             "The server answers, but not as Prometheus does, as the message says. Check {url} with \
@@ -106,7 +111,7 @@ pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str)
     format!(
         "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
          that is to have {name}: {} says which rules have it.{about_list}{about_api}",
-        rules_explain_command(&inputs.hpa, index)
+        rules_explain_command(&inputs.hpa, index, None)
     )
 }
 
@@ -117,10 +122,17 @@ pub(super) fn about_relist() -> &'static str {
 }
 
 /// The command that says which rules have the metric at an index of `spec.metrics`, and why its
-/// query has no value. With placeholders for the rules file and the server.
-pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> String {
+/// query has no value, for `pod` unless it is a metric of objects or an external one. With
+/// placeholders for the rules file and the server.
+pub fn rules_explain_command(
+    hpa: &HorizontalPodAutoscaler,
+    index: usize,
+    pod: Option<&str>,
+) -> String {
     let Some(metric) = hpa.spec.metrics.get(index) else { return "hpa rules explain".to_owned() };
     let name = metric.metric_name();
+    let pod = pod.map(|pod| format!(" --name {}", quote(pod))).unwrap_or_default();
+    let of_pods = format!("{}{pod}", quote(&format!("pods/{name}")));
     let (argument, operand) = match metric.source_type {
         MetricSourceType::External if name.starts_with('-') => {
             ("external".to_owned(), format!(" -- {}", quote_operand(name)))
@@ -134,10 +146,8 @@ pub fn rules_explain_command(hpa: &HorizontalPodAutoscaler, index: usize) -> Str
             let metric = quote(&metric);
             (format!("custom {metric} --name {}", quote(object)), String::new())
         }
-        MetricSourceType::Pods => {
-            (format!("custom {}", quote(&format!("pods/{name}"))), String::new())
-        }
-        _ => (format!("resource {}", quote(&format!("pods/{name}"))), String::new()),
+        MetricSourceType::Pods => (format!("custom {of_pods}"), String::new()),
+        _ => (format!("resource {of_pods}"), String::new()),
     };
     let selector = metric.series_selector().filter(|selector| !selector.is_empty());
     let selector = selector.map(|one| format!(" --selector {}", quote_always(&one.to_string())));
@@ -173,7 +183,13 @@ pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str
         return format!(
             "The query in the message, that of {name}, has no result. Check the names and selectors \
              in spec.metrics[{index}]: {} says which series there are.",
-            rules_explain_command(&inputs.hpa, *index)
+            rules_explain_command(&inputs.hpa, *index, None)
+        );
+    }
+    if error.contains("collector ") {
+        return format!(
+            "The collector found no value of {name}. Check the names and selectors in \
+             spec.metrics[{index}], its settings in annotations metric-config.*, and its server."
         );
     }
     format!(

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{inputs::Inputs, metrics::is_unready, phrases::namespace};
+use super::{
+    inputs::Inputs,
+    metrics::is_unready,
+    phrases::{age, namespace},
+    short::CREATION_PERIOD,
+};
 use crate::{
     api::{Pod, PodPhase, Scale},
     decision::Decision,
@@ -12,12 +17,11 @@ use crate::{
 };
 
 /// Describes the pods that keep the replicas from following the metrics, because they don't exist
-/// or don't count.
+/// or don't count, or that have [been missing for long](lacks_pods_for_long).
 pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
-    let scales_up = decision.scale_to().is_some_and(|to| to > replicas);
-    if scales_up || !lacks_pods(winner, replicas) {
+    if !is_held_back(inputs, decision) && !lacks_pods_for_long(inputs, scale) {
         return None;
     }
     Some(match winner.counted_pods {
@@ -39,6 +43,25 @@ pub(super) fn ignored_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     let is_part = i32::try_from(count).is_ok_and(|count| count < replicas);
     (is_part && (is_smaller || lacks_samples))
         .then(|| part_of_pods(inputs, count, replicas, "count"))
+}
+
+/// Whether pods that don't exist or don't count keep the replicas from following the metrics.
+fn is_held_back(inputs: &Inputs, decision: &Decision<'_>) -> bool {
+    let Some((winner, scale)) = winner_and_scale(inputs, decision) else { return false };
+    let scales_up = decision.scale_to().is_some_and(|to| to > scale.spec_replicas);
+    !scales_up && lacks_pods(winner, scale.spec_replicas)
+}
+
+/// Whether the target has fewer pods than replicas, although those of the last scaling have had the
+/// time to be created: for example, because a quota or a webhook refuses them. A status without pods
+/// may be one that no controller writes, such as that of a custom resource. One with fewer pods than
+/// the selector matches is old, or counts only some of them, such as those that are ready.
+fn lacks_pods_for_long(inputs: &Inputs, scale: &Scale) -> bool {
+    let scaled = inputs.hpa.status.last_scale_time;
+    let active_count = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    (1..scale.spec_replicas).contains(&scale.status_replicas)
+        && i32::try_from(active_count).is_ok_and(|count| count < scale.spec_replicas)
+        && scaled.is_none_or(|scaled| inputs.now.duration_since(scaled) >= CREATION_PERIOD)
 }
 
 fn winner_and_scale<'a>(
@@ -110,7 +133,7 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     let explanation = decision.explanation();
     let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
     let is_rebalanced = winner.is_some_and(|winner| winner.rebalanced_ratio.is_some());
-    let is_named = is_rebalanced || absent_pods(inputs, decision).is_some();
+    let is_named = is_rebalanced || is_held_back(inputs, decision);
     if is_named || explanation.reason() == Reason::Failed {
         return None;
     }
@@ -137,7 +160,18 @@ pub(super) fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Opt
     Some(if scale.status_replicas >= scale.spec_replicas {
         format!("Only {absent}. Check the target's pods: {}", pods_command(inputs, "get"))
     } else {
-        format!("Only {absent}. The {}", creation_events(inputs))
+        let scaled = inputs.hpa.status.last_scale_time;
+        let scaled =
+            scaled.map(|at| format!(" The autoscaler last scaled {} ago.", age(at, inputs.now)));
+        let events = match inputs.hpa.spec.scale_target_ref.kind.as_str() {
+            "StatefulSet" => {
+                "By default, a StatefulSet creates a pod only when those before it are ready. \
+                 Otherwise, the"
+            }
+            _ => "The",
+        };
+        let scaled = scaled.unwrap_or_default();
+        format!("Only {absent}.{scaled} {events} {}", creation_events(inputs))
     })
 }
 

@@ -260,7 +260,8 @@ fn names_are_unique_and_defaults_are_stated() {
     "2h",
     "must be a duration from 3s to 1h, such as \"30s\" (at least 5s by --min-sync-period)"
 )]
-#[case::quantity("tolerance", "1.1", "must be a quantity from 0 to 1")]
+#[case::quantity("tolerance", "1.1", "must be a quantity from 0 to 1, such as 0.5 or 500m")]
+#[case::percent("tolerance", "50%", "must be a quantity from 0 to 1, such as 0.5 or 500m")]
 #[case::negative("tolerance", "-1", "must be a quantity from 0 to 1")]
 #[case::no_json("bounds", "always 3", "must be a JSON list such as ")]
 #[case::empty("bounds", "[]", "must have 1 to 50 entries")]

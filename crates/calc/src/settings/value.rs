@@ -59,7 +59,7 @@ impl Kind {
                 format!("a duration from {} to {}, such as \"{}\"", text(min), text(max), text(30))
             }
             Self::Quantity { max: i64::MAX } => "a quantity that is not negative".to_owned(),
-            Self::Quantity { max } => format!("a quantity from 0 to {max}"),
+            Self::Quantity { max } => format!("a quantity from 0 to {max}, such as 0.5 or 500m"),
             Self::Fallback => format!("a JSON object such as {}", Self::FALLBACK_EXAMPLE),
             Self::Bounds => format!("a JSON list such as {}", Self::BOUNDS_EXAMPLE),
         }

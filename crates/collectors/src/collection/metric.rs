@@ -11,6 +11,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use hpa_calc::Selector;
 use hpa_metrics::describe;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -30,6 +31,8 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 pub(super) struct CollectedMetric {
     /// Without the settings in annotations, because the plan has them.
     pub(super) config: MetricConfig,
+    /// The selector in the spec, parsed once. `None` if it is invalid.
+    selector: Option<Selector>,
     /// Shows whether an update changed the settings in annotations.
     pub(super) annotations_hash: u64,
     plan: CollectorPlan,
@@ -65,7 +68,17 @@ impl CollectedValues {
 
 impl CollectedMetric {
     pub(super) fn new(config: MetricConfig, annotations_hash: u64, plan: CollectorPlan) -> Self {
-        Self { config, annotations_hash, plan, state: Mutex::default() }
+        let selector = match &config.metric.selector {
+            Some(selector) => selector.to_selector().ok(),
+            None => Some(Selector::everything()),
+        };
+        Self { config, selector, annotations_hash, plan, state: Mutex::default() }
+    }
+
+    /// Whether the selector in the spec is equal. An absent one is equal to one that selects
+    /// everything.
+    pub(super) fn has_selector(&self, selector: &Selector) -> bool {
+        self.selector.as_ref() == Some(selector)
     }
 
     pub(super) fn collector(&self) -> &'static str {

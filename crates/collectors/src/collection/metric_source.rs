@@ -34,12 +34,28 @@ const MAX_CONCURRENT: usize = 8;
 type ReadMetric = (Arc<CollectedMetric>, Result<Arc<CollectedValues>, Arc<FetchError>>);
 
 /// Serves [`CollectedMetrics`] as a metric source.
-pub struct CollectionSource(Arc<CollectedMetrics>);
+pub struct CollectionSource {
+    collection: Arc<CollectedMetrics>,
+    selects_by_labels: bool,
+}
 
 impl CollectionSource {
-    /// A source for the metrics of a collection.
+    /// A source for a controller: a query selects the metrics whose selector in the spec is equal.
     pub fn new(collection: Arc<CollectedMetrics>) -> Self {
-        Self(collection)
+        Self { collection, selects_by_labels: false }
+    }
+
+    /// A source for a metrics API: as in the reference, a query selects all metrics with matching
+    /// labels, even those with more labels.
+    pub fn for_api(collection: Arc<CollectedMetrics>) -> Self {
+        Self { collection, selects_by_labels: true }
+    }
+
+    fn is_selected(&self, metric: &CollectedMetric, selector: &Selector) -> bool {
+        if self.selects_by_labels {
+            return selector.matches(&labels(metric).unwrap_or_default());
+        }
+        metric.has_selector(selector)
     }
 
     fn metrics_named(
@@ -48,7 +64,7 @@ impl CollectionSource {
         metric_type: MetricType,
         name: &str,
     ) -> Vec<Arc<CollectedMetric>> {
-        self.0.index.lock().metrics_named(namespace, metric_type, name)
+        self.collection.index.lock().metrics_named(namespace, metric_type, name)
     }
 
     /// The pods of a namespace that match a selector.
@@ -63,7 +79,7 @@ impl CollectionSource {
             kind: "Pod".to_owned(),
             singular: "pod".to_owned(),
         };
-        let names = self.0.objects.names(&pods, namespace, selector).await;
+        let names = self.collection.objects.names(&pods, namespace, selector).await;
         names.map(|names| names.into_iter().collect()).map_err(MetricError::List)
     }
 
@@ -82,7 +98,7 @@ impl CollectionSource {
         let (mut matching, mut failure) = (Vec::new(), None);
         for metric in metrics {
             let MetricConfig { namespace, target, .. } = &metric.config;
-            let target_selector = match self.0.targets.selector(namespace, target).await {
+            let target_selector = match self.collection.targets.selector(namespace, target).await {
                 Ok(selector) => selector,
                 // Another autoscaler's target may have been deleted.
                 Err(LookupError::NotFound { .. }) => continue,
@@ -109,7 +125,7 @@ impl CollectionSource {
     /// Reads metrics concurrently. The results keep their order.
     async fn read_all(&self, metrics: Vec<Arc<CollectedMetric>>) -> Vec<ReadMetric> {
         let reads = metrics.into_iter().map(|metric| {
-            let reader = self.0.reader.clone();
+            let reader = self.collection.reader.clone();
             let read = async move {
                 let collected = metric.read(&reader).await;
                 (metric, collected)
@@ -171,7 +187,7 @@ impl CollectionSource {
                         &object.api_version,
                         &object.kind,
                     )
-            }) && request.metric_selector.matches(&labels(metric).unwrap_or_default())
+            }) && self.is_selected(metric, &request.metric_selector)
         })
     }
 }
@@ -211,17 +227,25 @@ fn unknown_metric(request: &CustomQuery) -> MetricError {
 
 impl CollectionSource {
     fn has_custom(&self, request: &CustomQuery) -> bool {
-        let is_pods =
-            GroupResource::pods() == request.resource || request.resource.resource == "pod";
-        let index = self.0.index.lock();
-        let of_pods = index.metrics_named(&request.namespace, MetricType::Pods, &request.metric);
-        if is_pods && request.resource.group.is_empty() && !of_pods.is_empty() {
+        let CustomQuery { resource, namespace, metric, .. } = request;
+        let is_pods = resource.group.is_empty() && matches!(&*resource.resource, "pods" | "pod");
+        if is_pods && !self.metrics_named(namespace, MetricType::Pods, metric).is_empty() {
             return true;
         }
-        let metrics = index.metrics_named(&request.namespace, MetricType::Object, &request.metric);
-        metrics.iter().filter_map(|metric| metric.config.object.as_ref()).any(|object| {
-            resource_kind::is_of_kind(&request.resource, &object.api_version, &object.kind)
-        })
+        if let Objects::Named(name) = &request.objects {
+            return self.metric_of_object(request, name).is_some();
+        }
+        let metrics = self.metrics_named(namespace, MetricType::Object, metric);
+        metrics
+            .iter()
+            .filter_map(|metric| metric.config.object.as_ref())
+            .any(|object| resource_kind::is_of_kind(resource, &object.api_version, &object.kind))
+    }
+
+    fn has_external(&self, request: &ExternalQuery) -> bool {
+        let ExternalQuery { namespace, metric, metric_selector } = request;
+        let metrics = self.metrics_named(namespace, MetricType::External, metric);
+        metrics.iter().any(|metric| self.is_selected(metric, metric_selector))
     }
 
     async fn custom_by_name(
@@ -242,7 +266,7 @@ impl CollectionSource {
             return Ok(values);
         }
         let metric = object_metric.ok_or_else(|| unknown_metric(request))?;
-        let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
+        let collected = metric.read(&self.collection.reader).await.map_err(fetch_error)?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();
             MetricError::NoValueForObject(NotFound::Other(reason))
@@ -278,18 +302,21 @@ impl CollectionSource {
         self.pod_values(request, Some(objects), &pods).await
     }
 
-    async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
-        let metrics = self.metrics_named(&request.namespace, MetricType::External, &request.metric);
-        // If several autoscalers have this metric with the same labels, the first one is used.
+    /// The external metrics that a query selects. If several autoscalers have this metric with the
+    /// same labels, the first one is used.
+    fn selected_external(&self, request: &ExternalQuery) -> Vec<Arc<CollectedMetric>> {
+        let ExternalQuery { namespace, metric, metric_selector } = request;
+        let mut metrics = self.metrics_named(namespace, MetricType::External, metric);
         let mut distinct_labels = HashSet::new();
-        let selected: Vec<_> = metrics
-            .into_iter()
-            .filter(|metric| {
-                let labels = labels(metric).unwrap_or_default();
-                request.metric_selector.matches(&labels)
-                    && distinct_labels.insert(labels.into_iter().collect::<Vec<_>>())
-            })
-            .collect();
+        metrics.retain(|metric| {
+            self.is_selected(metric, metric_selector)
+                && distinct_labels.insert(labels(metric).unwrap_or_default())
+        });
+        metrics
+    }
+
+    async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
+        let selected = self.selected_external(request);
         let origin = origin(selected.first());
         let mut items = Vec::new();
         let mut failure = None;
@@ -318,10 +345,10 @@ impl CollectionSource {
 impl CollectionSource {
     /// The reason why the metrics of autoscalers are unknown. `None` once all are listed.
     fn autoscalers_not_synced(&self) -> Option<String> {
-        if self.0.sync_state.is_synced() {
+        if self.collection.sync_state.is_synced() {
             return None;
         }
-        let failure = self.0.sync_state.failure().map(|failure| format!(": {failure}"));
+        let failure = self.collection.sync_state.failure().map(|failure| format!(": {failure}"));
         Some(format!("{AUTOSCALERS_NOT_SYNCED}{}", failure.unwrap_or_default()))
     }
 }
@@ -333,7 +360,7 @@ impl Catalog for CollectionSource {
 
     fn readiness(&self) -> Result<(), Vec<String>> {
         let mut reasons: Vec<String> = self.autoscalers_not_synced().into_iter().collect();
-        reasons.extend(self.0.objects.unsynced_caches());
+        reasons.extend(self.collection.objects.unsynced_caches());
         if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
@@ -351,14 +378,13 @@ impl Catalog for CollectionSource {
         Some(not_discovered("collectors", &[self.autoscalers_not_synced()?]))
     }
 
+    /// Another autoscaler's metric with the same name, but other labels or another object, is
+    /// another metric.
     fn has(&self, query: &Query) -> bool {
         match query {
             Query::PodUsage { .. } | Query::NodeUsage { .. } => false,
             Query::Custom(query) => self.has_custom(query),
-            Query::External(query) => {
-                let ExternalQuery { namespace, metric, .. } = query;
-                !self.metrics_named(namespace, MetricType::External, metric).is_empty()
-            }
+            Query::External(query) => self.has_external(query),
         }
     }
 
@@ -373,7 +399,7 @@ impl Catalog for CollectionSource {
     }
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
-        let index = self.0.index.lock();
+        let index = self.collection.index.lock();
         let listed = index.metrics().filter_map(|metric| {
             let resource = match (metric.config.metric_type, &metric.config.object) {
                 (MetricType::Pods, _) => GroupResource::pods(),
@@ -393,7 +419,7 @@ impl Catalog for CollectionSource {
     }
 
     fn external_metrics(&self) -> Vec<ListedExternalMetric> {
-        let index = self.0.index.lock();
+        let index = self.collection.index.lock();
         let external =
             index.metrics().filter(|metric| metric.config.metric_type == MetricType::External);
         let names: BTreeSet<_> = external.map(|metric| metric.config.metric.name.clone()).collect();

@@ -7,7 +7,7 @@ use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects, describe, resourc
 use serde_json::json;
 use tokio::time::sleep;
 
-use self::fixture::{Fixture, JSON_KEY, SECOND, external_hpa, hpa, key, pods_hpa};
+use self::fixture::{Fixture, JSON_KEY, SECOND, external_hpa, external_query, hpa, key, pods_hpa};
 use super::{metric::CollectedMetric, *};
 use crate::{LookupError, annotations::MetricType};
 
@@ -148,6 +148,54 @@ fn metric_is_known_in_its_namespace_only() {
     assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
 }
 
+#[test]
+fn metric_of_another_autoscaler_with_the_same_name_is_another_metric() {
+    let fixture = Fixture::new(1);
+    fixture.apply(&external_hpa("web"));
+    let of_object = json!([{ "type": "Object", "object": {
+        "describedObject":
+            { "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web" },
+        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
+    } }]);
+    let query = ("metric-config.object.rps.prometheus/query", "up");
+    fixture.apply(&hpa("main", &[query], of_object));
+    let has_external = |selector: &str| fixture.source.has(&external_query(selector).into());
+    let has_object = |name: &str| {
+        let query = CustomQuery {
+            resource: GroupResource::new("networking.k8s.io", "ingresses"),
+            namespace: "shop".to_owned(),
+            objects: Objects::Named(name.to_owned()),
+            metric: "rps".to_owned(),
+            metric_selector: Selector::everything(),
+        };
+        fixture.source.has(&query.into())
+    };
+    assert!(has_external("q=web") && has_external("") && has_object("web"));
+    assert!(!has_external("q=api") && !has_object("api"));
+}
+
+/// A metrics API selects by labels, as the reference does.
+#[tokio::test(start_paused = true)]
+async fn controller_reads_only_metrics_with_the_same_selector() {
+    let fixture = Fixture::new(32);
+    let mut fewer_labels = external_hpa("all");
+    let external = fewer_labels.spec.metrics[0].external.as_mut().unwrap();
+    external.metric.selector.as_mut().unwrap().match_labels.remove("q");
+    fixture.apply(&fewer_labels);
+    fixture.apply(&external_hpa("web"));
+    let of_controller = CollectionSource::new(fixture.collection.clone());
+    let count = async |source: &CollectionSource, selector: &str| {
+        source.read_external(external_query(selector)).await.unwrap().items.len()
+    };
+    assert_eq!(count(&fixture.source, "type=json-path").await, 2);
+    assert_eq!(count(&of_controller, "type=json-path").await, 1);
+    assert_eq!(count(&of_controller, "q=web,type=json-path").await, 1);
+    for selector in ["", "q=web"] {
+        assert!(fixture.source.has(&external_query(selector).into()));
+        assert!(!of_controller.has(&external_query(selector).into()));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn concurrent_collections_are_limited() {
     // Half of the permits are reserved for other namespaces.
@@ -241,7 +289,7 @@ async fn deleted_autoscalers_leave_no_state() {
     sleep(SECOND * 2).await;
     assert!(metrics.iter().all(|metric| metric.strong_count() == 0));
     assert!(metrics.len() >= 10_000);
-    assert_eq!(fixture.collection.reader.free_permits("http"), Some(32));
+    assert_eq!(fixture.collection.reader.free_permits("http"), 32);
 }
 
 /// The tenant's interval is a day.

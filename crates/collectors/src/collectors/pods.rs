@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     Compat,
-    clients::Clients,
     cluster::Pod,
     collector::{
         Collector, Context, Environment, PodFailure, REQUEST_TIMEOUTS_PER_READ, Sample, Server,
@@ -36,10 +35,10 @@ const DEFAULT_TIMEOUT_NANOS: i64 = 15_000_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct PodDocuments {
     extractor: Arc<Extractor>,
+    /// In lower case.
     scheme: String,
-    path: String,
     port: i64,
-    raw_query: String,
+    path_and_query: String,
     /// In nanoseconds. 0 stands for the operator's maximum.
     request_timeout: i64,
     /// In nanoseconds. 0 stands for the operator's maximum.
@@ -60,6 +59,37 @@ impl PodDocuments {
         "request-timeout",
         "connect-timeout",
     ];
+
+    /// Fails if the scheme or the port can't be that of a pod. As in the reference, this is not an
+    /// error of the configuration.
+    fn check_scheme_and_port(&self) -> Result<(), FetchError> {
+        let Self { scheme, port, .. } = self;
+        if scheme != "http" && scheme != "https" {
+            return Err(FetchError::setting("scheme", scheme));
+        }
+        if *port == 0 || u16::try_from(*port).is_err() {
+            return Err(FetchError::setting("port", &port.to_string()));
+        }
+        Ok(())
+    }
+
+    async fn read_pod(&self, context: &Context<'_>, pod: &Pod) -> Result<MilliValue, FetchError> {
+        let max_timeout = context.clients.limits().max_request_timeout;
+        let mut request = context.request(self.uri(&pod.ip)?, Destination::Pod);
+        request.connect_timeout = effective_timeout(self.connect_timeout, max_timeout);
+        request.timeout = effective_timeout(self.request_timeout, max_timeout);
+        let reply = context.get(&request).await?;
+        document::extract_number(context, &request.uri, reply, &self.extractor).await
+    }
+
+    fn uri(&self, ip: &str) -> Result<Uri, FetchError> {
+        let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+        let is_address = ip.parse::<IpAddr>().is_ok();
+        let host = Some(host).filter(|_| is_address).ok_or(FetchError::NoPodIp)?;
+        let text = format!("{}://{host}:{}{}", self.scheme, self.port, self.path_and_query);
+        let invalid = |_| FetchError::setting("path", &self.path_and_query);
+        text.parse().map_err(invalid)
+    }
 }
 
 #[async_trait]
@@ -87,10 +117,9 @@ impl Collector for PodDocuments {
         let scheme = text("scheme");
         Ok(Self {
             extractor: extractor?,
-            scheme: if scheme.is_empty() { "http".to_owned() } else { scheme },
-            path: text("path"),
+            scheme: if scheme.is_empty() { "http".to_owned() } else { scheme.to_ascii_lowercase() },
             port,
-            raw_query: text("raw-query"),
+            path_and_query: url::path_and_query(&text("path"), &text("raw-query")),
             request_timeout,
             connect_timeout,
             min_pod_ready_age: metric.min_pod_ready_age,
@@ -104,7 +133,7 @@ impl Collector for PodDocuments {
     /// Reads all eligible pods. Pods that fail don't affect the others.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let request = PodRequest::new(clients, self)?;
+        self.check_scheme_and_port()?;
         let mut pods = clients.cluster.pods(context.namespace, context.target).await?;
         pods.retain(|pod| is_eligible(pod, self.min_pod_ready_age, context.now));
         if pods.is_empty() {
@@ -115,14 +144,12 @@ impl Collector for PodDocuments {
         let seconds = usize::try_from(context.now.as_second()).unwrap_or_default();
         let first = seconds % pods.len();
         pods.rotate_left(first);
-        let limit = request.timeout * TIMEOUTS_PER_COLLECTION;
+        let max_timeout = clients.limits().max_request_timeout;
+        let limit = effective_timeout(self.request_timeout, max_timeout) * TIMEOUTS_PER_COLLECTION;
         // Collected first, because the compiler can't prove that a stream of closures is `Send`.
-        let reads = pods.iter().map(|pod| {
-            let request = &request;
-            async move {
-                let value = request.send(context, pod).await;
-                (pod, value, context.current_time())
-            }
+        let reads = pods.iter().map(|pod| async move {
+            let value = self.read_pod(context, pod).await;
+            (pod, value, context.current_time())
         });
         let reads: Vec<_> = reads.collect();
         let results: Vec<_> = stream::iter(reads)
@@ -155,55 +182,12 @@ pub(super) fn parse_integer(text: &str) -> Result<i64, ConfigError> {
     text.parse().map_err(|_| ConfigError::new(message()))
 }
 
-/// The parts of a request that all pods share.
-struct PodRequest {
-    extractor: Arc<Extractor>,
-    scheme: String,
-    port: u16,
-    path_and_query: String,
-    connect_timeout: Duration,
-    timeout: Duration,
-}
-
-impl PodRequest {
-    fn new(clients: &Clients, source: &PodDocuments) -> Result<Self, FetchError> {
-        let scheme = source.scheme.to_ascii_lowercase();
-        if scheme != "http" && scheme != "https" {
-            return Err(FetchError::setting("scheme", &scheme));
-        }
-        let port = u16::try_from(source.port).ok().filter(|port| *port != 0);
-        let port = port.ok_or_else(|| FetchError::setting("port", &source.port.to_string()))?;
-        let max = clients.limits().max_request_timeout;
-        // In Go, 0 means no limit. Here, the operator's maximum applies.
-        let timeout = |nanos: i64| match u64::try_from(nanos) {
-            Ok(0) | Err(_) => max,
-            Ok(nanos) => Duration::from_nanos(nanos).min(max),
-        };
-        Ok(Self {
-            extractor: source.extractor.clone(),
-            scheme,
-            port,
-            path_and_query: url::path_and_query(&source.path, &source.raw_query),
-            connect_timeout: timeout(source.connect_timeout),
-            timeout: timeout(source.request_timeout),
-        })
-    }
-
-    async fn send(&self, context: &Context<'_>, pod: &Pod) -> Result<MilliValue, FetchError> {
-        let uri = self.uri(&pod.ip)?;
-        let mut request = context.request(uri, Destination::Pod);
-        (request.connect_timeout, request.timeout) = (self.connect_timeout, self.timeout);
-        let reply = context.get(&request).await?;
-        document::extract_number(context, &request.uri, reply, &self.extractor).await
-    }
-
-    fn uri(&self, ip: &str) -> Result<Uri, FetchError> {
-        let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
-        let is_address = ip.parse::<IpAddr>().is_ok();
-        let host = Some(host).filter(|_| is_address).ok_or(FetchError::NoPodIp)?;
-        let text = format!("{}://{host}:{}{}", self.scheme, self.port, self.path_and_query);
-        let invalid = |_| FetchError::setting("path", &self.path_and_query);
-        text.parse().map_err(invalid)
+/// The time limit for a timeout in nanoseconds. In Go, 0 means no limit. Here, the operator's
+/// maximum applies.
+fn effective_timeout(nanos: i64, max: Duration) -> Duration {
+    match u64::try_from(nanos) {
+        Ok(0) | Err(_) => max,
+        Ok(nanos) => Duration::from_nanos(nanos).min(max),
     }
 }
 

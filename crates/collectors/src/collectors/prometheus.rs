@@ -83,15 +83,25 @@ impl Collector for PrometheusQuery {
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let compat = context.clients.compat;
-        let result = self.query_server(context).await?;
+        let query = self.restricted_query(context)?;
+        let result = self.query_server(query.clone(), context).await?;
+        let milli_value = |replicas| {
+            to_milli_value(&query, &result, replicas, compat).map_err(|error| match error {
+                QueryError::NoResult(sent) if query != self.query => {
+                    let namespace = context.namespace.to_owned();
+                    QueryError::NoResultInNamespace { query: sent, namespace }
+                }
+                other => other,
+            })
+        };
         // Checks the result before the replicas are read.
-        let milli = to_milli_value(&self.query, &result, None, compat)?;
+        let milli = milli_value(None)?;
         if self.division == Division::None {
             return Ok(context.single(MilliValue::from_milli(milli)));
         }
         let replicas = context.clients.cluster.replicas(context.namespace, context.target).await?;
         let milli = if self.division == Division::BeforeTruncation {
-            to_milli_value(&self.query, &result, Some(replicas), compat)?
+            milli_value(Some(replicas))?
         } else {
             divide(milli, replicas)?
         };
@@ -127,9 +137,12 @@ impl PrometheusQuery {
         }
     }
 
-    async fn query_server(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
+    async fn query_server(
+        &self,
+        query: String,
+        context: &Context<'_>,
+    ) -> Result<Arc<QueryResult>, FetchError> {
         let clients = context.clients;
-        let query = self.restricted_query(context)?;
         match &self.server {
             Server::Url(url) => self.query_tenants_server(url, context).await.map(Arc::new),
             Server::Operator(name) if name == DEFAULT_PROMETHEUS => {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use hpa_go_compat::proxy::Proxy;
-use hpa_metrics::{TlsSettingNames, connection_cause};
+use hpa_metrics::{FairPermit, FairSemaphore, TlsSettingNames, connection_cause};
 use hpa_prometheus::client::{basic_authorization, user_and_password};
 use http::{HeaderValue, Uri};
 use hyper_util::{
@@ -32,10 +32,7 @@ use super::{
     tls::Tls,
     url,
 };
-use crate::{
-    error::{HttpError, ProxyFailure},
-    fair_semaphore::{FairSemaphore, Permit},
-};
+use crate::error::{HttpError, ProxyFailure};
 
 /// The maximum number of concurrent resolutions of servers' names. Each blocks a thread, possibly
 /// for seconds. Names of proxies don't count.
@@ -65,7 +62,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(crate) struct Connection {
     pub(crate) io: Box<dyn Io>,
     pub(crate) route: Route,
-    pub(crate) _permit: Permit,
+    pub(crate) _permit: FairPermit,
 }
 
 /// The next hop of a request.
@@ -81,7 +78,7 @@ impl Connector {
     pub(crate) async fn connect(
         &self,
         request: &HttpRequest,
-        permit: Permit,
+        permit: FairPermit,
     ) -> Result<Connection, HttpError> {
         let limit = request.connect_timeout.min(request.timeout);
         let deadline = Instant::now() + limit;
@@ -92,7 +89,7 @@ impl Connector {
     async fn open(
         &self,
         request: &HttpRequest,
-        permit: Permit,
+        permit: FairPermit,
         deadline: Instant,
     ) -> Result<Connection, HttpError> {
         let (uri, destination) = (&request.uri, request.destination);
@@ -175,7 +172,7 @@ impl Connector {
         &self,
         uri: &Uri,
         proxy: Proxy,
-        permit: Permit,
+        permit: FairPermit,
     ) -> Result<Connection, HttpError> {
         let displayed_proxy = proxy.to_string();
         let failure = |error: BoxError| {

@@ -3,6 +3,7 @@
 use std::pin::{Pin, pin};
 
 use futures::{FutureExt, future::FusedFuture};
+use hpa_metrics::{FairPermit, FairSemaphore};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
@@ -17,10 +18,7 @@ use super::{
     connect::{Connection, Route},
     request::HttpRequest,
 };
-use crate::{
-    error::HttpError,
-    fair_semaphore::{FairSemaphore, Permit},
-};
+use crate::error::HttpError;
 
 /// The size of a connection's buffer, which limits the head of a response.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -34,7 +32,7 @@ pub struct Reply {
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     /// Held while the body is in memory, if it is large.
-    _large_response: Option<Permit>,
+    _large_response: Option<FairPermit>,
 }
 
 impl Reply {
@@ -126,7 +124,7 @@ async fn read_body(
     request: &HttpRequest,
     deadline: Instant,
     large_responses: &FairSemaphore,
-) -> Result<(Vec<u8>, Option<Permit>), HttpError> {
+) -> Result<(Vec<u8>, Option<FairPermit>), HttpError> {
     let expected = body.size_hint().lower();
     if usize::try_from(expected).is_ok_and(|expected| expected > max_bytes) {
         return Err(HttpError::TooLong(max_bytes));

@@ -14,6 +14,7 @@ pub(crate) mod url;
 
 use std::sync::Arc;
 
+use hpa_metrics::FairSemaphore;
 use http::{Uri, header};
 use tokio::{
     task::JoinError,
@@ -37,7 +38,6 @@ pub use self::{
 };
 use crate::{
     error::{FetchError, HttpError},
-    fair_semaphore::FairSemaphore,
     settings::{Limits, Settings},
 };
 

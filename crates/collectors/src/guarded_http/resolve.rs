@@ -6,8 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-
-use crate::fair_semaphore::Permit;
+use hpa_metrics::FairPermit;
 
 /// Resolves host names. A connection must resolve its host only once, because a second resolution
 /// could return addresses that the policy hasn't checked.
@@ -15,7 +14,7 @@ use crate::fair_semaphore::Permit;
 pub(crate) trait Resolve: Send + Sync {
     /// Resolves a name. The implementation must hold the permit until the work ends, even if the
     /// caller is cancelled.
-    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>>;
+    async fn resolve(&self, host: &str, permit: Option<FairPermit>) -> io::Result<Vec<IpAddr>>;
 }
 
 /// Resolves with the operating system's `getaddrinfo`, which blocks a thread.
@@ -23,7 +22,7 @@ pub(crate) struct SystemResolver;
 
 #[async_trait]
 impl Resolve for SystemResolver {
-    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, permit: Option<FairPermit>) -> io::Result<Vec<IpAddr>> {
         let host = host.to_owned();
         let addresses = tokio::task::spawn_blocking(move || {
             let _permit = permit;

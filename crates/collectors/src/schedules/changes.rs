@@ -1,19 +1,13 @@
 //! Computes the changes of a schedule's value.
 
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
 use jiff::{SignedDuration, Timestamp};
 
-use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp, sweep::Sweep};
-
-/// The period after now that is searched for a change. It is longer than a week, because repeating
-/// entries repeat weekly.
-const SEARCH_HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
-
-/// The period that is searched first. It needs fewer windows, so the search is cheaper.
-const NEAR_HORIZON: SignedDuration = SignedDuration::from_hours(1);
-
-/// The maximum number of searches at distant edges. A schedule may have thousands of entries, and
-/// each search evaluates all of them.
-const MAX_DISTANT_SEARCHES: usize = 50;
+use crate::schedules::{ScheduledMetric, Window, metric::Ramp};
 
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 
@@ -26,63 +20,16 @@ pub struct Change {
 }
 
 impl ScheduledMetric {
-    /// The next change after a time. Searches the nine days after it, and then the nine days after
-    /// each later edge of a `OneTime` entry, up to 50 times. `None` if there is no change in these
-    /// periods. Nine days include all changes by repeating entries, except those that follow from a
-    /// later clock change. Fails if [`Self::value_at`] fails.
-    pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
-        let value = self.value_at(now)?;
-        let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
-        let near = self.first_change(now, end_of(NEAR_HORIZON));
-        let horizon = end_of(SEARCH_HORIZON);
-        if let Some(change) = near.or_else(|| self.first_change(now, horizon)) {
-            return Ok(Some(change));
-        }
-        // The horizon includes all changes by repeating entries, but not those by later `OneTime`
-        // entries.
-        let edges = self.edges_of_value(&self.effective_windows(now, now), value);
-        let mut searched_until = horizon;
-        for _ in 0..MAX_DISTANT_SEARCHES {
-            let Some(edge) = edges.iter().copied().filter(|edge| *edge > searched_until).min()
-            else {
-                break;
-            };
-            let from = edge.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
-            searched_until = from.saturating_add(SEARCH_HORIZON).unwrap_or(Timestamp::MAX);
-            if let Some(change) = self.first_change(from, searched_until) {
-                return Ok(Some(change));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The times at which a period with this value may end: a window rises above the value, or a
-    /// window that has it falls below it. In the second case, another window may still have the
-    /// value.
-    fn edges_of_value(&self, windows: &[Window], value: i64) -> Vec<Timestamp> {
-        let above = windows.iter().filter(|window| window.value > value);
-        let rises = above.filter_map(|window| self.ramp.first_at_least(window, value + 1));
-        let holding = windows.iter().filter(|window| value > 0 && window.value >= value);
-        rises.chain(holding.map(|window| self.ramp.first_below(window, value))).collect()
-    }
-
     /// The changes after `from` and up to `to`. Invalid entries are left out, and are no error. The
     /// time to compute them is proportional to the number of steps of all ramps in this period.
     pub fn changes(&self, from: Timestamp, to: Timestamp) -> Vec<Change> {
         Sweep::new(self.ramp, self.effective_windows(from, to), from, to).collect()
     }
 
-    /// The first change after `from` and up to `to`. Unlike [`Self::changes`], doesn't search for
-    /// steps of windows that can't be the first change.
-    fn first_change(&self, from: Timestamp, to: Timestamp) -> Option<Change> {
-        let windows = self.effective_windows(from, to);
-        self.next_change_in(&windows, from).filter(|change| change.at <= to)
-    }
-
-    /// Returns the first change after `now`: either a window exceeds the current value, or the last
-    /// window that has this value falls below it. Other windows are skipped, because a schedule may
-    /// have thousands of windows.
-    pub(crate) fn next_change_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
+    /// The time of the first change after `now`: either a window exceeds the current value, or the
+    /// last window that has this value falls below it. Other windows are skipped, because a
+    /// schedule may have thousands of windows.
+    pub(crate) fn next_change_in(&self, windows: &[Window], now: Timestamp) -> Option<Timestamp> {
         let (value, ramp) = (self.value_in(windows, now), self.ramp);
         let mut next: Option<Timestamp> = None;
         let starts_before = |window: &Window, end: Option<Timestamp>| {
@@ -110,7 +57,83 @@ impl ScheduledMetric {
             let end = periods.into_iter().fold(now, extend);
             next = Some(next.map_or(end, |next| next.min(end)));
         }
-        next.filter(|at| *at > now).map(|at| Change { at, value: self.value_in(windows, at) })
+        next.filter(|at| *at > now)
+    }
+}
+
+/// The changes of the largest value of some windows, in the order of time.
+///
+/// Each window has one pending step at most: the next time at which its own value changes. The time
+/// of a pass is therefore proportional to the number of steps, however many windows overlap.
+struct Sweep {
+    ramp: Ramp,
+    /// The end of the period. A change at this time is included.
+    to: Timestamp,
+    /// The windows, each with its current value.
+    windows: Vec<(Window, i64)>,
+    /// The times of the next steps, each with the index of its window.
+    pending: BinaryHeap<Reverse<(Timestamp, usize)>>,
+    /// The numbers of windows by their current values. Values up to 0 are left out, because the
+    /// value of a schedule is at least 0.
+    counts: BTreeMap<i64, usize>,
+}
+
+impl Sweep {
+    /// `windows` must contain all windows that can affect the value from `from` to `to`.
+    fn new(ramp: Ramp, windows: Vec<Window>, from: Timestamp, to: Timestamp) -> Self {
+        let windows: Vec<_> = windows.into_iter().map(|window| (window, 0)).collect();
+        let (pending, counts) = (BinaryHeap::new(), BTreeMap::new());
+        let mut sweep = Self { ramp, to, windows, pending, counts };
+        for index in 0..sweep.windows.len() {
+            sweep.advance(index, from);
+        }
+        sweep
+    }
+
+    fn value(&self) -> i64 {
+        self.counts.last_key_value().map_or(0, |(value, _)| *value)
+    }
+
+    /// Sets the current value of a window to the one at `now`, and finds its next step.
+    fn advance(&mut self, index: usize, now: Timestamp) {
+        let Some((window, current)) = self.windows.get_mut(index) else { return };
+        let value = self.ramp.value(window, now);
+        let earlier = std::mem::replace(current, value);
+        let next = self.ramp.next_step(window, now, value);
+        self.remove(earlier);
+        if value > 0 {
+            *self.counts.entry(value).or_default() += 1;
+        }
+        if let Some(at) = next.filter(|at| *at <= self.to) {
+            self.pending.push(Reverse((at, index)));
+        }
+    }
+
+    /// Removes the earlier value of a window.
+    fn remove(&mut self, value: i64) {
+        if let Some(count) = self.counts.get_mut(&value) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&value);
+            }
+        }
+    }
+}
+
+impl Iterator for Sweep {
+    type Item = Change;
+
+    fn next(&mut self) -> Option<Change> {
+        let earlier = self.value();
+        loop {
+            let Reverse((at, index)) = self.pending.pop()?;
+            self.advance(index, at);
+            let is_last = self.pending.peek().is_none_or(|Reverse((next, _))| *next > at);
+            // The value at a time is known after the last of its steps.
+            if is_last && self.value() != earlier {
+                return Some(Change { at, value: self.value() });
+            }
+        }
     }
 }
 
@@ -127,6 +150,17 @@ impl Ramp {
     pub(crate) fn first_below(self, window: &Window, value: i64) -> Timestamp {
         let (from, to) = self.extent(window);
         first_instant(window.end.clamp(from, to), to, |at| self.value(window, at) < value)
+    }
+
+    /// The first time after `now` at which the value of a window isn't `value`, its value at `now`.
+    fn next_step(self, window: &Window, now: Timestamp, value: i64) -> Option<Timestamp> {
+        let (rise, _) = self.extent(window);
+        let may_rise = now < window.start.max(rise) && value < window.value;
+        let risen = may_rise.then(|| self.first_at_least(window, value.max(0) + 1)).flatten();
+        if let Some(at) = risen.filter(|at| *at > now) {
+            return Some(at);
+        }
+        (value > 0).then(|| self.first_below(window, value)).filter(|at| *at > now)
     }
 }
 

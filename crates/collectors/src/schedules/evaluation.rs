@@ -52,7 +52,7 @@ impl ScheduledMetric {
         }
         let windows = self.effective_windows(now, horizon);
         let change = self.next_change_in(&windows, now);
-        let next_change = change.map_or(horizon, |change| change.at.min(horizon));
+        let next_change = change.map_or(horizon, |change| change.min(horizon));
         let extents = || windows.iter().map(|window| self.ramp.extent(window));
         let edges = extents().flat_map(|(rise, fall)| [rise, fall]).filter(|edge| *edge > now);
         Evaluation {

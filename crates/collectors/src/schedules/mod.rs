@@ -36,7 +36,6 @@ mod evaluation;
 mod metric;
 pub mod source;
 mod spec;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod zone;

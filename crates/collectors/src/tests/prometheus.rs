@@ -258,6 +258,21 @@ async fn namespace_label_restricts_a_tenants_query() {
     assert!(mistake.starts_with("the query has a syntax error at byte 9: "), "{mistake}");
 }
 
+#[tokio::test]
+async fn restricted_query_without_a_result_is_named_as_sent() {
+    let server = Server::start(|_| vector("NaN")).await;
+    let settings = Settings {
+        prometheus: Some(client("p", &server)),
+        namespace_label: Some("namespace".to_owned()),
+        ..settings()
+    };
+    let plan = external("prometheus", &[("query", "sum(queue)")]);
+    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let expected = "query 'sum(queue{namespace=\"shop\"})' did not result a valid response: it is \
+                    restricted to the namespace shop (--collector-namespace-label)";
+    assert!(error.ends_with(expected), "{error}");
+}
+
 #[test]
 fn server_is_refused_in_a_namespace_without_permission() {
     let error_if_permitted_only_in = |server: &str, namespace: &str| {

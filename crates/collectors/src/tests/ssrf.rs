@@ -6,10 +6,11 @@ use std::{
     io,
 };
 
+use hpa_metrics::FairPermit;
 use rstest::rstest;
 
 use super::*;
-use crate::{collectors::http::HttpDocument, fair_semaphore::Permit, guarded_http::Resolve};
+use crate::{collectors::http::HttpDocument, guarded_http::Resolve};
 
 /// A resolver with the results of the lookups of each name, in order. The last result is repeated.
 #[derive(Clone, Default)]
@@ -29,7 +30,7 @@ impl Names {
 
 #[async_trait]
 impl Resolve for Names {
-    async fn resolve(&self, host: &str, _: Option<Permit>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, _: Option<FairPermit>) -> io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock();
         let answers = answers.get_mut(host).ok_or(io::ErrorKind::NotFound)?;
@@ -301,7 +302,7 @@ struct SlowNames(Arc<AtomicUsize>);
 
 #[async_trait]
 impl Resolve for SlowNames {
-    async fn resolve(&self, host: &str, permit: Option<Permit>) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, permit: Option<FairPermit>) -> io::Result<Vec<IpAddr>> {
         if host == "slow.example" {
             self.0.fetch_add(1, Ordering::SeqCst);
             std::future::pending::<()>().await;

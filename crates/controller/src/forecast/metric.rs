@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use hpa_calc::{ForecastReason, MetricForecast, go_text::truncate, replicas::Load};
 use hpa_forecast::{Comparison, ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Trace};
+use hpa_metrics::FairPermit;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
-use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY, PastError};
+use super::{MAX_CHECK_AGE, METRIC_DELAY, PastError};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
@@ -37,7 +38,7 @@ pub(super) struct MetricState {
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
     /// Returned when the last clone is dropped. Limits the histories of all autoscalers.
-    _permit: Arc<HistoryPermit>,
+    _permit: Arc<FairPermit>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ struct Failure {
 }
 
 impl MetricState {
-    pub(super) fn new(permit: HistoryPermit, next_check: Instant) -> Self {
+    pub(super) fn new(permit: FairPermit, next_check: Instant) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
             last_load: None,

@@ -27,7 +27,6 @@ mod view;
 
 use std::{
     collections::BTreeSet,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,10 +37,10 @@ use std::{
 use futures::future::BoxFuture;
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_forecast::Trace;
-use hpa_metrics::KeyedSemaphores;
+use hpa_metrics::FairSemaphore;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
 pub(crate) use self::{
@@ -126,14 +125,7 @@ impl Default for ForecastSource {
     }
 }
 
-impl fmt::Debug for ForecastSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForecastSource").field("zone", &self.zone).finish_non_exhaustive()
-    }
-}
-
 /// The state that the forecasts of all autoscalers share.
-#[derive(Debug)]
 pub struct Forecasts {
     pub(crate) source: ForecastSource,
     sync_period: Duration,
@@ -141,38 +133,10 @@ pub struct Forecasts {
     keys: Mutex<BTreeSet<HpaKey>>,
     /// Notified when a metric has its first load, so that it is checked soon.
     check_request: Notify,
-    histories: Histories,
+    /// The permits for histories. One namespace gets at most half of them, so that a tenant can't
+    /// exhaust them.
+    histories: FairSemaphore,
     pub(crate) counts: CheckCounts,
-}
-
-/// The permits for histories. One namespace gets at most half of them, so that a tenant can't
-/// exhaust them.
-#[derive(Debug)]
-struct Histories {
-    all: Arc<Semaphore>,
-    namespaces: KeyedSemaphores,
-}
-
-/// A permit for one history, returned on drop.
-#[derive(Debug)]
-struct HistoryPermit {
-    _all: OwnedSemaphorePermit,
-    _namespace: OwnedSemaphorePermit,
-}
-
-impl Default for Histories {
-    fn default() -> Self {
-        let all = Arc::new(Semaphore::new(MAX_HISTORIES));
-        Self { all, namespaces: KeyedSemaphores::new(MAX_HISTORIES / 2) }
-    }
-}
-
-impl Histories {
-    fn try_acquire(&self, namespace: &str) -> Option<HistoryPermit> {
-        let namespace = self.namespaces.semaphore(namespace).try_acquire_owned().ok()?;
-        let all = self.all.clone().try_acquire_owned().ok()?;
-        Some(HistoryPermit { _all: all, _namespace: namespace })
-    }
 }
 
 /// The checks so far, by result.
@@ -203,7 +167,7 @@ impl Forecasts {
             sync_period,
             keys: Mutex::default(),
             check_request: Notify::new(),
-            histories: Histories::default(),
+            histories: FairSemaphore::new(MAX_HISTORIES),
             counts: CheckCounts::default(),
         }
     }

@@ -215,17 +215,16 @@ async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
     observe(&mut last, &shared, &victim, Some(2000), now());
     assert_eq!(states(&last), MAX_METRICS);
     drop((all, others, last));
-    assert_eq!(shared.histories.all.available_permits(), MAX_HISTORIES);
+    let (all, others) = (fill(&shop, Some(2000)), fill(&bank, Some(2000)));
+    assert_eq!(sum(&all) + sum(&others), MAX_HISTORIES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn changed_metric_reuses_the_permit_of_the_old_metric() {
     let shared = Forecasts::default();
-    let _others = shared
-        .histories
-        .all
-        .clone()
-        .try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
+    let namespaces = ["bank", "victim"].into_iter().cycle().take(MAX_HISTORIES - 1);
+    let _others: Vec<_> =
+        namespaces.map(|namespace| shared.histories.try_acquire(namespace).unwrap()).collect();
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa(&[requests_metric("100")]), Some(2000), now());
     let mut other_metric = requests_metric("100");

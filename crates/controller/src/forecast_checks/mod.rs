@@ -20,7 +20,7 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use hpa_lease::Clock;
-use hpa_metrics::KeyedSemaphores;
+use hpa_metrics::FairSemaphore;
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
@@ -68,10 +68,8 @@ impl ForecastChecks {
 
     /// Waits for the autoscaler's turn, runs its due checks, and returns its key.
     async fn check_in_turn(&self, key: HpaKey, limits: &CheckLimits) -> HpaKey {
-        let namespace = limits.namespaces.semaphore(&key.namespace);
-        // The semaphores are never closed. They are fair, so namespaces take turns.
-        let _namespace = namespace.acquire().await;
-        let _permit = limits.autoscalers.acquire().await;
+        // Waiters get permits in order, so namespaces take turns.
+        let _permit = limits.autoscalers.acquire(&key.namespace).await;
         self.check_autoscaler(&key, &limits.calculations).await;
         key
     }
@@ -90,17 +88,14 @@ impl ForecastChecks {
 
 /// The limits of concurrent checks.
 struct CheckLimits {
-    autoscalers: Semaphore,
-    /// The autoscalers of each namespace.
-    namespaces: KeyedSemaphores,
+    autoscalers: FairSemaphore,
     calculations: Semaphore,
 }
 
 impl CheckLimits {
     fn new() -> Self {
         Self {
-            autoscalers: Semaphore::new(MAX_CONCURRENT_AUTOSCALERS),
-            namespaces: KeyedSemaphores::new(1),
+            autoscalers: FairSemaphore::new(MAX_CONCURRENT_AUTOSCALERS),
             calculations: Semaphore::new(1),
         }
     }

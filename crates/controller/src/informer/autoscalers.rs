@@ -51,7 +51,7 @@ impl Informers {
     async fn handle_autoscalers(
         self,
         api: AutoscalerApi,
-        mut stream: WatchStream<PartialObject>,
+        mut stream: WatchStream,
         scope: Scope,
         synced: watch::Sender<bool>,
         initial_delay: InitialDelay,
@@ -123,12 +123,7 @@ impl Informers {
     }
 
     /// Deletes the cached autoscalers of a scope, because their API is not installed.
-    fn delete_all(
-        &self,
-        api: AutoscalerApi,
-        stream: &mut WatchStream<PartialObject>,
-        scope: &Scope,
-    ) {
+    fn delete_all(&self, api: AutoscalerApi, stream: &mut WatchStream, scope: &Scope) {
         for key in self.keys_in_scope(api, scope) {
             self.on_delete(&key);
             // If the API is installed again, a watch that resumes would deliver only autoscalers

@@ -10,7 +10,7 @@ mod undecodable;
 mod watch_client;
 
 use std::{
-    fmt::{self, Display},
+    fmt::Display,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc, OnceLock,
@@ -58,16 +58,6 @@ pub struct Informers {
     pub clock: Arc<dyn Clock>,
 }
 
-impl fmt::Debug for Informers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { caches, queue, .. } = self;
-        f.debug_struct("Informers")
-            .field("caches", caches)
-            .field("queue", queue)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Informers {
     /// Decodes an object. If that fails, counts the object and logs it as `name`.
     fn decode<K: CachedKind>(&self, name: impl Display, object: PartialObject) -> Option<K> {
@@ -90,7 +80,7 @@ impl Informers {
         client: &Client,
         scope: &Scope,
         age: Arc<WatchAge>,
-    ) -> WatchStream<PartialObject> {
+    ) -> WatchStream {
         let ages = &self.caches.watch_ages;
         ages.add(name.to_owned(), age.clone());
         WatchStream::new(name, resource, client, scope, self.intervals, age, ages)
@@ -99,7 +89,7 @@ impl Informers {
 
 /// Lets a metric source queue autoscalers of a running controller, for example because a metric has
 /// changed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ReconcileTrigger(Arc<OnceLock<Informers>>);
 
 impl ReconcileTrigger {

@@ -3,20 +3,19 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics::{describe, is_within_list, take_log_slot};
 use kube::{
-    Api, Client, Resource,
-    core::{ApiResource, DynamicResourceScope},
+    Api, Client,
+    core::ApiResource,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
         watcher::{self, DefaultBackoff, watcher},
     },
 };
-use serde::de::DeserializeOwned;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -27,36 +26,16 @@ use tracing::{debug, info, warn};
 use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchObserver};
 use crate::{
     cache::{WatchAge, WatchAges},
-    k8s::{ConnectionLost, MAX_PAGE_SIZE},
+    k8s::{ConnectionLost, MAX_PAGE_SIZE, PartialObject},
     key::Scope,
 };
 
-type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
-
-pub(super) trait Watchable:
-    Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
-    + DeserializeOwned
-    + Clone
-    + Debug
-    + Send
-    + 'static
-{
-}
-
-impl<T> Watchable for T where
-    T: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
-        + DeserializeOwned
-        + Clone
-        + Debug
-        + Send
-        + 'static
-{
-}
+type Events = stream::BoxStream<'static, watcher::Result<watcher::Event<PartialObject>>>;
 
 /// Lists and watches without end. Backs off after failures. The API server ends each watch after at
 /// most `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped
 /// and resumed on another connection.
-fn watch_events<T: Watchable>(api: Api<T>, max_backoff: Duration, timeout: Duration) -> Events<T> {
+fn watch_events(api: Api<PartialObject>, max_backoff: Duration, timeout: Duration) -> Events {
     let timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
     let config = watcher::Config::default().page_size(MAX_PAGE_SIZE).timeout(timeout);
     let backoff = CappedBackoff { backoff: DefaultBackoff::default(), max: max_backoff };
@@ -182,9 +161,9 @@ fn is_event_lost(error: &watcher::Error) -> bool {
 }
 
 /// The events of a watch of one kind in one scope. It never ends: failures are logged and retried.
-pub(super) struct WatchStream<T> {
-    api: Api<T>,
-    events: Events<T>,
+pub(super) struct WatchStream {
+    api: Api<PartialObject>,
+    events: Events,
     observer: Arc<WatchObserver>,
     /// The timeout of each watch request.
     timeout: Duration,
@@ -208,7 +187,7 @@ pub(super) struct Interruption {
     pub(super) event_lost: bool,
 }
 
-impl<T: Watchable> WatchStream<T> {
+impl WatchStream {
     /// Creates the stream. Each event, bookmark or end of its watch resets `age`. If the watch
     /// finds that the API server was rewound, it marks all `ages` as outdated, which include `age`.
     pub(super) fn new(
@@ -224,7 +203,7 @@ impl<T: Watchable> WatchStream<T> {
         let timeout = intervals.timeout(&(&name, scope));
         let observer = WatchObserver::new(age, timeout);
         let observed_client = observer.instrument(client);
-        let api: Api<T> = match scope {
+        let api: Api<PartialObject> = match scope {
             Some(namespace) => Api::namespaced_with(observed_client, namespace, resource),
             None => Api::all_with(observed_client, resource),
         };
@@ -275,7 +254,7 @@ impl<T: Watchable> WatchStream<T> {
     /// long as kube's watches are endless.
     pub(super) async fn next_or_interrupted(
         &mut self,
-    ) -> Result<Option<watcher::Event<T>>, Interruption> {
+    ) -> Result<Option<watcher::Event<PartialObject>>, Interruption> {
         loop {
             let relist_at = self.relist_timer.due_at();
             let relist_due = async {
@@ -337,7 +316,7 @@ impl<T: Watchable> WatchStream<T> {
         Interruption { is_forbidden, is_not_installed, event_lost }
     }
 
-    fn handle_event(&mut self, event: Option<&watcher::Event<T>>) {
+    fn handle_event(&mut self, event: Option<&watcher::Event<PartialObject>>) {
         // Every retry of a list starts with `Init`, and the list may fail at a later page.
         if !event.is_some_and(is_within_list) {
             self.failures.succeeded();

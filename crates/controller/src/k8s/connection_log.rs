@@ -1,17 +1,11 @@
 //! Logs when the API server becomes unreachable or rejects the credentials, and when it responds
 //! again.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
-
-use futures::{FutureExt, future::BoxFuture};
 use hpa_metrics::{describe, take_log_slot};
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tower::{BoxError, Service};
+use tower::BoxError;
 use tracing::{info, warn};
 
 /// The error of a request that failed while all other requests failed as well. The
@@ -47,8 +41,19 @@ impl ConnectionLog {
         Self { url, credentials, state: Mutex::default() }
     }
 
-    fn response_count(&self) -> u64 {
+    pub(super) fn response_count(&self) -> u64 {
         self.state.lock().response_count
+    }
+
+    /// Handles the end of a request that was sent when the number of responses was `count_before`.
+    pub(super) fn ended<C>(
+        &self,
+        count_before: u64,
+        response: Result<Response<C>, BoxError>,
+    ) -> Result<Response<C>, BoxError> {
+        let response = response.map_err(|error| self.failed(count_before, error))?;
+        self.responded(response.status());
+        Ok(response)
     }
 
     fn responded(&self, status: StatusCode) {
@@ -97,42 +102,11 @@ impl State {
     }
 }
 
-/// Reports the outcome of each request to a [`ConnectionLog`].
-#[derive(Clone)]
-pub(super) struct LoggedConnection<S> {
-    pub(super) inner: S,
-    pub(super) log: Arc<ConnectionLog>,
-}
-
-impl<S, B, C> Service<Request<B>> for LoggedConnection<S>
-where
-    S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (log, count_before) = (self.log.clone(), self.log.response_count());
-        Box::pin(self.inner.call(request).map(move |response| match response {
-            Ok(response) => {
-                log.responded(response.status());
-                Ok(response)
-            }
-            Err(error) => Err(log.failed(count_before, error)),
-        }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
+    use http::Request;
     use tokio::{
         sync::oneshot,
         time::{advance, sleep},
@@ -140,6 +114,12 @@ mod tests {
     use tower::{ServiceExt, service_fn};
 
     use super::*;
+    use crate::k8s::request_observer::ObservedRequests;
+
+    fn logged<S>(inner: S, log: &Arc<ConnectionLog>) -> ObservedRequests<S> {
+        let log = Some(log.clone());
+        ObservedRequests { inner, observer: Arc::new(()), host: "".into(), log }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn outage_is_logged_once_a_minute() {
@@ -169,7 +149,7 @@ mod tests {
             let inner = service_fn(move |_: Request<()>| async move {
                 Ok::<_, BoxError>(Response::builder().status(status).body(()).expect("a response"))
             });
-            let service = LoggedConnection { inner, log: log.clone() };
+            let service = logged(inner, &log);
             service.oneshot(Request::new(())).await.expect("a response");
             log.state.lock().rejection_logged
         };
@@ -197,7 +177,7 @@ mod tests {
                     if succeeds { Ok(Response::new(())) } else { Err::<_, BoxError>("down".into()) }
                 }
             });
-            LoggedConnection { inner, log: log.clone() }
+            logged(inner, &log)
         };
         let outcome = async |others_succeed: bool| {
             let (end, ended) = oneshot::channel();

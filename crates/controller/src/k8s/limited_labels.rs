@@ -10,7 +10,7 @@ use serde::{
 
 /// A text that is copied only if it has escape sequences.
 #[derive(Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Labels that are stored only within the limits of
 /// [`exceed_label_limits`](hpa_calc::selector::exceed_label_limits). A list can have many objects

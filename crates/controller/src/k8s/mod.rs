@@ -23,6 +23,7 @@ pub use client::{
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
+pub(crate) use limited_labels::Text;
 pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, PartialObject, pod_resource};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};
@@ -30,7 +31,5 @@ pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;
 pub(crate) use request::{ApiRequest, KubeError, path_segment};
 pub use request_observer::RequestObserver;
-pub use status_write::{
-    FieldManager, ManagedFieldsEntry, StatusWrite, StatusWriter, is_clearly_after,
-};
-pub use timeout::{DEADLINE_EXCEEDED, DeadlineExceeded};
+pub use status_write::{FieldManager, StatusController, StatusWrite, is_clearly_after};
+pub use timeout::DeadlineExceeded;

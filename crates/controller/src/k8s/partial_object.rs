@@ -184,15 +184,15 @@ pub(crate) fn pod_resource() -> ApiResource {
 /// A spec or status that is not decoded yet. `None` if it is missing or `null`.
 type RawMember = Option<Box<RawValue>>;
 
-/// An object with its metadata, spec and status. By default, the latter two are not decoded yet. It
-/// implements kube's [`Resource`], so that kube can list and watch it (`Api<PartialObject>`).
+/// An object with its metadata, spec and status. The latter two are not decoded yet. It implements
+/// kube's [`Resource`], so that kube can list and watch it (`Api<PartialObject>`).
 #[derive(Clone, Debug)]
-pub(crate) struct PartialObject<S = RawMember, T = RawMember> {
+pub(crate) struct PartialObject {
     /// Only the resource version, from which kube's watcher resumes.
     metadata: meta::ObjectMeta,
     meta: PartialMeta,
-    pub(crate) spec: S,
-    pub(crate) status: T,
+    pub(crate) spec: RawMember,
+    pub(crate) status: RawMember,
 }
 
 impl PartialObject {
@@ -210,9 +210,7 @@ impl PartialObject {
         let status = self.status.as_deref().map_or("null", RawValue::get);
         K::decode(self.meta, spec, status)
     }
-}
 
-impl<S, T> PartialObject<S, T> {
     /// Whether the object has a name and a namespace.
     pub(crate) fn is_named(&self) -> bool {
         self.meta.check_names().is_ok()
@@ -245,21 +243,16 @@ impl<S, T> PartialObject<S, T> {
     }
 }
 
-impl<'de, S, T> Deserialize<'de> for PartialObject<S, T>
-where
-    S: Deserialize<'de> + Default,
-    T: Deserialize<'de> + Default,
-{
+impl<'de> Deserialize<'de> for PartialObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
-        struct Raw<S, T> {
+        struct Raw {
             #[serde(default)]
             metadata: PartialMeta,
             #[serde(default)]
-            spec: S,
+            spec: RawMember,
             #[serde(default)]
-            status: T,
+            status: RawMember,
         }
 
         let Raw { metadata: meta, spec, status } = Raw::deserialize(deserializer)?;
@@ -269,7 +262,7 @@ where
     }
 }
 
-impl<S, T> Resource for PartialObject<S, T> {
+impl Resource for PartialObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

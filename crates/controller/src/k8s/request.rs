@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use hpa_metrics::{describe, generic_message, innermost, percent_encode};
-use http::{Method, Request, StatusCode, header};
+use hpa_metrics::{DecodeError, describe, generic_message, innermost, percent_encode};
+use http::{Method, Request, StatusCode, header, response};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
@@ -51,9 +51,6 @@ impl ApiRequestError {
 /// The largest response body that is read. The resources of an API group take less than a tenth of
 /// it.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-
-/// The maximum size of a text response in an error message.
-const MAX_TEXT_BYTES: usize = 2048;
 
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
@@ -110,20 +107,16 @@ impl ApiRequest<'_> {
             .send(request)
             .await
             .map_err(|error| self.transport_error(innermost(&error)))?;
-        let code = response.status();
-        let is_text = response
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .is_none_or(|content| content.as_bytes().to_ascii_lowercase().starts_with(b"text/"));
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| self.transport_error(innermost(&*error)))?;
         let body = body.to_bytes();
-        if code.is_success() {
+        if head.status.is_success() {
             return Ok(body.to_vec());
         }
         let status =
             serde_json::from_slice(&body).ok().filter(|status: &Status| status.is_failure());
-        let status = status.unwrap_or_else(|| self.generic_status(code, is_text.then_some(&body)));
+        let status = status.unwrap_or_else(|| self.generic_status(&head, &body));
         Err(ApiRequestError::Status(status.boxed()))
     }
 
@@ -133,16 +126,10 @@ impl ApiRequest<'_> {
     }
 
     /// The Status that client-go makes from a response without a Status object.
-    fn generic_status(&self, code: StatusCode, text: Option<&[u8]>) -> Status {
-        let text = text.map_or_else(
-            || "unknown".to_owned(),
-            |text| {
-                String::from_utf8_lossy(text.get(..MAX_TEXT_BYTES).unwrap_or(text))
-                    .trim()
-                    .to_owned()
-            },
-        );
-        let mut message = generic_message(code, &text);
+    fn generic_status(&self, head: &response::Parts, body: &[u8]) -> Status {
+        let (code, content_type) = (head.status, head.headers.get(header::CONTENT_TYPE));
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let mut message = generic_message(code, content_type, body);
         if let Some((resource, name)) = self.subject {
             let verb = self.method.as_str().to_ascii_lowercase();
             message = format!("{message} ({verb} {resource} {name})");
@@ -178,8 +165,8 @@ pub(crate) fn path_segment(name: &str) -> String {
     segment
 }
 
-/// A [`kube::Error`], or a timeout that the caller set. The text is shown in conditions, events and
-/// logs, so it includes the causes.
+/// The error of a request through kube. The text is shown in conditions, events and logs, so it
+/// includes the causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KubeError {
     /// The API server responded with an error. Prints its message.
@@ -187,6 +174,10 @@ pub(crate) enum KubeError {
     Refused(Box<Status>),
     #[error("{}", describe(.0))]
     Failed(kube::Error),
+    /// The object in the response can't be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The timeout is the caller's.
     #[error("timed out")]
     TimedOut,
 }
@@ -203,5 +194,9 @@ impl From<kube::Error> for KubeError {
 impl KubeError {
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(status) if status.is_not_found())
+    }
+
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.is_conflict())
     }
 }

@@ -1,4 +1,4 @@
-//! Reports every request of a client, for metrics.
+//! Reports every request of a client, for metrics and for the log of outages.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,9 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
-use tower::Service;
+use tower::{BoxError, Service};
+
+use super::connection_log::ConnectionLog;
 
 /// Called after each request to the API server, unless its caller stopped waiting for it. It must
 /// not block.
@@ -31,37 +33,43 @@ impl RequestObserver for () {
     fn request_finished(&self, _: &str, _: &Method, _: Option<StatusCode>, _: Duration) {}
 }
 
-/// Reports requests to a [`RequestObserver`]. It belongs below the layers that hold requests back
-/// before they are sent, so that the wait doesn't count, and above the timeout.
+/// Reports requests to a [`RequestObserver`] and a [`ConnectionLog`]. It belongs below the layers
+/// that hold requests back before they are sent, so that the wait doesn't count, and above the
+/// timeout.
 #[derive(Clone)]
 pub(super) struct ObservedRequests<S> {
     pub(super) inner: S,
     pub(super) observer: Arc<dyn RequestObserver>,
     /// kube adds the host to the request only in a lower layer.
     pub(super) host: Arc<str>,
+    pub(super) log: Option<Arc<ConnectionLog>>,
 }
 
 impl<S, B, C> Service<Request<B>> for ObservedRequests<S>
 where
-    S: Service<Request<B>, Response = Response<C>>,
+    S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = request.method().clone();
         let start = Instant::now();
-        let response = self.inner.call(request);
         let (observer, host) = (self.observer.clone(), self.host.clone());
-        Box::pin(response.inspect(move |response| {
+        let log = self.log.clone().map(|log| (log.response_count(), log));
+        Box::pin(self.inner.call(request).map(move |response| {
             let status = response.as_ref().ok().map(Response::status);
             observer.request_finished(&host, &method, status, start.elapsed());
+            match log {
+                Some((count_before, log)) => log.ended(count_before, response),
+                None => response,
+            }
         }))
     }
 }

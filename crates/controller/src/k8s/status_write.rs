@@ -3,7 +3,8 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The field manager of an instance without leader election, and the prefix of all others.
 const FIELD_MANAGER: &str = "hpa-controller";
@@ -84,36 +85,63 @@ impl fmt::Display for StatusWrite {
     }
 }
 
+/// The field manager of kube-controller-manager.
+const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
 /// An entry of `managedFields`. All members are text, so that no entry makes an object undecodable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ManagedFieldsEntry {
+pub(super) struct ManagedFieldsEntry {
     manager: Option<String>,
     subresource: Option<String>,
     time: Option<String>,
 }
 
-/// The field manager of a status write, and the time of the write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatusWriter {
-    pub manager: String,
-    /// `None` if the entry of `managedFields` has no time.
+/// The controller that stored the status of an autoscaler last, by the field manager of that write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StatusController {
+    /// The field manager. `None` if no status was stored.
+    pub name: Option<String>,
+    /// The time of the write. `None` if the entry of `managedFields` has no time.
     pub at: Option<Timestamp>,
+    /// The time of kube-controller-manager's newest write. Another controller may have overwritten
+    /// it since.
+    #[serde(skip)]
+    pub built_in_at: Option<Timestamp>,
 }
 
-impl StatusWriter {
-    /// The writer of the newest status write that `managedFields` record at the time `now`. Entries
-    /// without a time are the oldest. Ignores times that are unreadable or
+impl StatusController {
+    /// The writer of the newest status write that the `managedFields` of an object record at the
+    /// time `now`. Entries without a time are the oldest. Ignores times that are unreadable or
     /// [in the future](is_clearly_after), which users may have forged.
-    pub fn newest(entries: &[ManagedFieldsEntry], now: Timestamp) -> Option<Self> {
-        entries.iter().filter_map(|entry| entry.status_writer(now)).max_by_key(|writer| writer.at)
+    pub fn of_object(object: &Value, now: Timestamp) -> Self {
+        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        // A manifest may have entries of other types, which the API server would reject.
+        let entries = entries.into_iter().flatten();
+        let entries = entries.filter_map(|entry| ManagedFieldsEntry::deserialize(entry).ok());
+        let writers: Vec<_> = entries.filter_map(|entry| entry.status_writer(now)).collect();
+        let built_in = writers.iter().filter(|(manager, _)| manager == KUBE_CONTROLLER_MANAGER);
+        let built_in_at = built_in.filter_map(|(_, at)| *at).max();
+        let newest = writers.into_iter().max_by_key(|(_, at)| *at);
+        newest.map_or_else(Self::default, |(manager, at)| Self {
+            name: Some(manager),
+            at,
+            built_in_at,
+        })
+    }
+
+    /// Whether it is kube-controller-manager, which ignores the settings of single autoscalers.
+    /// hpa-rs may have replaced it since.
+    pub fn is_reference(&self) -> bool {
+        self.name.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
     }
 }
 
 impl ManagedFieldsEntry {
-    /// The status write that the entry records, if it records one. Writes of the scale and the spec
-    /// don't count, because users and deployment tools also make them.
-    fn status_writer(&self, now: Timestamp) -> Option<StatusWriter> {
+    /// The field manager and the time of the status write that the entry records, if it records one.
+    /// Writes of the scale and the spec don't count, because users and deployment tools also make
+    /// them.
+    fn status_writer(&self, now: Timestamp) -> Option<(String, Option<Timestamp>)> {
         if self.subresource.as_deref() != Some("status") {
             return None;
         }
@@ -121,7 +149,7 @@ impl ManagedFieldsEntry {
         let time = self.time.as_deref().filter(|time| !time.is_empty());
         let at = time.map(str::parse::<Timestamp>).transpose().ok()?;
         let is_forged = at.is_some_and(|at| is_clearly_after(at, now));
-        (!is_forged).then_some(StatusWriter { manager, at })
+        (!is_forged).then_some((manager, at))
     }
 }
 
@@ -135,14 +163,14 @@ pub(super) fn newest_status_write(
     entries
         .iter()
         .filter_map(|entry| entry.status_writer(now))
-        .filter(|writer| !is_own(&writer.manager))
-        .filter_map(|StatusWriter { manager, at }| Some(StatusWrite { manager, at: at? }))
+        .filter(|(manager, _)| !is_own(manager))
+        .filter_map(|(manager, at)| Some(StatusWrite { manager, at: at? }))
         .max_by_key(|write| write.at)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -190,18 +218,52 @@ mod tests {
     fn writer_without_a_time_is_the_oldest() {
         let now = "2026-01-01T00:01:00Z".parse().expect("a time");
         let newest = |entries: Value| {
-            let entries: Vec<ManagedFieldsEntry> =
-                serde_json::from_value(entries).expect("entries");
-            StatusWriter::newest(&entries, now)
+            let object = json!({ "metadata": { "managedFields": entries } });
+            StatusController::of_object(&object, now)
         };
         let manifest = json!({ "manager": "manifest", "subresource": "status" });
-        let writer = newest(json!([entry("kcm", "status", 1), manifest])).expect("a writer");
-        assert_eq!((writer.manager.as_str(), writer.at.is_some()), ("kcm", true));
+        let writer = newest(json!([entry("kcm", "status", 1), manifest]));
+        assert_eq!((writer.name.as_deref(), writer.at.is_some()), (Some("kcm"), true));
         let end =
             json!({ "manager": "a", "subresource": "status", "time": "9999-12-31T23:59:59Z" });
-        let writer = newest(json!([manifest, end])).expect("a writer");
-        assert_eq!((writer.manager.as_str(), writer.at), ("manifest", None));
-        assert_eq!(newest(json!([end, entry("kubectl", "scale", 1)])), None);
+        let writer = newest(json!([manifest, end]));
+        assert_eq!((writer.name.as_deref(), writer.at), (Some("manifest"), None));
+        let none = StatusController::default();
+        assert_eq!(newest(json!([end, entry("kubectl", "scale", 1)])), none);
+    }
+
+    #[test]
+    fn entry_in_the_future_is_ignored() {
+        let entry =
+            |manager, time| json!({ "manager": manager, "subresource": "status", "time": time });
+        let now = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let name = |future| {
+            let entries = [entry("kcm", "2025-12-31T23:59:50Z"), entry("forged", future)];
+            let object = json!({ "metadata": { "managedFields": entries } });
+            StatusController::of_object(&object, now).name
+        };
+        for future in ["2026-01-01T00:01:01Z", "2126-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+            assert_eq!(name(future).as_deref(), Some("kcm"), "{future}");
+        }
+        assert_eq!(name("2026-01-01T00:01:00Z").as_deref(), Some("forged"), "clocks may differ");
+    }
+
+    #[test]
+    fn overwritten_status_of_the_built_in_controller_has_a_time() {
+        let entries = [entry(KUBE_CONTROLLER_MANAGER, "status", 1), entry("other", "status", 2)];
+        let object = json!({ "metadata": { "managedFields": entries } });
+        let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+        let controller = StatusController::of_object(&object, now);
+        assert_eq!(controller.name.as_deref(), Some("other"));
+        assert_eq!(controller.built_in_at, "2026-01-01T00:00:01Z".parse().ok());
+    }
+
+    #[test]
+    fn entry_of_another_type_does_not_hide_the_others() {
+        let kcm = json!({ "manager": "kcm", "subresource": "status" });
+        let object = json!({ "metadata": { "managedFields": [{ "manager": 5 }, "text", kcm] } });
+        let controller = StatusController::of_object(&object, Timestamp::UNIX_EPOCH);
+        assert_eq!((controller.name.as_deref(), controller.at), (Some("kcm"), None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
+use hpa_calc::report::error_texts::{DEADLINE_EXCEEDED, NO_RESPONSE_WITHIN};
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
@@ -47,10 +47,6 @@ pub(super) struct RequestTimeout<S> {
     inner: S,
     settings: RequestTimeoutLayer,
 }
-
-/// The start of the error text of a request that exceeded its timeout. It is Go's, because it is
-/// shown in conditions and events.
-pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
 /// The error text of a request without a complete response within `limit`.
 pub(super) fn no_response_within(limit: Duration) -> String {

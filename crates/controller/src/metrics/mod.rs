@@ -18,10 +18,7 @@ mod samples;
 mod tests;
 mod text;
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use hpa_lease::events::DroppedEvents;
 use jiff::Timestamp;
@@ -75,7 +72,7 @@ pub struct TelemetryOptions {
 pub const METRICS_PER_AUTOSCALER: usize = 16;
 
 /// The parts of a running controller that metrics are read from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct TelemetrySources {
     pub autoscalers: Arc<Autoscalers>,
     pub queue: Arc<WorkQueue<HpaKey>>,
@@ -111,12 +108,6 @@ pub struct Telemetry {
     /// The caches of metric sources in this process. `None` without such sources.
     metric_caches: Mutex<Option<UnsyncedCaches>>,
     health: Mutex<Health>,
-}
-
-impl fmt::Debug for Telemetry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Telemetry").field("options", &self.options).finish_non_exhaustive()
-    }
 }
 
 impl Default for Telemetry {

@@ -12,7 +12,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -42,12 +42,6 @@ struct Shared<K> {
 impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<K> fmt::Debug for WorkQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").finish_non_exhaustive()
     }
 }
 
@@ -202,14 +196,5 @@ impl<K: Clone + Eq + Hash> Drop for WorkItem<K> {
         if first_changed {
             self.shared.wake();
         }
-    }
-}
-
-impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for WorkItem<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkItem")
-            .field("key", &self.key)
-            .field("lateness", &self.lateness)
-            .finish_non_exhaustive()
     }
 }

@@ -17,40 +17,17 @@ pub(super) fn differ_slightly(
     tolerance: f64,
 ) -> bool {
     let (old_values, new_values) = (&old.current_metrics, &new.current_metrics);
-    let count = metrics.len();
-    are_equal_without_metrics(old, new)
-        && [old_values.len(), new_values.len()] == [count; 2]
+    [old_values.len(), new_values.len()] == [metrics.len(); 2]
+        && without_values(old) == without_values(new)
         && metrics.iter().zip(old_values.iter().zip(new_values)).all(|(spec, (old, new))| {
-            without_values(old) == without_values(new)
-                && spec.target().is_some_and(|target| moved_within(tolerance, target, old, new))
+            spec.target().is_some_and(|target| moved_within(tolerance, target, old, new))
         })
 }
 
-fn are_equal_without_metrics(
-    old: &HorizontalPodAutoscalerStatus,
-    new: &HorizontalPodAutoscalerStatus,
-) -> bool {
-    // Destructured, so that the compiler reports a new field that isn't compared here.
-    let HorizontalPodAutoscalerStatus {
-        observed_generation,
-        last_scale_time,
-        current_replicas,
-        desired_replicas,
-        current_metrics: _,
-        conditions,
-        unknown,
-    } = new;
-    old.observed_generation == *observed_generation
-        && old.last_scale_time == *last_scale_time
-        && old.current_replicas == *current_replicas
-        && old.desired_replicas == *desired_replicas
-        && old.conditions == *conditions
-        && old.unknown == *unknown
-}
-
-fn without_values(metric: &MetricStatus) -> MetricStatus {
-    let mut metric = metric.clone();
-    if let Some(current) = current_mut(&mut metric) {
+/// The status with each value of a metric replaced by zero.
+fn without_values(status: &HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
+    let mut status = status.clone();
+    for current in status.current_metrics.iter_mut().filter_map(current_mut) {
         for quantity in [&mut current.value, &mut current.average_value].into_iter().flatten() {
             *quantity = Quantity::default();
         }
@@ -58,7 +35,7 @@ fn without_values(metric: &MetricStatus) -> MetricStatus {
             *percent = 0;
         }
     }
-    metric
+    status
 }
 
 fn current_mut(metric: &mut MetricStatus) -> Option<&mut MetricValueStatus> {

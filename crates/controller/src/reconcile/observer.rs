@@ -56,21 +56,15 @@ pub trait Observer: Send + Sync {
     fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>);
 
     /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
-    fn compared(&self, key: &HpaKey, result: ComparisonResult) {
-        let _ = (key, result);
-    }
+    fn compared(&self, _key: &HpaKey, _result: ComparisonResult) {}
 
     /// Called when a reconcile finds that a peer wrote the status since the last reconcile. Not
     /// called in dry run, where the peer is expected to write.
-    fn peer_wrote(&self, key: &HpaKey) {
-        let _ = key;
-    }
+    fn peer_wrote(&self, _key: &HpaKey) {}
 
     /// Called when a reconcile has ended, also if it left the autoscaler to a peer. Not called if
     /// the autoscaler changed or was deleted during the reconcile.
-    fn finished(&self, finished: &FinishedReconcile<'_>) {
-        let _ = finished;
-    }
+    fn finished(&self, _finished: &FinishedReconcile<'_>) {}
 }
 
 /// Ignores everything.

@@ -7,6 +7,7 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod, Scale},
     plan::{Plan, SelectedPods},
     readings::{ReadError, Readings},
+    report::error_texts::DEADLINE_EXCEEDED,
     selector::Selector,
     settings::Settings,
 };
@@ -176,9 +177,8 @@ impl Reconciler {
         }
         for (index, query) in plan.queries() {
             if readings.get(index).is_none() {
-                let message = "context deadline exceeded: no time left in this reconcile";
-                let error = ReadError::Fetch { api: query.api(), message: message.into() };
-                readings.insert(index, Err(error));
+                let message = format!("{DEADLINE_EXCEEDED}: no time left in this reconcile");
+                readings.insert(index, Err(ReadError::fetch(query.api(), message)));
             }
         }
         (readings, durations)

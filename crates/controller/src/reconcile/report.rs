@@ -11,6 +11,7 @@ use hpa_calc::{
     go_text,
     settings::Settings,
 };
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::reconciler::Reconciler;
@@ -56,7 +57,7 @@ impl Reconciler {
     ) {
         let Some(PeerWrite { write, is_first }) = autoscaler.peer_writes.take_new() else { return };
         self.observer.peer_wrote(key);
-        if let Some(writes) = self.peer_warnings.count_write(self.clock.instants().monotonic) {
+        if let Some(writes) = self.peer_warnings.count_write(Instant::now()) {
             let StatusWrite { manager, at } = &write;
             warn!(manager, %at, writes, "another controller also writes the status: {CONSEQUENCE}");
         }

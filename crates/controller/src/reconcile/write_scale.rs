@@ -5,10 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{Decision, Scale, ScaleWriteError, explain::MetricExplanation, pods::PodCounts};
 
 use super::{
-    attempt::Attempt,
-    read::Target,
-    status_patch::as_stored,
-    write_status::{HpaRequestError, StatusWriteError},
+    attempt::Attempt, read::Target, status_patch::as_stored, write_status::StatusWriteError,
 };
 use crate::{cache::desired_state_eq, k8s::KubeError, scale_target::ScaleError};
 
@@ -35,9 +32,9 @@ pub(super) enum ScaleNotWritten {
     #[error("failed to list the pods of the target: {0}")]
     ListPods(KubeError),
     #[error("failed to verify the autoscaler before the write: {0}")]
-    VerifyHpa(HpaRequestError),
+    VerifyHpa(KubeError),
     #[error("failed to store the condition ScaledToZero before the write: {0}")]
-    PremarkZero(HpaRequestError),
+    PremarkZero(KubeError),
     #[error("no time left to decide again: {0}")]
     Overdue(&'static str),
     #[error(transparent)]

@@ -7,7 +7,6 @@ use hpa_calc::{
     event::EventReason,
     settings::Tolerances,
 };
-use hpa_metrics::DecodeError;
 use kube::api::{GetParams, Patch, PatchParams};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -35,37 +34,11 @@ const TIME_SLACK: Duration = Duration::from_secs(1);
 /// makes another one necessary.
 const MAX_STATUS_WRITES: usize = 3;
 
-/// An error of a request for an autoscaler.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HpaRequestError {
-    #[error(transparent)]
-    Request(#[from] KubeError),
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-}
-
-impl HpaRequestError {
-    pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Request(error) if error.is_not_found())
-    }
-
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Request(KubeError::Refused(status)) if status.is_conflict())
-    }
-
-    /// Whether the API server refused a patch because the autoscaler doesn't exist, or was
-    /// re-created: the patch has the old UID, and a UID can't be changed.
-    fn is_gone(&self) -> bool {
-        let Self::Request(KubeError::Refused(status)) = self else { return false };
-        status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
-    }
-}
-
 /// The reason why a status was not written.
 pub(super) enum StatusWriteError {
     /// The autoscaler was deleted or re-created.
     Gone,
-    Failed(HpaRequestError),
+    Failed(KubeError),
 }
 
 impl Attempt<'_> {
@@ -168,7 +141,7 @@ impl Reconciler {
         }
         match written {
             Ok(stored) => Ok(Some(stored)),
-            Err(error) if error.is_gone() => Err(StatusWriteError::Gone),
+            Err(error) if is_gone(&error) => Err(StatusWriteError::Gone),
             Err(error) => Err(StatusWriteError::Failed(error)),
         }
     }
@@ -190,7 +163,7 @@ impl Reconciler {
         &self,
         key: &HpaKey,
         patch: StatusPatch<'_>,
-    ) -> Result<StoredHpa, HpaRequestError> {
+    ) -> Result<StoredHpa, KubeError> {
         let field_manager = Some(self.field_manager.as_str().to_owned());
         let params = PatchParams { field_manager, ..PatchParams::default() };
         let request = key.api.request(&key.namespace);
@@ -199,7 +172,7 @@ impl Reconciler {
     }
 
     /// Reads the autoscaler from the API server.
-    pub(super) async fn read_hpa(&self, key: &HpaKey) -> Result<StoredHpa, HpaRequestError> {
+    pub(super) async fn read_hpa(&self, key: &HpaKey) -> Result<StoredHpa, KubeError> {
         let request = key.api.request(&key.namespace);
         self.send(key, request.get(&key.name, &GetParams::default())).await
     }
@@ -210,14 +183,14 @@ impl Reconciler {
         &self,
         key: &HpaKey,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<StoredHpa, HpaRequestError> {
-        let request = request.map_err(|error| KubeError::from(kube::Error::BuildRequest(error)))?;
+    ) -> Result<StoredHpa, KubeError> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
         let cached = self.autoscalers.get(key);
         let known = cached.as_ref().map(|cached| cached.object());
         let sent = Instant::now();
-        let text = self.client.request_text(request).await.map_err(KubeError::from)?;
-        let response: HpaResponse<'_> = serde_json::from_str(&text)
-            .map_err(|error| KubeError::from(kube::Error::SerdeError(error)))?;
+        let text = self.client.request_text(request).await?;
+        let response: HpaResponse<'_> =
+            serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let spec_hash = response.spec_hash();
         let cached_spec = cached.and_then(|cached| cached.spec_with_hash(spec_hash));
         let object = response.decode(cached_spec)?;
@@ -229,6 +202,13 @@ impl Reconciler {
         }
         Ok(StoredHpa { object, spec_hash })
     }
+}
+
+/// Whether the API server refused a patch because the autoscaler doesn't exist, or was re-created:
+/// the patch has the old UID, and a UID can't be changed.
+fn is_gone(error: &KubeError) -> bool {
+    let KubeError::Refused(status) = error else { return false };
+    status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
 }
 
 /// Logs a failure to write the status when it starts or changes, and its end.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hpa_metrics::null_as_default;
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList, APIVersions};
 use kube::Client;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::mapping::{Mapping, api_root};
 use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
@@ -28,46 +28,6 @@ impl GroupResources {
     }
 }
 
-// In these types, `null` is the same as an absent field, as in client-go. Servers in Go send it for
-// an empty list.
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiGroup {
-    #[serde(default, deserialize_with = "null_as_default")]
-    versions: Vec<GroupVersion>,
-    #[serde(default)]
-    preferred_version: Option<GroupVersion>,
-}
-
-#[derive(Deserialize)]
-struct GroupVersion {
-    #[serde(default, deserialize_with = "null_as_default")]
-    version: String,
-}
-
-#[derive(Deserialize)]
-struct CoreVersions {
-    #[serde(default, deserialize_with = "null_as_default")]
-    versions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ApiResourceList {
-    #[serde(default, deserialize_with = "null_as_default")]
-    resources: Vec<ApiResource>,
-}
-
-#[derive(Deserialize)]
-struct ApiResource {
-    #[serde(default, deserialize_with = "null_as_default")]
-    name: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    kind: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    namespaced: bool,
-}
-
 /// Requests the versions of a group, then the resources of each version. A group that the API
 /// server doesn't serve has no resources.
 pub(super) async fn discover(
@@ -83,7 +43,7 @@ pub(super) async fn discover(
     let mut resources = GroupResources::default();
     let lists = futures::future::join_all(versions.iter().map(|version| {
         let path = api_root(group, version);
-        get::<ApiResourceList>(client, timeout, path)
+        get::<APIResourceList>(client, timeout, path)
     }));
     for (version, list) in versions.iter().zip(lists.await) {
         match list {
@@ -102,21 +62,21 @@ async fn read_versions(
     group: &str,
 ) -> Result<Vec<String>, ApiRequestError> {
     if group.is_empty() {
-        return Ok(get::<CoreVersions>(client, timeout, "/api".to_owned()).await?.versions);
+        return Ok(get::<APIVersions>(client, timeout, "/api".to_owned()).await?.versions);
     }
     let path = format!("/apis/{}", path_segment(group));
-    let ApiGroup { versions, preferred_version } = get(client, timeout, path).await?;
+    let APIGroup { versions, preferred_version, .. } = get(client, timeout, path).await?;
     let preferred = preferred_version.map(|preferred| preferred.version);
     let mut versions: Vec<String> = versions.into_iter().map(|version| version.version).collect();
     versions.sort_by_key(|version| Some(version) != preferred.as_ref());
     Ok(versions)
 }
 
-fn mappings(group: &str, version: &str, list: ApiResourceList) -> impl Iterator<Item = Mapping> {
+fn mappings(group: &str, version: &str, list: APIResourceList) -> impl Iterator<Item = Mapping> {
     // A name with a slash is a subresource.
-    let is_resource =
-        |resource: &ApiResource| !resource.name.is_empty() && !resource.name.contains('/');
-    let resources = list.resources.into_iter().filter(is_resource);
+    let resources = list.resources.into_iter();
+    let resources =
+        resources.filter(|resource| !resource.name.is_empty() && !resource.name.contains('/'));
     resources.map(move |resource| Mapping {
         group: group.into(),
         version: version.into(),

@@ -19,6 +19,9 @@ use crate::k8s::ApiRequestError;
 /// groups in their `scaleTargetRef`s, so there can be any number of groups.
 const MAX_GROUPS: usize = 1024;
 
+/// The age at which a result is refreshed even if no lookup failed.
+const MAX_AGE: Duration = Duration::from_mins(10);
+
 /// The configuration of a [`RestMapper`].
 #[derive(Clone, Copy, Debug)]
 pub struct MapperConfig {
@@ -26,17 +29,14 @@ pub struct MapperConfig {
     /// The minimum time between two discoveries of one group, however many lookups fail. A kind
     /// that is installed later is found after this time at the latest.
     pub min_refresh_interval: Duration,
-    /// The age at which a result is refreshed even if no lookup failed.
-    pub max_age: Duration,
 }
 
 impl Default for MapperConfig {
-    /// A timeout and a minimum refresh interval of 10 s, and a maximum age of 10 min.
+    /// A timeout and a minimum refresh interval of 10 s.
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(10),
             min_refresh_interval: Duration::from_secs(10),
-            max_age: Duration::from_mins(10),
         }
     }
 }
@@ -78,7 +78,7 @@ impl RestMapper {
         let now = Instant::now();
         let mut groups = self.groups.lock();
         if groups.len() >= MAX_GROUPS && !groups.contains_key(kind.group.as_str()) {
-            groups.retain(|_, group| group.is_worth_keeping(now, self.config.max_age));
+            groups.retain(|_, group| group.is_worth_keeping(now));
         }
         let group = groups
             .entry(kind.group.as_str().into())
@@ -102,7 +102,7 @@ impl RestMapper {
         let group = groups.get(kind.group.as_str())?;
         let age = group.discovered_at.elapsed();
         let may_discover = age >= self.config.min_refresh_interval;
-        let is_fresh = !group.is_stale && age < self.config.max_age;
+        let is_fresh = !group.is_stale && age < MAX_AGE;
         let mappings = group.mappings(kind);
         (!may_discover || (is_fresh && mappings.is_ok())).then_some(mappings)
     }
@@ -137,8 +137,8 @@ impl CachedGroup {
         })
     }
 
-    fn is_worth_keeping(&self, now: Instant, max_age: Duration) -> bool {
-        now.duration_since(self.discovered_at) < max_age && !self.resources.mappings.is_empty()
+    fn is_worth_keeping(&self, now: Instant) -> bool {
+        now.duration_since(self.discovered_at) < MAX_AGE && !self.resources.mappings.is_empty()
     }
 }
 

@@ -18,7 +18,7 @@ pub enum MapperError {
     Discovery(ApiRequestError),
 }
 
-/// A kind and its API group, without a version. Prints as `Kind.group`.
+/// A kind and its API group, without a version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
     /// Empty for the core group.
@@ -30,12 +30,6 @@ impl GroupKind {
     pub fn parse(api_version: &str, kind: &str) -> Result<Self, MapperError> {
         let (group, _) = parse_api_version(api_version)?;
         Ok(Self { group: group.to_owned(), kind: kind.to_owned() })
-    }
-}
-
-impl fmt::Display for GroupKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_qualified(f, &self.kind, &self.group)
     }
 }
 
@@ -77,13 +71,9 @@ impl Mapping {
 
 impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_qualified(f, &self.resource, &self.group)
+        f.write_str(&self.resource)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
     }
-}
-
-fn write_qualified(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
-    f.write_str(name)?;
-    if group.is_empty() { Ok(()) } else { write!(f, ".{group}") }
 }
 
 /// The path prefix of the resources of a group and version.

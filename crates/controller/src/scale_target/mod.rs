@@ -6,6 +6,7 @@ mod discovery;
 mod mapper;
 mod mapping;
 mod owners;
+mod reader;
 mod scale;
 #[cfg(test)]
 mod tests;
@@ -13,4 +14,5 @@ mod tests;
 pub use mapper::{MapperConfig, RestMapper};
 pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
 pub use owners::Owners;
+pub use reader::TargetReader;
 pub use scale::{ScaleClient, ScaleError, ScaleObject, ScaleUnavailable, read_scale};

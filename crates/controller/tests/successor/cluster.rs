@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{Clock, Dependencies, LeaderTask, Options, Telemetry};
+use hpa_controller::{Clock, Dependencies, INSTANCE_SCOPE, LeaderTask, Options, Telemetry};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, clients, controller_options,
@@ -104,6 +104,13 @@ impl Cluster {
     /// Whole seconds since the start.
     pub(crate) fn second(&self) -> i64 {
         i64::try_from(self.clock.age().as_secs()).expect("a short test")
+    }
+
+    /// The annotation of the lease with the autoscalers that its holder handles.
+    pub(crate) async fn instance_scope(&self) -> Option<String> {
+        let leases: Api<Lease> = Api::namespaced(self.testbed.client(), "kube-system");
+        let lease = leases.get("hpa-controller").await.expect("a lease");
+        lease.metadata.annotations?.remove(INSTANCE_SCOPE)
     }
 
     /// Makes another client the holder of the lease.

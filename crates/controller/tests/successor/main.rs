@@ -40,6 +40,24 @@ async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lease_names_the_autoscalers_of_its_holder() {
+    let cluster = Cluster::new(Value::Null, false);
+    let leader = cluster.start_controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.start_controller("b");
+    cluster.at(10).await;
+    let all = |holder: &str| Some(json!({ "holder": holder, "apis": ["core"] }));
+    let scope = async || {
+        let annotation = cluster.instance_scope().await;
+        annotation.and_then(|text| serde_json::from_str::<Value>(&text).ok())
+    };
+    assert_eq!(scope().await, all("a"));
+    leader.stop().await;
+    cluster.at(20).await;
+    assert_eq!(scope().await, all("b"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn stabilization_window_survives_a_killed_leader() {
     for killed in [217, 230, 300, 400, 470] {
         let scaled = scale_down_after_a_kill(killed, true).await;

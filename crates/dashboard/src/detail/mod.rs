@@ -6,10 +6,9 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    Inputs, Pod, Readings, Report, SelectedPods, Selector,
+    Inputs, Pod, Readings, Report, Scale, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
     explain::list_first,
-    settings::PodSelection,
 };
 use hpa_controller::{
     HpaKey,
@@ -28,7 +27,7 @@ use self::{
     view::{ReadOutcome, View},
 };
 use crate::{
-    cluster::{Cluster, usable_selector},
+    cluster::Cluster,
     informer::{Informer, Objects, decode},
     model::{Board, Entry, Sample},
     past::{ControllerRecords, inactivity_limit, shifted},
@@ -238,7 +237,7 @@ impl Detail {
     ) -> (Option<Report>, Option<String>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, None, Vec::new()) };
         let mut missing = Vec::new();
-        let target = match self.cluster.target_scale(hpa).await {
+        let target = match self.cluster.targets.scale(hpa).await {
             // The user lacks the right, not the controller: the autoscaler doesn't fail.
             Err(ScaleUnavailable { error, is_forbidden: true, .. }) => {
                 return (None, Some(missing_right(&error)), missing);
@@ -246,7 +245,7 @@ impl Detail {
             target => target.map_err(|unavailable| unavailable.error),
         };
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
-        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
         let pods = self.watch_pods(selector.as_ref()).await;
         if let Some(error) = pods.forbidden_error() {
             return (None, Some(missing_right(&error)), missing);
@@ -258,12 +257,8 @@ impl Detail {
         let settings =
             settings_of_controller(settings, hpa, &self.cluster.options.setting_policy, acting);
         let selected = match &target {
-            Ok(target) if settings.pods == PodSelection::Owned => {
-                let namespace = &hpa.metadata.namespace;
-                let reference = &hpa.spec.scale_target_ref;
-                self.cluster.owners.only_owned(namespace, pods, target, reference).await
-            }
-            _ => SelectedPods::new(pods),
+            Ok(target) => self.cluster.targets.select_pods(hpa, &settings, target, pods).await,
+            Err(_) => SelectedPods::new(pods),
         };
         let autoscalers = self.selecting_autoscalers(entry, &selected.pods).await;
         let inputs = Inputs {
@@ -292,7 +287,8 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        let mut report = inputs.report_with_doubt(doubt.clone());
+        let advice = self.cluster.metrics.advise(&inputs).await;
+        let mut report = inputs.report_with_advice(doubt.clone(), &advice);
         if let Some(doubt) = doubt {
             report.sentence = with_doubt_first(&report.sentence, &doubt);
         }
@@ -361,7 +357,7 @@ impl Detail {
             (true, _) => return Vec::new(),
             (false, true) => {
                 let others = self.board.others_of_controller(&self.id);
-                self.cluster.selecting_autoscalers(others, pods).await
+                self.cluster.targets.selecting_autoscalers(others, pods).await
             }
             (false, false) => Vec::new(),
         };

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use hpa_calc::{Report, api::Condition, report::ReportLines};
-use hpa_controller::{HpaKey, forecast::ForecastView};
+use hpa_controller::{HpaKey, forecast::ForecastView, k8s::StatusController};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::events::EventLine;
 use crate::{
     json::to_json,
-    model::{Controller, Entry, OutageSummary, Row, Series},
+    model::{Entry, OutageSummary, Row, Series},
     past::PastDecision,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct View {
     pub(super) report: Option<Report>,
     /// The report in sentences.
     pub(super) report_lines: ReportLines,
-    pub(super) controller: Controller,
+    pub(super) controller: StatusController,
     /// The conditions that the controller stored last.
     pub(super) conditions: Vec<Condition>,
     /// Newest first.

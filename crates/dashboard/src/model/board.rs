@@ -9,15 +9,16 @@ use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, DecisionSample},
+    k8s::StatusController,
 };
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::{
-    Controller, Entry, Outage, OutageSummary, Sample, SourceState,
+    Entry, Outage, OutageSummary, Sample, SourceState,
     outage::Connection,
-    rows::Rows,
+    rows::{Rows, acting_controller},
     sources::Sources,
     state::{BoardState, Changes, Update},
 };
@@ -215,9 +216,9 @@ impl Board {
     pub(crate) fn acting_controller(
         &self,
         id: &HpaKey,
-        controller: &Controller,
+        controller: &StatusController,
     ) -> ActingController {
-        self.state.read().rows.acting_controller(id, controller)
+        acting_controller(&self.state.read().rows.acting, id, controller)
     }
 
     /// Whether the controller makes no decisions, as far as that can be read.
@@ -235,8 +236,13 @@ impl Board {
     pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
         let state = self.state.read();
         let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
-            let Controller { name, at } = &entry.controller;
-            Some(AutoscalerStatusWriter { key: id.clone(), manager: name.clone()?, at: *at })
+            let StatusController { name, at, built_in_at } = &entry.controller;
+            Some(AutoscalerStatusWriter {
+                key: id.clone(),
+                manager: name.clone()?,
+                at: *at,
+                built_in_at: *built_in_at,
+            })
         });
         writers.collect()
     }

@@ -13,7 +13,7 @@ mod tests;
 pub(crate) use self::{
     board::{Board, ListViewer},
     outage::{Outage, OutageSummary, format_time},
-    row::{Controller, Row},
+    row::Row,
     rows::Entry,
     series::{Sample, Series},
     sources::SourceState,

@@ -11,24 +11,6 @@ use serde::Serialize;
 
 use crate::past::{PastDecision, UnstoredStatus};
 
-/// The controller that stored the status last, by the field manager of that write.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Controller {
-    /// The field manager. `None` if no status was stored.
-    pub(crate) name: Option<String>,
-    /// The time of the write.
-    pub(crate) at: Option<Timestamp>,
-}
-
-impl Controller {
-    /// Whether this is the reference, which ignores the annotations of hpa-rs. hpa-rs may have
-    /// replaced it since.
-    pub(crate) fn is_reference(&self) -> bool {
-        self.name.as_deref() == Some("kube-controller-manager")
-    }
-}
-
 /// An autoscaler in the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

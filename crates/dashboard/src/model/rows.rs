@@ -15,10 +15,11 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, FailedStatusWrites, settings_of_controller},
+    k8s::StatusController,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Controller, ObservedAutoscaler, Row, Sample, Series};
+use super::{ObservedAutoscaler, Row, Sample, Series};
 use crate::past::{OverdueAutoscaler, UnstoredStatus, shifted};
 
 /// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
@@ -39,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) row: Row,
     /// `None` if the object could not be decoded.
     pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
-    pub(crate) controller: Controller,
+    pub(crate) controller: StatusController,
     /// The effective settings.
     settings: Settings,
     pub(crate) series: Series,
@@ -109,7 +110,7 @@ impl Rows {
         &mut self,
         id: HpaKey,
         mut hpa: HorizontalPodAutoscaler,
-        controller: Controller,
+        controller: StatusController,
         now: Timestamp,
     ) {
         prepare_spec(&mut hpa.spec);
@@ -219,9 +220,9 @@ impl Rows {
         &self,
         id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
-        controller: &Controller,
+        controller: &StatusController,
     ) -> Settings {
-        let acting = self.acting_controller(id, controller);
+        let acting = acting_controller(&self.acting, id, controller);
         settings_of_controller(self.settings.clone(), hpa, &self.policy, acting)
     }
 
@@ -252,15 +253,6 @@ impl Rows {
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
         }
-    }
-
-    /// The controller that acts on an autoscaler whose status `controller` stored last.
-    pub(super) fn acting_controller(
-        &self,
-        id: &HpaKey,
-        controller: &Controller,
-    ) -> ActingController {
-        acting_controller(&self.acting, id, controller)
     }
 
     /// Sets the controllers that act, and refreshes the rows of autoscalers with another one than
@@ -375,10 +367,10 @@ impl Rows {
 
 /// The controller that acts on an autoscaler whose status `controller` stored last. `acting` has
 /// the known ones by field manager.
-fn acting_controller(
+pub(super) fn acting_controller(
     acting: &BTreeMap<String, ActingController>,
     id: &HpaKey,
-    controller: &Controller,
+    controller: &StatusController,
 ) -> ActingController {
     let manager = controller.name.as_ref().filter(|_| id.api == AutoscalerApi::Core);
     let known = manager.and_then(|manager| acting.get(manager)).copied();

@@ -10,7 +10,7 @@ use hpa_calc::{
 };
 use hpa_controller::debug::DecisionSample;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Serialize, Serializer, ser::SerializeTuple};
+use serde::{Serialize, Serializer};
 
 use super::row::{current_replicas, desired_replicas};
 use crate::past::{compared_value, shifted};
@@ -137,13 +137,8 @@ impl Sample {
 /// desired and recommended replicas, and an array of the values in thousandths.
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(5)?;
-        tuple.serialize_element(&self.at.as_millisecond())?;
-        tuple.serialize_element(&self.current)?;
-        tuple.serialize_element(&self.desired)?;
-        tuple.serialize_element(&self.recommended)?;
-        tuple.serialize_element(&self.values)?;
-        tuple.end()
+        let Self { at, current, desired, recommended, values } = self;
+        (at.as_millisecond(), current, desired, recommended, values).serialize(serializer)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_controller::{AutoscalerApi, HpaKey};
+use hpa_controller::{AutoscalerApi, HpaKey, k8s::StatusController};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Controller, OutageSummary, Row, rows::Rows, sources::Sources};
+use super::{OutageSummary, Row, rows::Rows, sources::Sources};
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct ObservedAutoscaler {
     pub(crate) id: HpaKey,
     /// The error of decoding the object, if it could not be decoded.
     pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
-    pub(crate) controller: Controller,
+    pub(crate) controller: StatusController,
 }
 
 /// A change of the autoscalers of one API.

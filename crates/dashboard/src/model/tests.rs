@@ -6,14 +6,13 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, DecisionSample},
+    k8s::StatusController,
 };
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{
-    Board, Controller, ObservedAutoscaler, Row, Sample, SourceState, Update, series::Series,
-};
+use super::{Board, ObservedAutoscaler, Row, Sample, SourceState, Update, series::Series};
 use crate::past::{ControllerActivity, OverdueAutoscaler, PastDecision, UnstoredStatus};
 
 mod cluster;
@@ -148,7 +147,12 @@ fn only_valid_identity_is_parsed_and_printed_unchanged(#[case] text: &str, #[cas
 fn observed(name: &str, status: Value) -> ObservedAutoscaler {
     let mut hpa = hpa(status);
     name.clone_into(&mut hpa.spec.scale_target_ref.name);
-    ObservedAutoscaler { id: id(name), hpa: Ok(hpa), controller: Controller::default() }
+    ObservedAutoscaler { id: id(name), hpa: Ok(hpa), controller: StatusController::default() }
+}
+
+/// The writer of a status at an unknown time.
+fn controlled_by(manager: &str) -> StatusController {
+    StatusController { name: Some(manager.to_owned()), ..StatusController::default() }
 }
 
 fn board(names: &[&str]) -> Board {
@@ -283,7 +287,7 @@ fn time_without_decision_is_sent_once_and_survives_a_change_of_the_object() {
 fn undecodable_object_is_a_row_with_its_error() {
     let board = board(&[]);
     let hpa = Err("invalid type: string".to_owned());
-    let observed = ObservedAutoscaler { id: id("a"), hpa, controller: Controller::default() };
+    let observed = ObservedAutoscaler { id: id("a"), hpa, controller: StatusController::default() };
     board.update(Update::Apply(Box::new(observed)), at(0));
     let rows = board.changes_since(0, at(0)).rows;
     assert_eq!(rows[0].state, State::Failing);
@@ -428,7 +432,7 @@ fn others_of_a_controller_are_of_its_api_or_have_its_statuses() {
         (AutoscalerApi::Custom, "same-controller", "hpa-controller:a/hpa"),
         (AutoscalerApi::Custom, "other", "hpa-controller:b/hpa"),
     ] {
-        let controller = Controller { name: Some(manager.to_owned()), at: None };
+        let controller = controlled_by(manager);
         let id = HpaKey { api, ..id(name) };
         let observed = ObservedAutoscaler { id, hpa: Ok(hpa(Value::Null)), controller };
         board.update(Update::Apply(Box::new(observed)), at(0));
@@ -450,7 +454,7 @@ fn row_has_the_settings_that_the_controller_applies() {
     let row = |annotations: Value, manager: &str| {
         let mut hpa = hpa(status(4, 4, std::slice::from_ref(&applied)));
         hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
-        let controller = Controller { name: Some(manager.to_owned()), at: None };
+        let controller = controlled_by(manager);
         let observed = ObservedAutoscaler { id: id("web"), hpa: Ok(hpa), controller };
         board.update(Update::Apply(Box::new(observed)), at(0));
         board.get(&id("web")).unwrap().row

@@ -7,10 +7,13 @@ mod inactivity;
 mod outage;
 mod rows;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_calc::{History, Inputs, MilliValue, Reading, Readings, Settings, history::Recommendation};
+use hpa_calc::{
+    History, Inputs, MetricsApi, MilliValue, ReadError, Reading, Readings, Settings,
+    history::Recommendation,
+};
 use hpa_controller::{
     HpaKey,
     debug::DecisionSample,
@@ -418,6 +421,33 @@ impl DecisionMetrics for ScheduleMetrics {
         readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200).into())));
         (readings, Vec::new())
     }
+}
+
+/// Metrics that can't be read, with advice.
+struct AdvisedMetrics;
+
+#[async_trait]
+impl DecisionMetrics for AdvisedMetrics {
+    async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
+        let mut readings = Readings::new();
+        readings.insert(0, Err(ReadError::fetch(MetricsApi::Resource, "unknown")));
+        (readings, Vec::new())
+    }
+
+    async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
+        let failed = (0..2).filter(|index| matches!(inputs.readings.get(*index), Some(Err(_))));
+        failed.map(|index| (index, "Correct the name.".to_owned())).collect()
+    }
+}
+
+#[tokio::test]
+async fn detail_has_the_advice_of_the_source_of_metrics() {
+    let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
+    let cluster = Cluster::start(&[], Options { metrics, ..options() }).await;
+    let mut detail = cluster.open_detail("web").await;
+    let has_advice =
+        |view: &Value| view["report"]["advice"].to_string().contains("Correct the name.");
+    detail.until(has_advice).await;
 }
 
 #[tokio::test]

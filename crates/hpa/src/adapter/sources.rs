@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use hpa_adapter::Metrics;
 use hpa_collectors::collection::CollectionSource;
-use hpa_collectors::schedules::source::ScheduleSource;
 use hpa_controller::AutoscalerApi;
 use hpa_lease::{LeaderTask, TaskPanics};
 use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
@@ -52,7 +51,7 @@ impl Sources {
         )?;
         let Some(schedules) = schedules else { return Ok(()) };
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
-        self.metrics.push(Arc::new(ScheduleSource::new(schedules)));
+        self.metrics.push(schedules);
         Ok(())
     }
 
@@ -79,7 +78,7 @@ impl Sources {
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
-        self.metrics.push(Arc::new(CollectionSource::new(collection)));
+        self.metrics.push(Arc::new(CollectionSource::for_api(collection)));
         Ok(())
     }
 
@@ -184,7 +183,7 @@ async fn create_rules_source(
         // prometheus-adapter doesn't start with a rule that it can't use.
         let resources = mapper.load().await.context("unable to construct RESTMapper")?;
         if let Some(rule) = RuleSet::compile(&config, &resources).first_error() {
-            bail!("unable to construct the metrics provider: {rule}");
+            bail!("unable to construct the metrics provider: {}", rule.describe());
         }
     }
     let objects = KubeObjects::new(clients.lister.clone());

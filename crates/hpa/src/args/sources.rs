@@ -21,13 +21,6 @@ pub(crate) struct SourceArguments {
 }
 
 impl SourceArguments {
-    /// Whether any source is on.
-    pub(crate) fn has_any(&self) -> bool {
-        self.schedules.scaling_schedule
-            || self.collectors.collectors
-            || self.rules.metrics_config.is_some()
-    }
-
     /// Warns on standard error if `--prometheus-url` is set but no source reads from it.
     pub(crate) fn warn_of_unused_url(&self) {
         let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();

@@ -5,9 +5,9 @@ mod settings;
 pub(crate) mod stored_fields;
 #[cfg(test)]
 mod tests;
-pub(crate) mod versions;
 
 pub(crate) use self::settings::fields_to_annotations;
+pub(crate) use hpa_crd::versions;
 
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
         terminal::warn(problem);
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
-    for warning in lint::annotation_warnings(parsed.manifests) {
+    for warning in lint::conversion_warnings(parsed.manifests) {
         terminal::warn(warning);
     }
     if arguments.output == ConvertFormat::Yaml {

@@ -37,7 +37,10 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     let api_version = string_at(object, "/apiVersion");
     if api_version == to.api_version() {
         drop_server_state(object);
-        return Vec::new();
+        let name = describe(object);
+        let unknown = hpa_crd::unknown_fields(object).into_iter().flatten();
+        let errors = unknown.map(|field| field_error(&field.path, "unknown field".to_owned()));
+        return errors.map(|error| format!(" ({name}): {error}")).collect();
     }
     // The object belongs to another API group.
     if !versions::is_known(api_version) {

@@ -83,6 +83,26 @@ fn object_of_the_target_or_a_foreign_api_is_unchanged() {
 }
 
 #[test]
+fn unknown_field_of_an_object_of_the_target_api_is_an_error() {
+    let resource = json!({ "name": "cpu", "targetAverageUtilization": 50 });
+    let metrics = json!([{ "type": "Resource", "resource": resource }]);
+    let object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5, "metrics": metrics }));
+    let error = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml);
+    let error = error.expect_err("a field of v2beta1").to_string();
+    let end = "): spec.metrics[0].resource.targetAverageUtilization: unknown field";
+    assert!(error.ends_with(end), "{error}");
+}
+
+#[test]
+fn key_that_occurs_twice_is_a_warning() {
+    let input = format!("{CORE}  maxReplicas: 7\n");
+    let parsed = crate::manifests::Input::from_stream("f.yaml", &input);
+    let warnings = crate::lint::conversion_warnings(parsed.manifests);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("spec.maxReplicas: occurs twice"), "{warnings:?}");
+}
+
+#[test]
 fn patch_is_refused_with_the_command_that_converts_the_result() {
     let patch = CORE.replace("scaleTargetRef", "# scaleTargetRef");
     let error = to_custom(&patch).expect_err("a patch");

@@ -51,6 +51,11 @@ pub(super) fn describe_leases(
                 let since = released.get(name)?;
                 describe_released(name, status_count, &addition, *since, now)
             }
+            // Its holder works, but handles other autoscalers.
+            Ok(_) if manager != KUBE_CONTROLLER_MANAGER => {
+                let sentence = idle.sentence(&counted(status_count, "autoscaler"));
+                Some(format!("{sentence}. {PAGE_MAY_BE_OLD}"))
+            }
             Ok(_) | Err(_) => Some(describe_cause(name, status_count, &idle.reason())),
         }
     });
@@ -152,7 +157,7 @@ fn format_minutes(age: SignedDuration) -> String {
 mod tests {
     use std::sync::LazyLock;
 
-    use hpa_controller::{AutoscalerApi, HpaKey};
+    use hpa_controller::{AutoscalerApi, HpaKey, InstanceScope};
     use rstest::rstest;
 
     use super::*;
@@ -168,7 +173,6 @@ mod tests {
             others: Vec::new(),
             local: Vec::new(),
             may_answer_for_all: true,
-            pods: BTreeMap::new(),
         }
     }
 
@@ -196,6 +200,7 @@ mod tests {
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
             transitions: 0,
+            scope: None,
         };
         let sentence = describe_expired(&holder, 3, "", now);
         let lease = "No controller makes decisions with the lease scaling/hpa, ";
@@ -251,7 +256,7 @@ mod tests {
 
     fn writer(manager: &str) -> AutoscalerStatusWriter {
         let key = HpaKey::new("shop", "web");
-        AutoscalerStatusWriter { key, manager: manager.to_owned(), at: None }
+        AutoscalerStatusWriter { key, manager: manager.to_owned(), at: None, built_in_at: None }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -269,6 +274,7 @@ mod tests {
                 has_unreadable_time: false,
                 duration: SignedDuration::from_secs(15),
                 transitions: 0,
+                scope: None,
             }),
             flags: None,
             last_write: Some(last_write),
@@ -306,6 +312,7 @@ mod tests {
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
             transitions: 0,
+            scope: None,
         });
         let others = vec![ReadLease {
             name: old.clone(),
@@ -313,11 +320,27 @@ mod tests {
         }];
         let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
         let built_in = KubeControllerManager { holder, flags: None, last_write: None };
-        let lease = ControllerLease { others, ..lease(new, held) };
-        let leases = leases(&lease, &built_in, now);
+        let mut lease = ControllerLease { others, ..lease(new, held) };
         let writers =
             ["one", "one", "two"].map(|name| writer(&format!("hpa-controller:scaling/{name}")));
         let released = BTreeMap::from([(old, now - SignedDuration::from_secs(15))]);
+        let scope = InstanceScope {
+            holder: "hpa-1_x".to_owned(),
+            apis: vec![AutoscalerApi::Core],
+            namespaces: vec!["shop".to_owned()],
+        };
+        lease.holder.as_mut().unwrap().scope = Some(scope);
+        let published = leases(&lease, &built_in, now);
+        assert_eq!(describe_leases(&published, &writers, &released), None, "it handles shop");
+        let scope = &mut lease.holder.as_mut().unwrap().scope;
+        scope.as_mut().unwrap().namespaces = vec!["blog".to_owned()];
+        let published = leases(&lease, &built_in, now);
+        let sentence = describe_leases(&published, &writers[2..], &released).unwrap();
+        let expected = "Maybe no controller acts on 1 autoscaler: an instance with the lease \
+                        scaling/two handles other autoscalers (annotation of the lease). The";
+        assert!(sentence.starts_with(expected), "{sentence}");
+        lease.holder.as_mut().unwrap().scope = None;
+        let leases = leases(&lease, &built_in, now);
         let sentence = describe_leases(&leases, &writers, &released).unwrap();
         let expected = "No controller makes decisions with the lease scaling/one, whose holder \
                         stored the status of 2 autoscalers: no instance holds it, and whether an \
@@ -341,6 +364,7 @@ mod tests {
             has_unreadable_time: false,
             duration: SignedDuration::from_secs(15),
             transitions: 0,
+            scope: None,
         });
         let built_in = KubeControllerManager { holder: dead, flags: None, last_write: None };
         let writers = [

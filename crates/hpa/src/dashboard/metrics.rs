@@ -1,6 +1,6 @@
 //! Metrics from the sources of the controller, and from the metrics APIs.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
@@ -12,7 +12,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::metric_reader::MetricReader;
+use crate::{explain::MetricAdvisor, metric_reader::MetricReader};
 
 /// After this time, metrics are read even if no series are listed yet.
 const FIRST_SERIES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,17 +26,18 @@ type RelistOutcome = Option<Result<(), String>>;
 /// Reads metrics, and keeps the series of the rules up to date.
 pub(super) struct SourceMetrics {
     reader: MetricReader,
+    advisor: MetricAdvisor,
     relisted: watch::Receiver<RelistOutcome>,
     /// The task that lists the series. It ends with this.
     _tasks: JoinSet<()>,
 }
 
 impl SourceMetrics {
-    pub(super) fn start(reader: MetricReader) -> Self {
+    pub(super) fn start(reader: MetricReader, advisor: MetricAdvisor) -> Self {
         let rules = reader.rules().cloned();
         let (sender, relisted) = watch::channel(rules.is_none().then_some(Ok(())));
         let relists = rules.map(|rules| relist_periodically(rules, sender));
-        Self { reader, relisted, _tasks: relists.into_iter().collect() }
+        Self { reader, advisor, relisted, _tasks: relists.into_iter().collect() }
     }
 }
 
@@ -61,5 +62,9 @@ impl hpa_dashboard::DecisionMetrics for SourceMetrics {
         let readings = self.reader.read(inputs).await;
         let outcome = self.relisted.borrow().clone();
         (readings, outcome.and_then(Result::err).into_iter().collect())
+    }
+
+    async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
+        self.advisor.advise(self.reader.rules().map(|rules| &**rules), inputs).await
     }
 }

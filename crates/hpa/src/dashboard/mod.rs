@@ -22,6 +22,7 @@ use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
     collectors::Scope,
     controller_options::{read_period, setting_policy, settings},
+    explain::MetricAdvisor,
     kubectl,
     metric_reader::MetricReader,
     signals::Signals,
@@ -37,6 +38,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let clients = kubectl::clients(&arguments.cluster).await?;
     kubectl::require_namespace(&clients.api, arguments.cluster.namespace.as_deref()).await?;
+    let request_timeout = to_std(arguments.cluster.request_timeout);
     let autoscaling = &arguments.autoscaling;
     let (sync_period, warning) = read_period(autoscaling);
     if let Some(warning) = warning {
@@ -50,9 +52,13 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
             .with_exact_schedules(arguments.sources.schedules.scaling_schedule),
         setting_policy: setting_policy(autoscaling),
         sync_period,
-        request_timeout: to_std(arguments.cluster.request_timeout),
-        records: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
-        metrics: metrics(&clients, arguments).await?,
+        request_timeout,
+        records: Some(Arc::new(ControllerPast::new(
+            clients.api.clone(),
+            &arguments.controller,
+            request_timeout,
+        ))),
+        metrics: Some(metrics(&clients, arguments).await?),
         ..Options::default()
     };
     let mut dashboard = Dashboard::start(&clients, options).await?;
@@ -71,16 +77,12 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     }
 }
 
-/// Metrics from the sources that flags configure, as in the controller. `None` if no flag
-/// configures one.
+/// Metrics from the sources that flags configure, and from the metrics APIs, as in the controller.
 async fn metrics(
     clients: &Clients,
     arguments: &DashboardArguments,
-) -> anyhow::Result<Option<Arc<dyn DecisionMetrics>>> {
+) -> anyhow::Result<Arc<dyn DecisionMetrics>> {
     let sources = &arguments.sources;
-    if !sources.has_any() {
-        return Ok(None);
-    }
     let timeout = to_std(arguments.cluster.request_timeout);
     let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
     let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
@@ -89,7 +91,8 @@ async fn metrics(
     let scope =
         Scope { apis: AutoscalerApi::ALL.to_vec(), namespace: arguments.cluster.namespace.clone() };
     let reader = MetricReader::new(clients, mapper, sources, scope, timeout, sharing).await?;
-    Ok(Some(Arc::new(SourceMetrics::start(reader))))
+    let advisor = MetricAdvisor::new(clients.api.clone(), sources);
+    Ok(Arc::new(SourceMetrics::start(reader, advisor)))
 }
 
 /// The name of the cluster: the kubeconfig's context.

@@ -38,6 +38,7 @@ const DISPLAYED_PAST: SignedDuration = SignedDuration::from_hours(1);
 pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
+    request_timeout: Duration,
     last_search: Mutex<Option<LeaderSearch>>,
     /// For each lease that is missing or has no holder, the time at which that was first seen.
     released_since: Mutex<BTreeMap<LeaseName, Timestamp>>,
@@ -52,10 +53,15 @@ struct LeaderSearch {
 }
 
 impl ControllerPast {
-    pub(super) fn new(client: Client, location: &ControllerArguments) -> Self {
+    pub(super) fn new(
+        client: Client,
+        location: &ControllerArguments,
+        request_timeout: Duration,
+    ) -> Self {
         Self {
             client,
             location: location.clone(),
+            request_timeout,
             last_search: Mutex::default(),
             released_since: Mutex::default(),
         }
@@ -107,9 +113,10 @@ impl ControllerPast {
         if let Some(last_search) = last_search.as_ref().filter(is_current) {
             return last_search.api.clone();
         }
+        let (client, flags, limit) = (&self.client, &self.location, self.request_timeout);
         let api = match found {
-            Some(found) => found.debug_client(&self.client, &self.location).await,
-            None => DebugClient::find(&self.client, &self.location, &lease).await,
+            Some(found) => found.debug_client(client, flags, limit).await,
+            None => DebugClient::find(client, flags, limit, &lease).await,
         };
         let api = api.map(Arc::new);
         *last_search = Some(LeaderSearch { lease, at: Instant::now(), api: api.clone() });
@@ -194,7 +201,8 @@ impl RecordSource for ControllerPast {
         let inactivity = (!inactivity.is_empty()).then(|| inactivity.join(" "));
         let (failed_writes, items) = match instance {
             Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
-            Err(_) => (None, None),
+            // Another read would most likely fail as well, after the time limit.
+            Err(_) => (None, Some(Vec::new())),
         };
         let items = match items {
             Some(items) => Ok(items),

@@ -115,8 +115,8 @@ impl ReviewedAccess {
         path: &str,
     ) -> Result<(), Denied> {
         let user = self.user(client, headers).await?;
-        let request = RequestInfo::new("GET", path, &UrlQuery::default())
-            .map_err(|error| Denied::Unreviewed(error.to_string()))?;
+        let request =
+            RequestInfo::new("GET", path, &UrlQuery::default()).map_err(Denied::Unreviewed)?;
         let limit = (&self.limit, Flow::of_user(&user));
         let access = self.authorizer.authorize(&user, &request, limit).await?;
         if access.allowed {

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use hpa_controller::KEEPS_HISTORY;
+use hpa_controller::{INSTANCE_SCOPE, InstanceScope, KEEPS_HISTORY};
 use hpa_lease::{ElectionLease, LeaseTime};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
 
-use super::{lease_name::LeaseName, pod_flags::InstanceScope, unavailable::Unavailable};
+use super::{lease_name::LeaseName, unavailable::Unavailable};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
@@ -31,6 +31,8 @@ pub(crate) struct LeaseHolder {
     pub(crate) has_unreadable_time: bool,
     pub(crate) duration: SignedDuration,
     pub(crate) transitions: i32,
+    /// `None` if it is unknown: the holder didn't publish it on the lease.
+    pub(crate) scope: Option<InstanceScope>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,8 +42,6 @@ pub(crate) struct LeaderPod {
     pub(crate) is_ready: bool,
     /// `None` if no container has a port named `debug`, as when the debug API is off.
     pub(crate) debug_port: Option<i32>,
-    /// `None` if it is unknown.
-    pub(crate) scope: Option<InstanceScope>,
 }
 
 impl LeaseHolder {
@@ -56,14 +56,14 @@ impl LeaseHolder {
     }
 
     /// The holders of the leases of hpa-rs in a namespace. Empty if the user may not list leases.
-    /// Without instances that store no histories: only an annotation about histories shows that a
-    /// lease is one of hpa-rs.
+    /// An annotation shows that a lease is one of hpa-rs.
     pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
         let leases: Api<ElectionLease> = Api::namespaced(client.clone(), namespace);
         let listed = leases.list(&ListParams::default().limit(MAX_LISTED)).await;
         let listed = listed.map(|list| list.items).unwrap_or_default().into_iter();
         let holders = listed.filter_map(|object| {
-            object.metadata.annotations.as_ref()?.get(KEEPS_HISTORY)?;
+            let annotations = object.metadata.annotations.as_ref()?;
+            [INSTANCE_SCOPE, KEEPS_HISTORY].iter().find_map(|name| annotations.get(*name))?;
             let name = object.metadata.name.clone()?;
             let lease = LeaseName { namespace: namespace.to_owned(), name };
             Self::of_object(&lease, object).ok()
@@ -81,6 +81,9 @@ impl LeaseHolder {
             // A release is the last renewal.
             return Err(Unavailable::NotHeld { lease: lease.clone(), released: renewed });
         };
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        let scope = annotations.get(INSTANCE_SCOPE);
+        let scope = scope.and_then(|scope| InstanceScope::parse(scope, &identity));
         Ok(Self {
             lease: lease.clone(),
             identity,
@@ -89,6 +92,7 @@ impl LeaseHolder {
             has_unreadable_time: spec.renew_time.is_some() && renewed.is_none(),
             duration: SignedDuration::from_secs(seconds.into()),
             transitions: spec.lease_transitions.unwrap_or_default(),
+            scope,
         })
     }
 
@@ -132,7 +136,6 @@ impl LeaseHolder {
             pod: name.to_owned(),
             is_ready: is_ready(&pod),
             debug_port: debug_port(&pod),
-            scope: InstanceScope::of_pod(&pod),
         })
     }
 }

@@ -61,9 +61,11 @@ impl LeaseName {
         Self::usual().contains(self)
     }
 
-    /// Whether it is in the namespace of one of [`Self::usual`]. Tenants can't create leases there.
-    pub(crate) fn is_in_usual_namespace(&self) -> bool {
-        Self::usual().iter().any(|usual| usual.namespace == self.namespace)
+    /// Whether the instance with this lease may have taken over from the one with the lost lease: it
+    /// is in the same namespace or in one of [`Self::usual`]. A tenant may have created others.
+    pub(crate) fn may_succeed(&self, lost: &Self) -> bool {
+        self.namespace == lost.namespace
+            || Self::usual().iter().any(|usual| usual.namespace == self.namespace)
     }
 
     /// The lease that a field manager names.

@@ -5,13 +5,15 @@
 mod lease;
 mod lease_name;
 mod list;
-mod pod_flags;
 #[cfg(test)]
 mod tests;
 mod token;
 mod unavailable;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use hpa_controller::{
     HpaKey,
@@ -24,12 +26,12 @@ use jiff::Timestamp;
 use kube::{Client, Config, client::Body};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::timeout;
 
 pub(crate) use self::{
     lease::{LeaderPod, LeaseHolder},
     lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
     list::item_key,
-    pod_flags::{InstanceScope, flag_values},
     unavailable::Unavailable,
 };
 use self::{list::ListedPages, token::DebugToken};
@@ -49,6 +51,9 @@ pub(crate) struct DebugClient {
     prefix: String,
     /// `None` if the API is on a loopback address.
     token: Option<DebugToken>,
+    /// The time limit of a document or list. `None` if the client of the API server limits each
+    /// request.
+    time_limit: Option<Duration>,
     /// The pod or the URL of the API, for messages.
     pub(crate) source: String,
 }
@@ -85,10 +90,11 @@ impl DebugClient {
     pub(crate) async fn find(
         client: &Client,
         arguments: &ControllerArguments,
+        request_timeout: Duration,
         lease: &LeaseName,
     ) -> Result<Self, Unavailable> {
         if let Some(url) = &arguments.controller_url {
-            return Self::for_url(url);
+            return Self::for_url(url, request_timeout);
         }
         let holder = LeaseHolder::read(client, lease).await?;
         let leader = holder.read_leader_pod(client).await?;
@@ -110,16 +116,19 @@ impl DebugClient {
             client: client.clone(),
             prefix: format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy"),
             token: Some(token),
+            time_limit: None,
             source: format!("pod {leader}"),
         })
     }
 
     /// Creates a client of the debug API at a URL, without a token.
-    pub(crate) fn for_url(url: &Uri) -> Result<Self, Unavailable> {
-        let config = Config::new(url.clone());
+    pub(crate) fn for_url(url: &Uri, request_timeout: Duration) -> Result<Self, Unavailable> {
+        let mut config = Config::new(url.clone());
+        config.default_retry = false;
         let client = Client::try_from(config).map_err(|error| Unavailable::unreachable(&error))?;
         let source = url.to_string().trim_end_matches('/').to_owned();
-        Ok(Self { client, prefix: String::new(), token: None, source })
+        let time_limit = Some(request_timeout);
+        Ok(Self { client, prefix: String::new(), token: None, time_limit, source })
     }
 
     /// The state of the instance.
@@ -131,6 +140,10 @@ impl DebugClient {
     /// All autoscalers, without their past. Fails if the pages don't end, because a tenant may
     /// serve them.
     pub(crate) async fn autoscalers(&self) -> Result<Vec<AutoscalerItem>, Unavailable> {
+        self.in_time(self.read_pages()).await
+    }
+
+    async fn read_pages(&self) -> Result<Vec<AutoscalerItem>, Unavailable> {
         let mut pages = ListedPages::default();
         let mut path = "/debug/v1/autoscalers".to_owned();
         loop {
@@ -181,7 +194,18 @@ impl DebugClient {
 
     /// Reads a document. `None` if the API has none at this path.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unavailable> {
-        self.read(path, MAX_BYTES).await?.map(|body| decode(&body)).transpose()
+        let body = self.in_time(self.read(path, MAX_BYTES)).await?;
+        body.map(|body| decode(&body)).transpose()
+    }
+
+    /// Ends a read at the time limit.
+    async fn in_time<T>(
+        &self,
+        read: impl Future<Output = Result<T, Unavailable>>,
+    ) -> Result<T, Unavailable> {
+        let Some(limit) = self.time_limit else { return read.await };
+        let outcome = timeout(limit, read).await;
+        outcome.map_err(|_| Unavailable::timed_out(&self.source, limit))?
     }
 
     /// Reads the text of a document of at most `limit` bytes. `None` if the API has none at this

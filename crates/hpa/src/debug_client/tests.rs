@@ -1,6 +1,11 @@
+use futures::stream;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use rstest::rstest;
 
 use super::*;
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn arguments(namespace: Option<&str>, lease: Option<&str>) -> ControllerArguments {
     ControllerArguments {
@@ -79,16 +84,49 @@ fn error_message_is_read_from_json_or_text() {
     assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
 }
 
+/// The error of a read of the debug API at a URL.
+async fn read_status(url: &str) -> String {
+    let client = DebugClient::for_url(&url.parse().unwrap(), REQUEST_TIMEOUT).unwrap();
+    client.status().await.expect_err("no document").to_string()
+}
+
 #[tokio::test]
 async fn unreachable_debug_api_is_named_with_its_cause_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let Err(error) = DebugClient::for_url(&url.parse().unwrap()).unwrap().status().await else {
-        panic!("no document")
-    };
     let expected = format!("the debug API can't be reached: {url}: Connection refused");
-    assert_eq!(error.to_string(), expected);
+    assert_eq!(read_status(&url).await, expected);
+}
+
+/// The kernel completes the connection, and nothing answers, as with a stopped process.
+#[tokio::test(start_paused = true)]
+async fn silent_debug_api_is_given_up_after_the_request_timeout() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let expected = format!(
+        "the debug API can't be reached: {url}: no response within 10s (--request-timeout)"
+    );
+    assert_eq!(read_status(&url).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_whose_body_stalls_is_given_up_after_the_request_timeout() {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+        let response = http::Response::builder().header(MARKER_HEADER, "v1").body(body);
+        Ok::<_, std::convert::Infallible>(response.expect("a response"))
+    });
+    let client = DebugClient {
+        client: Client::new(service, "default"),
+        prefix: String::new(),
+        token: None,
+        time_limit: Some(REQUEST_TIMEOUT),
+        source: "http://127.0.0.1:8081".to_owned(),
+    };
+    let timed_out = Unavailable::timed_out("http://127.0.0.1:8081", REQUEST_TIMEOUT);
+    assert_eq!(client.status().await.err(), Some(timed_out.clone()));
+    assert_eq!(client.autoscalers().await.err(), Some(timed_out));
 }
 
 #[tokio::test]
@@ -103,30 +141,46 @@ async fn plain_request_to_an_https_server_gets_a_hint() {
         let alert = [21, 3, 3, 0, 2, 2, 10];
         tokio::io::AsyncWriteExt::write_all(&mut stream, &alert).await.unwrap();
     });
-    let Err(error) = DebugClient::for_url(&url.parse().unwrap()).unwrap().status().await else {
-        panic!("no document")
-    };
-    let error = error.to_string();
+    let error = read_status(&url).await;
     assert!(error.starts_with(&format!("the debug API can't be reached: {url}: ")), "{error}");
     assert!(error.contains("It may serve HTTPS"), "{error}");
 }
 
-/// The API server accepts times that a `Timestamp` can't represent.
-#[tokio::test]
-async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
-    let lease = serde_json::json!({
-        "metadata": { "name": "hpa-controller", "namespace": "kube-system" },
-        "spec": {
-            "holderIdentity": "a_1", "leaseDurationSeconds": 15,
-            "renewTime": "9999-12-31T23:59:59.999999Z",
-        },
-    });
+/// The holder of a lease that a server returns.
+async fn read_holder(lease: Value) -> LeaseHolder {
     let service = tower::service_fn(move |_: Request<Body>| {
         let body = Body::from(lease.to_string().into_bytes());
         async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
     });
     let name = LeaseName { namespace: "kube-system".into(), name: "hpa-controller".into() };
-    let holder = LeaseHolder::read(&Client::new(service, "default"), &name).await.unwrap();
+    LeaseHolder::read(&Client::new(service, "default"), &name).await.unwrap()
+}
+
+#[tokio::test]
+async fn scope_of_an_instance_on_a_host_is_read_from_its_lease() {
+    let scope = r#"{"holder":"host-1_1","apis":["core"],"namespaces":["shop"]}"#;
+    let namespaces = async |identity: &str| {
+        let holder = read_holder(serde_json::json!({
+            "metadata": { "annotations": { "hpa-controller/instance-scope": scope } },
+            "spec": { "holderIdentity": identity },
+        }));
+        holder.await.scope.map(|scope| scope.namespaces)
+    };
+    assert_eq!(namespaces("host-1_1").await, Some(vec!["shop".to_owned()]));
+    assert_eq!(namespaces("host-2_1").await, None, "an earlier version keeps the annotation");
+}
+
+/// The API server accepts times that a `Timestamp` can't represent.
+#[tokio::test]
+async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
+    let holder = read_holder(serde_json::json!({
+        "metadata": { "name": "hpa-controller", "namespace": "kube-system" },
+        "spec": {
+            "holderIdentity": "a_1", "leaseDurationSeconds": 15,
+            "renewTime": "9999-12-31T23:59:59.999999Z",
+        },
+    }));
+    let holder = holder.await;
     assert_eq!((&*holder.identity, holder.renewed), ("a_1", None));
     assert!(holder.is_expired(Timestamp::UNIX_EPOCH));
     assert_eq!(
@@ -156,6 +210,7 @@ async fn list_of_a_hostile_debug_api_ends() {
         client: Client::new(service, "default"),
         prefix: String::new(),
         token: None,
+        time_limit: None,
         source: "pod eve/fake-0".to_owned(),
     };
     let error = client.autoscalers().await.expect_err("the list has no end").to_string();

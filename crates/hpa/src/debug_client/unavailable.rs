@@ -1,5 +1,8 @@
 //! Reasons why the debug API can't be read.
 
+use std::time::Duration;
+
+use hpa_calc::report::error_texts::NO_RESPONSE_WITHIN;
 use hpa_controller::k8s::FieldManager;
 use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 use jiff::Timestamp;
@@ -107,6 +110,12 @@ impl Unavailable {
             ""
         };
         Self::Unreachable(format!("{source}: {error}{hint}"))
+    }
+
+    /// The error of a read of the debug API that took longer than `limit`.
+    pub(super) fn timed_out(source: &str, limit: Duration) -> Self {
+        let text = format!("{source}: {NO_RESPONSE_WITHIN}{limit:?} (--request-timeout)");
+        Self::Unreachable(text)
     }
 
     pub(super) fn not_the_api(source: &str) -> Self {

@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
     let fallback = scope.describe_fallback().map(|sentence| sentence + ".");
-    let idle = idle::describe_all(&client, &arguments.controller, &mut autoscalers).await;
+    let idle = idle::describe_all(&client, &arguments.controller, timeout, &mut autoscalers).await;
     let notes: Vec<String> = fallback.into_iter().chain(idle).collect();
     let now = Timestamp::now();
     set_other_autoscalers(&mut autoscalers, now);

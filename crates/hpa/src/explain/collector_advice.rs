@@ -11,6 +11,7 @@ use hpa_collectors::{CollectorSource, Finding, Server, source_of};
 use crate::{
     args::CollectorArguments,
     collectors::{InProcessSources, environment_of_unknown_flags},
+    lint::unknown_collector_type,
 };
 
 /// The maximum length of a path in advice, in characters.
@@ -40,6 +41,7 @@ pub(super) fn add(
                 source_advice(sources, &inputs.hpa, query.metric_name(), &source, error)
             }
             Some(Err(finding)) if sources.has_collectors || is_about_annotations(&finding) => {
+                let finding = about_unknown_type(&inputs.hpa, index, finding);
                 Some(invalid_settings_advice(sources, inputs, &finding))
             }
             Some(Err(_)) | None => None,
@@ -257,10 +259,23 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
              those of the operator for that server, and the {subject}."
         ));
     }
+    if failure.contains(error_texts::NO_AGGREGATOR) {
+        return Some(format!(
+            "The path to {name} selects several values in the response of the server: add the \
+             setting aggregator (avg, min, max or sum), which combines them, to the {subject}."
+        ));
+    }
     if error_texts::has_no_number(failure) {
         return Some(format!(
             "The server answers, but its response has no number for {name}, as the message says: \
              correct the path to the value in the {subject}."
+        ));
+    }
+    if failure.contains(error_texts::RESTRICTED_TO_NAMESPACE) {
+        return Some(format!(
+            "The query of {name} has no result in the namespace to which the controller restricts \
+             it (--collector-namespace-label), as the message says: check the namespace and the \
+             labels that it selects, in the {subject}."
         ));
     }
     let default = match *collector {
@@ -287,6 +302,15 @@ fn collector_name(source: &CollectorSource) -> &str {
 /// API.
 fn is_about_annotations(finding: &Finding) -> bool {
     finding.subject.starts_with("annotation")
+}
+
+/// If the label `type` of the metric names no collector, the finding is about the label instead of
+/// the annotations.
+fn about_unknown_type(hpa: &HorizontalPodAutoscaler, index: usize, finding: Finding) -> Finding {
+    match unknown_collector_type(hpa, index).filter(|_| finding.has_no_collector) {
+        Some((field, message)) => Finding { subject: format!("field {field}"), message, ..finding },
+        None => finding,
+    }
 }
 
 /// Advice about settings that no collector accepts.

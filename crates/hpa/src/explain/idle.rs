@@ -1,14 +1,14 @@
 //! Finds autoscalers on which no controller acts, from the leases.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, time::Duration};
 
 use hpa_calc::explain::counted;
-use hpa_controller::{debug::FailedStatusWrites, k8s::FieldManager};
+use hpa_controller::k8s::FieldManager;
 use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{DebugClient, KUBE_CONTROLLER_MANAGER, Unavailable},
+    debug_client::{DebugClient, Instance, KUBE_CONTROLLER_MANAGER, Unavailable},
     listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, Writer,
@@ -42,12 +42,13 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the autoscalers on which no controller acts, about several controllers that
-/// store statuses, and about statuses that can't be stored. Sets the controller that acts on each
-/// autoscaler.
+/// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers on
+/// which no controller acts, about several controllers that store statuses, and about statuses that
+/// can't be stored. Sets the controller that acts on each autoscaler.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
+    request_timeout: Duration,
     autoscalers: &mut [ListedAutoscaler],
 ) -> Vec<String> {
     let statuses = status_writers(autoscalers);
@@ -57,7 +58,15 @@ pub(super) async fn describe_all(
     // All autoscalers of a lease are checked at the same time, because sentences contain its age.
     let leases = lease.with(&built_in, &writers);
     // Without a flag, or if the debug API can't be read, the leases decide.
-    let (reconciled, errors, failed_writes) = read_url(location).await.unwrap_or_default();
+    let instance = read_url(location, request_timeout).await;
+    let unreadable = instance.as_ref().err().map(|error| {
+        format!("Whether the controller of --controller-url makes decisions is unknown: {error}.")
+    });
+    let instance = instance.ok().flatten();
+    let instance = instance.as_ref();
+    let reconciled = instance.map(Instance::reconciled_at_url).unwrap_or_default();
+    let errors = instance.map(Instance::status_write_errors).unwrap_or_default();
+    let failed_writes = instance.and_then(|instance| instance.status.failed_status_writes.clone());
     let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for one in autoscalers.iter_mut() {
@@ -76,20 +85,19 @@ pub(super) async fn describe_all(
             format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
         format!("{}. hpa status says more.", idle.sentence(&autoscalers))
     };
-    let mut sentences: Vec<_> = by_reason.into_iter().rev().map(idle_sentence).collect();
+    let idle = by_reason.into_iter().rev().map(idle_sentence);
+    let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).collect();
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
     sentences.extend(leases.describe_conflict(&Writer::all(&statuses)));
     sentences
 }
 
-/// The autoscalers that the instance at `--controller-url` reconciles, and the statuses that it
-/// can't store: the errors by the names of the autoscalers, and their number. `None` without the
-/// flag, or if the debug API can't be read.
+/// The instance at `--controller-url`. `None` without the flag.
 async fn read_url(
     location: &ControllerArguments,
-) -> Option<(BTreeSet<String>, BTreeMap<String, String>, Option<FailedStatusWrites>)> {
-    let api = DebugClient::for_url(location.controller_url.as_ref()?).ok()?;
-    let instance = api.instance(location).await.ok()?;
-    let (reconciled, errors) = (instance.reconciled_at_url(), instance.status_write_errors());
-    Some((reconciled, errors, instance.status.failed_status_writes))
+    request_timeout: Duration,
+) -> Result<Option<Instance>, Unavailable> {
+    let Some(url) = &location.controller_url else { return Ok(None) };
+    let api = DebugClient::for_url(url, request_timeout)?;
+    api.instance(location).await.map(Some)
 }

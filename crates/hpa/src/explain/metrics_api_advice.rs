@@ -1,7 +1,11 @@
 //! Advice about metrics that can't be read from a metrics API. It is derived from the metrics that
 //! the API lists and from its `APIService`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::Arc,
+};
 
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
@@ -10,9 +14,11 @@ use hpa_calc::{
     shell::quote,
     suggestions::may_be_meant,
 };
+use hpa_metrics::SingleFlight;
 use kube::Client;
 use serde_json::Value;
 
+use super::metric_advisor::FRESHNESS;
 use crate::{
     kubectl::{escape, get, listed_metrics, unavailability},
     manifests::string_at,
@@ -33,12 +39,49 @@ struct Api {
     service: Value,
 }
 
+/// Reads the metrics APIs. Nothing is read again within [`FRESHNESS`].
+pub(super) struct MetricsApis {
+    client: Client,
+    apis: SingleFlight<&'static str, Option<Api>, Infallible>,
+    /// The resources that any container of the pods has in `metrics.k8s.io`. None if they can't be
+    /// read.
+    usage_names: SingleFlight<PodSelection, BTreeSet<String>, Infallible>,
+}
+
+/// The pods of a selector in a namespace.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PodSelection {
+    namespace: String,
+    selector: String,
+}
+
+impl MetricsApis {
+    pub(super) fn new(client: Client) -> Self {
+        let (apis, usage_names) = (SingleFlight::new(FRESHNESS), SingleFlight::new(FRESHNESS));
+        Self { client, apis, usage_names }
+    }
+
+    async fn read(&self, group: &'static str) -> Arc<Option<Api>> {
+        let client = self.client.clone();
+        let read = |group| async move { Ok(Api::read(&client, group).await) };
+        let Ok(api) = self.apis.get(group, read).await;
+        api
+    }
+
+    async fn usage_names(&self, pods: PodSelection) -> Arc<BTreeSet<String>> {
+        let client = self.client.clone();
+        let read =
+            |pods| async move { Ok(read_usage_names(&client, &pods).await.unwrap_or_default()) };
+        let Ok(names) = self.usage_names.get(pods, read).await;
+        names
+    }
+}
+
 /// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
-pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
+pub(super) async fn add(apis: &MetricsApis, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
     let plan = inputs.plan();
-    // The controller has read these metrics, so its source is perhaps not this API.
-    let read_by_controller = inputs.metrics_read_by_controller_only();
-    let mut apis = BTreeMap::<&str, Option<Api>>::new();
+    // The source of these metrics is perhaps not this API.
+    let of_controller = inputs.metrics_of_controller_sources();
     for (index, query) in plan.queries() {
         let error = match inputs.readings.get(index) {
             Some(Err(error)) => error,
@@ -52,23 +95,19 @@ pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<
         };
         let is_of_other_source =
             matches!(error, ReadError::Fetch { message, .. } if is_in_process(message));
-        if is_of_other_source || advice.contains_key(&index) || read_by_controller.contains(&index)
-        {
+        if is_of_other_source || advice.contains_key(&index) || of_controller.contains(&index) {
             continue;
         }
         let group = match query.api() {
             MetricsApi::Resource if error.is_empty_response() => {
-                let text = resource_advice(client, inputs, query.metric_name(), index).await;
+                let text = resource_advice(apis, inputs, query.metric_name(), index).await;
                 advice.extend(text.map(|text| (index, text)));
                 continue;
             }
             api => api.group(),
         };
-        if !apis.contains_key(group) {
-            apis.insert(group, Api::read(client, group).await);
-        }
-        let api = apis.get(group).and_then(Option::as_ref);
-        let text = api.and_then(|api| api.advise(query, index, error));
+        let api = apis.read(group).await;
+        let text = (*api).as_ref().and_then(|api| api.advise(query, index, error));
         advice.extend(text.map(|text| (index, text)));
     }
 }
@@ -76,20 +115,14 @@ pub(super) async fn add(client: &Client, inputs: &Inputs, advice: &mut BTreeMap<
 /// Advice about a resource that the target's pods don't have in `metrics.k8s.io`, although they
 /// have other resources.
 async fn resource_advice(
-    client: &Client,
+    apis: &MetricsApis,
     inputs: &Inputs,
     name: &str,
     index: usize,
 ) -> Option<String> {
-    let group: Value = get(client, &format!("/apis/{RESOURCE_GROUP}")).await.ok()?;
-    let version = string_at(&group, "/preferredVersion/version");
-    let namespace = escape(&inputs.hpa.metadata.namespace);
-    let selector = escape(&inputs.scale.as_ref().ok()?.selector);
-    let path = format!(
-        "/apis/{RESOURCE_GROUP}/{version}/namespaces/{namespace}/pods?labelSelector={selector}"
-    );
-    let pods: Value = get(client, &path).await.ok()?;
-    let names = usage_names(&pods);
+    let namespace = inputs.hpa.metadata.namespace.clone();
+    let selector = inputs.scale.as_ref().ok()?.selector.clone();
+    let names = apis.usage_names(PodSelection { namespace, selector }).await;
     if names.is_empty() || names.contains(name) {
         return None;
     }
@@ -98,6 +131,16 @@ async fn resource_advice(
         "{RESOURCE_GROUP} has no resource {name} for the target's pods{hint}. Correct the name in \
          spec.metrics[{index}]."
     ))
+}
+
+async fn read_usage_names(client: &Client, pods: &PodSelection) -> Option<BTreeSet<String>> {
+    let group: Value = get(client, &format!("/apis/{RESOURCE_GROUP}")).await.ok()?;
+    let version = string_at(&group, "/preferredVersion/version");
+    let (namespace, selector) = (escape(&pods.namespace), escape(&pods.selector));
+    let path = format!(
+        "/apis/{RESOURCE_GROUP}/{version}/namespaces/{namespace}/pods?labelSelector={selector}"
+    );
+    Some(usage_names(&get(client, &path).await.ok()?))
 }
 
 /// The resources that any container of a list of pod metrics has.
@@ -241,132 +284,4 @@ fn similar_names_hint(wanted: &str, names: &BTreeSet<String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use hpa_calc::api::CrossVersionObjectReference;
-    use rstest::rstest;
-    use serde_json::json;
-
-    use super::*;
-
-    const MISSING: &str = "the server could not find the metric http_request for pods";
-
-    fn api_service(condition: Value) -> Value {
-        json!({
-            "spec": { "service": { "namespace": "m", "name": "adapter" } },
-            "status": { "conditions": [condition] },
-        })
-    }
-
-    fn api(names: &[&str]) -> Api {
-        let resources: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
-        let service = api_service(json!({ "type": "Available", "status": "True" }));
-        let listed_names = listed_metrics(&json!({ "resources": resources }));
-        Api { group: "custom.metrics.k8s.io", listed_names, service }
-    }
-
-    fn pods_query(metric: &str) -> MetricQuery {
-        let metric_selector = hpa_calc::Selector::everything();
-        MetricQuery::Pods { metric: metric.to_owned(), metric_selector }
-    }
-
-    #[rstest]
-    #[case::misspelled(
-        &["pods/http_requests", "namespaces/lag"], MISSING,
-        "has no metric http_request (similar: http_requests). Correct the name in spec.metrics[2]"
-    )]
-    #[case::unlike_all(&["pods/a", "pods/lag"], MISSING, "http_request (it has a, lag).")]
-    #[case::other_resource(
-        &["services/http_request"], MISSING,
-        "has http_request for services, not for pods. Use a metric of type Object in spec.metrics[2]"
-    )]
-    #[case::none_listed(
-        &[], MISSING, "lists no metrics, so its adapter may not reach Prometheus. Read the log of \
-         its adapter: kubectl logs -n m service/adapter. If"
-    )]
-    #[case::failing(
-        &["pods/http_request"], "an error on the server",
-        "the request fails as the message says. Read the log of its adapter: kubectl logs -n m \
-         service/adapter. If the adapter reads Prometheus, check the server and the rules: hpa \
-         rules check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
-    )]
-    fn failing_api_has_advice(
-        #[case] names: &[&str],
-        #[case] message: &str,
-        #[case] expected: &str,
-    ) {
-        let error = ReadError::fetch(MetricsApi::Custom, message);
-        let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
-        assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
-    }
-
-    #[test]
-    fn listed_metric_without_the_object_has_advice() {
-        let query = MetricQuery::Object {
-            object: CrossVersionObjectReference {
-                api_version: "v1".to_owned(),
-                kind: "Service".to_owned(),
-                name: "webb".to_owned(),
-                ..CrossVersionObjectReference::default()
-            },
-            metric: "http_request".to_owned(),
-            metric_selector: hpa_calc::Selector::everything(),
-        };
-        let message = "the server could not find the metric http_request for services webb";
-        let error = ReadError::fetch(MetricsApi::Custom, message);
-        let text = api(&["services/http_request"]).advise(&query, 2, &error).expect("advice");
-        let expected = "custom.metrics.k8s.io lists http_request, but not for Service webb. Check \
-                        whether this object exists: spec.metrics[2].object.describedObject names \
-                        it.";
-        assert_eq!(text, expected);
-    }
-
-    #[rstest]
-    #[case::external("external.metrics.k8s.io")]
-    #[case::resource(RESOURCE_GROUP)]
-    fn unreachable_api_has_the_reason_of_its_api_service(#[case] group: &'static str) {
-        let reason = "Get \"https://10.0.0.7:443\": x509: certificate has expired";
-        let condition = json!({ "type": "Available", "status": "False", "message": reason });
-        let api = Api { group, listed_names: None, service: api_service(condition) };
-        let message = "the server is currently unable to handle the request";
-        let advise = |message: &str| {
-            let error = ReadError::fetch(MetricsApi::External, message);
-            api.advise(&pods_query("q"), 0, &error)
-        };
-        assert_eq!(
-            advise(message).expect("advice"),
-            format!(
-                "{group} is not available according to its APIService: {reason}. If its server \
-                 runs, see the log: kubectl logs -n m service/adapter"
-            )
-        );
-        assert_eq!(advise("q.external.metrics.k8s.io is forbidden: User \"ann\""), None);
-    }
-
-    #[test]
-    fn reachable_resource_api_and_unreadable_api_service_have_no_reason() {
-        let error = ReadError::fetch(MetricsApi::Resource, "timeout");
-        let service = api_service(json!({ "type": "Available", "status": "True" }));
-        let api = Api { group: RESOURCE_GROUP, listed_names: None, service };
-        assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
-        let api = Api { service: Value::Null, ..api };
-        assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
-    }
-
-    #[rstest]
-    #[case::unlisted(&["externalmetrics"], MISSING)]
-    #[case::listed(&["pods/http_request"], MISSING)]
-    #[case::forbidden(&[], "pods.custom.metrics.k8s.io is forbidden: User \"ann\"")]
-    fn other_errors_have_no_advice(#[case] names: &[&str], #[case] message: &str) {
-        let error = ReadError::fetch(MetricsApi::Custom, message);
-        assert_eq!(api(names).advise(&pods_query("http_request"), 2, &error), None);
-    }
-
-    #[test]
-    fn empty_result_has_advice_only_if_the_api_lists_other_names() {
-        let empty = ReadError::Empty(MetricsApi::Custom);
-        let advise = |names| api(names).advise(&pods_query("lag"), 0, &empty);
-        assert_eq!(advise(&["pods/lag"]), None);
-        assert_eq!(advise(&[]), None);
-        assert!(advise(&["pods/lags"]).expect("advice").contains("similar: lags"));
-    }
-}
+mod tests;

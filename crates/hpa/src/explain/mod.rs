@@ -5,6 +5,7 @@ mod collector_advice;
 mod dump;
 mod idle;
 mod live;
+mod metric_advisor;
 mod metrics_api_advice;
 mod past;
 mod rule_advice;
@@ -15,15 +16,15 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use hpa_calc::{Report, Settings};
-use hpa_controller::debug::AutoscalerDetail;
+use hpa_controller::{debug::AutoscalerDetail, k8s::StatusController};
 use serde::Serialize;
 
+pub(crate) use self::metric_advisor::MetricAdvisor;
 use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
     args::{ExplainArguments, ReportFormat, SourceArguments},
     controller_options::{read_period, setting_policy, settings},
     kubectl::block_on,
-    status_controller::StatusController,
     terminal,
 };
 

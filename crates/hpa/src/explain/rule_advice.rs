@@ -1,9 +1,10 @@
 //! Advice about metrics that can't be read, from the rules of `--metrics-config`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, convert::Infallible, future::ready, sync::Arc};
 
 use hpa_calc::{
-    Inputs, MetricQuery, ReadError,
+    Inputs, MetricQuery, MetricsApi, ReadError,
+    api::PodPhase,
     go_text::truncate,
     report::{
         error_texts::{ALSO_NOT_BY_API, is_api_missing, refusal_of_rule},
@@ -12,45 +13,102 @@ use hpa_calc::{
     shell::quote,
     suggestions::most_similar,
 };
-use hpa_metrics::MetricSource;
+use hpa_metrics::{MetricSource, SingleFlight};
 use hpa_prometheus::{
     rules::explain::counter_without_rate,
     source::{PrometheusSource, RuleInspection},
 };
 
+use super::metric_advisor::FRESHNESS;
 use crate::args::RulesFileArguments;
 
 /// The maximum length of a message of Prometheus in advice, in characters.
 const MAX_REFUSAL_LEN: usize = 300;
 
+/// A metric that a rule may have.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct MetricKey {
+    api: MetricsApi,
+    is_of_pods: bool,
+    name: String,
+}
+
+/// What the rules have of a metric.
+struct MetricRules {
+    /// Whether a rule has a metric of this name in this API.
+    has_name: bool,
+    /// The name of another metric of this API that may be meant.
+    similar: Option<String>,
+    /// The rules from which the metric is read, each with only that metric. Object metrics of
+    /// several kinds may have the same name.
+    rules: Vec<RuleInspection>,
+}
+
+/// Looks up metrics in the rules. This lists all metrics, so a metric is not looked up again within
+/// [`FRESHNESS`].
+pub(super) struct RuleLookups(SingleFlight<MetricKey, MetricRules, Infallible>);
+
+impl Default for RuleLookups {
+    fn default() -> Self {
+        Self(SingleFlight::new(FRESHNESS))
+    }
+}
+
+impl RuleLookups {
+    async fn get(
+        &self,
+        key: MetricKey,
+        find: impl FnOnce(&MetricKey) -> MetricRules,
+    ) -> Arc<MetricRules> {
+        let Ok(found) = self.0.get(key, |key| ready(Ok(find(&key)))).await;
+        found
+    }
+}
+
 /// Advice for each metric whose rule returned nothing or a counter, or whose query Prometheus
 /// refused, and for each misspelled name that neither a rule nor an API has. A metric that the
-/// controller could read has no misspelled name.
-pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usize, String> {
+/// controller can perhaps read has no misspelled name.
+pub(super) async fn advise(
+    source: &PrometheusSource,
+    lookups: &RuleLookups,
+    inputs: &Inputs,
+) -> BTreeMap<usize, String> {
     let plan = inputs.plan();
-    // The controller has read these metrics, so it may have other rules.
-    let read_by_controller = inputs.metrics_read_by_controller_only();
+    // The controller may read these metrics by other rules.
+    let of_controller = inputs.metrics_of_controller_sources();
+    let mut pods = inputs.selected.pods.iter();
+    let running_pod = pods.find(|pod| pod.phase == PodPhase::Running).map(|pod| &*pod.name);
     let mut advice = BTreeMap::new();
     for (index, query) in plan.queries() {
         let Some(reading) = inputs.readings.get(index) else { continue };
-        let Some(known_names) = metric_names(rules, query) else { continue };
         let name = query.metric_name();
-        let has_rule = known_names.iter().any(|known| known == name);
-        let text = match reading {
-            Ok(_) if has_rule => counter_advice(&rules_of_metric(rules, query), name),
-            Err(ReadError::Empty(_)) if has_rule => Some(format!(
+        let missing_value = || {
+            let command = rules_explain_command(&inputs.hpa, index, running_pod);
+            format!(
                 "A rule of --metrics-config has {name}, but no value for a pod of the target. To \
-                 see why: {}",
-                rules_explain_command(&inputs.hpa, index)
-            )),
+                 see why: {command}"
+            )
+        };
+        let is_empty = matches!(reading, Err(ReadError::Empty(_)));
+        let Some(key) = MetricKey::of(query) else {
+            let is_of_rule = source.catalog().groups().resource && matches!(name, "cpu" | "memory");
+            if is_empty && running_pod.is_some() && is_of_rule {
+                advice.insert(index, missing_value());
+            }
+            continue;
+        };
+        let found = lookups.get(key, |key| MetricRules::find(source, key)).await;
+        let text = match reading {
+            _ if is_empty && found.has_name => Some(missing_value()),
+            Ok(_) if found.has_name => counter_advice(&found.rules, name),
             Err(ReadError::Fetch { message, .. })
                 if let Some(refusal) = refusal_of_rule(message) =>
             {
-                Some(refusal_advice(&rules_of_metric(rules, query), name, refusal))
+                Some(refusal_advice(&found.rules, name, refusal))
             }
-            Err(ReadError::Fetch { message, .. }) if is_absent(message) && !has_rule => {
-                let similar = most_similar(name, known_names.iter().map(String::as_str));
-                similar.filter(|_| !read_by_controller.contains(&index)).map(|similar| {
+            Err(ReadError::Fetch { message, .. }) if is_absent(message) && !found.has_name => {
+                let similar = found.similar.as_ref();
+                similar.filter(|_| !of_controller.contains(&index)).map(|similar| {
                     format!(
                         "Correct the name in spec.metrics[{index}], or add a rule: no rule of \
                          --metrics-config has {name} (similar: {similar}). hpa rules check FILE \
@@ -65,24 +123,39 @@ pub(super) fn advise(rules: &PrometheusSource, inputs: &Inputs) -> BTreeMap<usiz
     advice
 }
 
-/// The rules from which the metric of a query is read, each with only that metric. Object metrics
-/// of several kinds may have the same name.
-fn rules_of_metric(rules: &PrometheusSource, query: &MetricQuery) -> Vec<RuleInspection> {
-    let mut inspected = match query {
-        MetricQuery::External { .. } => rules.inspect_external(),
-        _ => rules.inspect_custom(),
-    };
-    let name = query.metric_name();
-    for rule in &mut inspected {
-        rule.metrics.retain(|one| {
-            let is_of_pods = one.resource.as_ref().is_some_and(|kind| kind.resource == "pods");
-            one.metric == name
-                && one.shadowed_by.is_none()
-                && (is_of_pods || !matches!(query, MetricQuery::Pods { .. }))
-        });
+impl MetricKey {
+    /// `None` for resource metrics.
+    fn of(query: &MetricQuery) -> Option<Self> {
+        let api = query.api();
+        let is_of_pods = matches!(query, MetricQuery::Pods { .. });
+        let name = query.metric_name().to_owned();
+        (api != MetricsApi::Resource).then_some(Self { api, is_of_pods, name })
     }
-    inspected.retain(|rule| !rule.metrics.is_empty());
-    inspected
+}
+
+impl MetricRules {
+    fn find(source: &PrometheusSource, key: &MetricKey) -> Self {
+        let MetricKey { api, is_of_pods, name } = key;
+        let catalog = source.catalog();
+        let (names, mut rules): (Vec<String>, _) = if *api == MetricsApi::External {
+            let metrics = catalog.external_metrics().into_iter();
+            (metrics.map(|metric| metric.metric).collect(), source.inspect_external())
+        } else {
+            let metrics = catalog.custom_metrics().into_iter();
+            (metrics.map(|metric| metric.metric).collect(), source.inspect_custom())
+        };
+        for rule in &mut rules {
+            rule.metrics.retain(|one| {
+                let kind = one.resource.as_ref();
+                one.metric == *name
+                    && one.shadowed_by.is_none()
+                    && (!is_of_pods || kind.is_some_and(|kind| kind.resource == "pods"))
+            });
+        }
+        rules.retain(|rule| !rule.metrics.is_empty());
+        let similar = most_similar(name, names.iter().map(String::as_str)).map(str::to_owned);
+        Self { has_name: names.contains(name), similar, rules }
+    }
 }
 
 /// Advice about a metric that one of these rules, which have it, reads from a counter without its
@@ -134,22 +207,10 @@ fn is_absent(message: &str) -> bool {
     message.contains(ALSO_NOT_BY_API) && is_api_missing(message)
 }
 
-/// The names of the rules' metrics in the API of a query. `None` for resource metrics.
-fn metric_names(rules: &PrometheusSource, query: &MetricQuery) -> Option<Vec<String>> {
-    let catalog = rules.catalog();
-    Some(match query {
-        MetricQuery::Pods { .. } | MetricQuery::Object { .. } => {
-            catalog.custom_metrics().into_iter().map(|metric| metric.metric).collect()
-        }
-        MetricQuery::External { .. } => {
-            catalog.external_metrics().into_iter().map(|metric| metric.metric).collect()
-        }
-        MetricQuery::Resource { .. } => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use hpa_prometheus::{
         rules::config::DiscoveryRule,
         source::{InspectedMetric, RuleStatus},
@@ -208,6 +269,25 @@ mod tests {
             "Check the metricsQuery of rules[0] for rps: requests_total looks like a counter";
         let advice = counter_advice(&[rule("rules[0]", series, query)], "rps");
         assert_eq!(advice.is_some_and(|advice| advice.starts_with(start)), is_advised);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metric_is_looked_up_once_within_the_freshness() {
+        let (lookups, count) = (RuleLookups::default(), Cell::new(0));
+        let look_up = async |name: &str| {
+            let name = name.to_owned();
+            let key = MetricKey { api: MetricsApi::Custom, is_of_pods: true, name };
+            let find = |_: &MetricKey| {
+                count.update(|count| count + 1);
+                MetricRules { has_name: true, similar: None, rules: Vec::new() }
+            };
+            assert!(lookups.get(key, find).await.has_name);
+            count.get()
+        };
+        assert_eq!((look_up("rps").await, look_up("rps").await), (1, 1));
+        assert_eq!(look_up("lag").await, 2);
+        tokio::time::advance(FRESHNESS).await;
+        assert_eq!(look_up("rps").await, 3);
     }
 
     #[test]

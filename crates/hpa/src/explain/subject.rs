@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Report, Scale, Selector,
+    HorizontalPodAutoscaler, Inputs, Report,
     api::{ConditionReason, ConditionType},
     report::{about_missing_right, ambiguous_autoscalers},
 };
 use hpa_controller::{
     AutoscalerApi,
     debug::{AutoscalerDetail, RunDocument},
+    k8s::StatusController,
 };
 use jiff::SignedDuration;
 
@@ -17,7 +18,6 @@ use super::past;
 use crate::{
     debug_client::Unavailable,
     liveness::{Idle, is_recent_write},
-    status_controller::StatusController,
     terminal::{escape_line, shorten_names},
 };
 
@@ -151,12 +151,17 @@ impl Subject {
     /// hides them.
     pub(super) fn describe_controller(&self) -> String {
         let has_status = !self.inputs.hpa.status.conditions.is_empty();
-        if has_status && self.controller.name.is_none() {
-            return "The controller that stored the status is unknown: the autoscaler has no \
-                    managedFields (kubectl get --show-managed-fields)."
-                .to_owned();
-        }
-        self.controller.sentence()
+        let StatusController { name, at, .. } = &self.controller;
+        escape_line(&match (name, at) {
+            (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
+            (Some(name), None) => format!("{name} stored the status."),
+            (None, _) if has_status => {
+                "The controller that stored the status is unknown: the autoscaler has no \
+                 managedFields (kubectl get --show-managed-fields)."
+                    .to_owned()
+            }
+            (None, _) => "No controller has stored a status.".to_owned(),
+        })
     }
 
     /// Describes the values that this command has not read itself.
@@ -191,13 +196,6 @@ fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> Str
         text.replace(*placeholder, &escape_line(value))
     };
     placeholders.iter().fold(text.to_owned(), fill)
-}
-
-/// The selector of a scale. An invalid one and an empty one, which would select every pod, count as
-/// absent.
-pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
-    let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
-    Selector::parse(text).ok()
 }
 
 /// Whether the controller reports that other autoscalers select the pods of the autoscaler `name`.

@@ -27,12 +27,12 @@ use std::{
 use hpa_calc::shell::quote;
 use serde_json::Value;
 
-pub(crate) use self::object::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
     object::uses_metrics_api,
     workspace::{ServedMetrics, Workspace},
 };
+pub(crate) use self::{object::is_autoscaler, rules::unknown_collector_type};
 use crate::{
     EXIT_INCONCLUSIVE,
     args::{LintArguments, LintFormat, SourceArguments},
@@ -174,9 +174,10 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// The warnings about annotations of this project that don't exist or have no valid value, a line
-/// for each, with the place in the file.
-pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
+/// The warnings about annotations of this project that don't exist or have no valid value, and about
+/// keys that occur twice, of which a conversion keeps one. A line for each, with the place in the
+/// file.
+pub(crate) fn conversion_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     for manifest in &mut manifests {
         // If kube-controller-manager stored the status last, the rule would report all settings in
         // annotations.
@@ -186,10 +187,11 @@ pub(crate) fn annotation_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
         }
     }
     let findings = find_violations(&Workspace::from_manifests(manifests));
-    let is_annotation = |finding: &&Finding| {
-        finding.rule.id == "invalid-annotation" && finding.field.starts_with("metadata.annotations")
+    let is_relevant = |finding: &&Finding| match finding.rule.id {
+        "invalid-annotation" => finding.field.starts_with("metadata.annotations"),
+        id => id == "duplicate-key",
     };
-    findings.iter().filter(is_annotation).map(output::line).collect()
+    findings.iter().filter(is_relevant).map(output::line).collect()
 }
 
 /// Checks all objects. Sorts the findings by [`Finding::sort_key`], and removes duplicates. Errors

@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_calc::MetricsApi;
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::source::{RelistError, RuleInspection};
-
-use super::{
-    queries::{computes_average, example_query, plain_counter},
-    workspace::ServedMetrics,
+use hpa_prometheus::{
+    rules::{counter::plain_counter, query::example_query},
+    source::{RelistError, RuleInspection},
 };
+
+use super::{queries::computes_average, workspace::ServedMetrics};
 use crate::{args::RulesFileArguments, rules_source};
 
 pub(super) const RESOURCE: &str = MetricsApi::Resource.group();

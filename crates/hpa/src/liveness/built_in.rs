@@ -7,9 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 use super::{is_recent_write, search::is_held};
-use crate::debug_client::{
-    KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, flag_values,
-};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
 
 /// The names of the HPA controller in `--controllers`.
 const HPA_CONTROLLER: [&str; 2] =
@@ -113,6 +111,18 @@ fn has_hpa_controller(words: &[String]) -> bool {
     let entries = || selected.split(',').map(str::trim);
     let entry = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
     entry.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
+}
+
+/// The values of a flag: `--flag=value` or `--flag value`.
+fn flag_values<'a>(words: &'a [String], flag: &str) -> impl DoubleEndedIterator<Item = &'a str> {
+    words.iter().enumerate().filter_map(move |(index, word)| {
+        let value = word.strip_prefix(flag)?;
+        match value.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if value.is_empty() => words.get(index + 1).map(String::as_str),
+            None => None,
+        }
+    })
 }
 
 #[cfg(test)]

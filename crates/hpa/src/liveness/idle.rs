@@ -3,10 +3,10 @@
 use hpa_controller::AutoscalerApi;
 
 use super::{
-    ControllerLease, Leases, lost_lease, no_lease_found,
+    ControllerLease, Leases, is_elsewhere, lost_lease, no_lease_found, scope_of,
     search::{is_held, is_lost},
 };
-use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName};
+use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
 
 /// The finding that no controller acts on an autoscaler, as far as the leases and the writers of
 /// statuses show it.
@@ -59,20 +59,22 @@ impl Idle {
 impl Leases<'_> {
     /// Checks whether no controller acts on an autoscaler. `manager` is the field manager that
     /// stored the status last. `None` if a controller may act: the lease of `manager` can't be
-    /// read, was not read, or is held and the flags of the holder's pod don't exclude the
-    /// autoscaler; another hpa-rs that holds its lease stored a status in the namespace, or has
-    /// replaced kube-controller-manager there; or kube-controller-manager handles the autoscaler.
+    /// read, was not read, or is held and its holder isn't known to handle other autoscalers;
+    /// another hpa-rs that holds its lease handles the namespace; or kube-controller-manager
+    /// handles the autoscaler.
+    ///
     /// The finding is uncertain if a lease is missing, was only guessed or has an unreadable time:
-    /// its controller may run. It is also uncertain if the flags of a pod are its reason, if the
-    /// lease of another hpa-rs may be held, or if one without leader election stored a status.
+    /// its controller may run. It is also uncertain if another hpa-rs may handle the autoscaler. If
+    /// the holder of the lease of `manager` handles others, another release, whose lease is unknown,
+    /// may handle this one.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
             return self.idle_after_built_in(namespace);
         }
         let (name, holder) = self.lease_of(manager)?;
-        let excludes_it = is_held(holder, self.now) && self.is_elsewhere(name, api, namespace);
+        let excludes_it = is_held(holder, self.now) && is_elsewhere(holder, api, Some(namespace));
         let may_act = !is_lost(holder, self.now) && !excludes_it;
-        if may_act || self.is_handled_by_hpa_rs(api, namespace) {
+        if may_act || self.is_handled_by_hpa_rs(name, api, namespace) {
             return None;
         }
         let mut successor = self.describe_successor(api, namespace);
@@ -89,8 +91,9 @@ impl Leases<'_> {
         match built_in_handles_it {
             Some(true) => None,
             Some(false) => {
-                let is_certain =
-                    !excludes_it && self.has_readable_times(namespace) && successor.is_none();
+                let is_certain = !excludes_it
+                    && self.has_readable_times(namespace)
+                    && !self.may_have_successor(api, namespace);
                 Some(Idle { is_certain, cause, search: None, successor })
             }
             None => {
@@ -117,13 +120,16 @@ impl Leases<'_> {
         let (built_in, search) = (self.built_in_idle()?, self.describe_search());
         // hpa-rs doesn't replace a status that needs no change.
         let lost = lost_lease(&self.lease.holder, self.now).filter(|_| search.is_none());
+        let has_lost_lease = lost.is_some();
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
             None => built_in,
         };
         let successor = self.describe_successor(AutoscalerApi::Core, namespace);
-        let is_certain =
-            search.is_none() && self.has_readable_times(namespace) && successor.is_none();
+        // As with a status of the lost lease, an instance for other namespaces is no doubt.
+        let has_no_successor = successor.is_none()
+            || (has_lost_lease && !self.may_have_successor(AutoscalerApi::Core, namespace));
+        let is_certain = search.is_none() && self.has_readable_times(namespace) && has_no_successor;
         Some(Idle { is_certain, cause, search, successor })
     }
 
@@ -138,21 +144,33 @@ impl Leases<'_> {
         })
     }
 
-    /// Whether the flags of the pod that holds a lease exclude an autoscaler.
-    fn is_elsewhere(&self, lease: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
-        let scope = self.lease.scope_of(lease);
-        scope.is_some_and(|scope| !scope.handles(api, Some(namespace)))
-    }
-
-    /// Whether an instance of hpa-rs that holds its lease, and whose flags don't exclude it, stored
-    /// the status of an autoscaler in the namespace.
-    fn is_handled_by_hpa_rs(&self, api: AutoscalerApi, namespace: &str) -> bool {
+    /// Whether an instance of hpa-rs that holds its lease, and may succeed the one with the lost
+    /// lease, published that it handles an autoscaler. Or else, whether one that isn't known to
+    /// handle others stored the status of an autoscaler in the namespace.
+    fn is_handled_by_hpa_rs(&self, lost: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
+        let publishes_it = |(name, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
+            let handles_it =
+                scope_of(holder).is_some_and(|scope| scope.handles(api, Some(namespace)));
+            handles_it && is_held(holder, self.now) && name.may_succeed(lost)
+        };
+        if self.leases_for(Some(namespace)).any(publishes_it) {
+            return true;
+        }
         let holds_lease = |manager: &str| {
-            self.lease_of(manager).is_some_and(|(name, holder)| {
-                is_held(holder, self.now) && !self.is_elsewhere(name, api, namespace)
+            self.lease_of(manager).is_some_and(|(_, holder)| {
+                is_held(holder, self.now) && !is_elsewhere(holder, api, Some(namespace))
             })
         };
         self.writers.any_in(api, namespace, holds_lease)
+    }
+
+    /// Whether another instance of hpa-rs may handle an autoscaler: one whose lease may be held and
+    /// that isn't known to handle others, or one without leader election.
+    fn may_have_successor(&self, api: AutoscalerApi, namespace: &str) -> bool {
+        let mut leases = self.leases_for(Some(namespace));
+        leases.any(|(_, holder)| {
+            !is_lost(holder, self.now) && !is_elsewhere(holder, api, Some(namespace))
+        }) || self.has_writer_without_lease(Some(namespace))
     }
 
     /// A clause about the other instances of hpa-rs in a namespace: those of leases that may be
@@ -160,8 +178,8 @@ impl Leases<'_> {
     fn describe_successor(&self, api: AutoscalerApi, namespace: &str) -> Option<String> {
         let (mut unknown, mut elsewhere) = (Vec::new(), Vec::new());
         let leases = self.leases_for(Some(namespace));
-        for (name, _) in leases.filter(|(_, holder)| !is_lost(holder, self.now)) {
-            let is_elsewhere = self.is_elsewhere(name, api, namespace);
+        for (name, holder) in leases.filter(|(_, holder)| !is_lost(holder, self.now)) {
+            let is_elsewhere = is_elsewhere(holder, api, Some(namespace));
             let names = if is_elsewhere { &mut elsewhere } else { &mut unknown };
             names.push(name.to_string());
         }
@@ -169,7 +187,8 @@ impl Leases<'_> {
         if !elsewhere.is_empty() {
             let leases = elsewhere.join(" or ");
             clauses.push(format!(
-                "an instance with the lease {leases} handles other autoscalers (flags of its pod)"
+                "an instance with the lease {leases} handles other autoscalers (annotation of the \
+                 lease)"
             ));
         }
         let mut instances = Vec::new();

@@ -11,7 +11,7 @@ mod writers;
 use std::{iter, slice};
 
 use hpa_controller::{
-    AutoscalerApi,
+    AutoscalerApi, InstanceScope,
     debug::ActingController,
     k8s::{FieldManager, is_clearly_after},
 };
@@ -51,8 +51,8 @@ pub(crate) struct Leases<'a> {
 
 impl Leases<'_> {
     /// Whether an instance holds the lease, and acts on the autoscalers of the core API in a
-    /// namespace, or in several if it is `None`: by the flags of its pod, or else if it stored a
-    /// status in the namespace or has just acquired the lease. False if that is unknown.
+    /// namespace, or in several if it is `None`: by what it published on the lease, or else if it
+    /// stored a status in the namespace or has just acquired the lease. False if that is unknown.
     fn has_replaced_built_in(
         &self,
         name: &LeaseName,
@@ -63,7 +63,7 @@ impl Leases<'_> {
         if !is_held(holder, self.now) {
             return false;
         }
-        if let Some(scope) = self.lease.scope_of(name) {
+        if let Some(scope) = scope_of(holder) {
             return scope.handles(api, namespace);
         }
         let own = name.manager();
@@ -93,7 +93,9 @@ impl Leases<'_> {
             (AutoscalerApi::Core, Some(KUBE_CONTROLLER_MANAGER)) => {
                 self.successor_of_built_in(namespace, hpa_rs_answers)
             }
-            (AutoscalerApi::Core, Some(manager)) if !hpa_rs_answers && self.has_lost(manager) => {
+            (AutoscalerApi::Core, Some(manager))
+                if !hpa_rs_answers && self.has_left(manager, namespace) =>
+            {
                 self.successor_of_hpa_rs(namespace)
             }
             (AutoscalerApi::Core, Some(manager))
@@ -128,7 +130,8 @@ impl Leases<'_> {
     }
 
     /// The controller that acts on an autoscaler whose status was stored by an hpa-rs that no
-    /// longer holds its lease. If there is none, hpa-rs acts as soon as it runs again.
+    /// longer holds its lease, or handles other autoscalers. If there is none, hpa-rs acts as soon
+    /// as it runs again.
     fn successor_of_hpa_rs(&self, namespace: Option<&str>) -> ActingController {
         let is_built_in_writer = false;
         match self.built_in_handles_autoscalers(namespace) {
@@ -140,9 +143,12 @@ impl Leases<'_> {
         }
     }
 
-    /// Whether the lease that a field manager names is missing, expired or without a holder.
-    fn has_lost(&self, manager: &str) -> bool {
-        self.lease_of(manager).is_some_and(|(_, holder)| is_lost(holder, self.now))
+    /// Whether the lease that a field manager names is missing, expired or without a holder, or its
+    /// holder is known not to handle the autoscalers of the core API in a namespace.
+    fn has_left(&self, manager: &str, namespace: Option<&str>) -> bool {
+        self.lease_of(manager).is_some_and(|(_, holder)| {
+            is_lost(holder, self.now) || is_elsewhere(holder, AutoscalerApi::Core, namespace)
+        })
     }
 
     /// A clause about the lease of `manager`, if the hpa-rs that held it no longer does.
@@ -206,16 +212,16 @@ impl Leases<'_> {
         others.any(|other| self.is_running(other) != Some(false))
     }
 
-    /// Whether hpa-rs runs, and only for the custom API, as far as that is known: by the flags of
-    /// the pods that hold its leases, or else by the statuses that it stored.
+    /// Whether hpa-rs runs, and only for the custom API, as far as that is known: by what the
+    /// holders of its leases published, or else by the statuses that they stored.
     pub(crate) fn runs_for_custom_api_only(&self) -> bool {
         let without_lease = self.writers.apis_of(FieldManager::default().as_str());
         let mut leases =
             self.hpa_rs_leases().filter(|(_, holder)| !is_lost(holder, self.now)).peekable();
         leases.peek().is_some()
             && !without_lease.contains(&AutoscalerApi::Core)
-            && leases.all(|(name, _)| {
-                if let Some(scope) = self.lease.scope_of(name) {
+            && leases.all(|(name, holder)| {
+                if let Some(scope) = scope_of(holder) {
                     return scope.apis == [AutoscalerApi::Custom];
                 }
                 let apis = self.writers.apis_of(name.manager().as_str());
@@ -227,8 +233,9 @@ impl Leases<'_> {
     /// the checked lease, or one for several namespaces, runs.
     pub(crate) fn is_built_in_alone(&self) -> bool {
         let checked_namespace = Some(self.lease.name.namespace.as_str());
+        let mut leases = self.leases_for(checked_namespace);
         self.built_in_handles_autoscalers(None) == Some(true)
-            && !self.may_hpa_rs_run(checked_namespace)
+            && !leases.any(|(_, holder)| self.may_be_held(holder))
     }
 
     /// The leases of hpa-rs, the checked one first.
@@ -266,14 +273,19 @@ impl Leases<'_> {
             .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
-    /// Whether a lease whose instance acts in the namespace may be held: one that can't be read, or
-    /// whose time can't be read, may be.
-    fn may_hpa_rs_run(&self, namespace: Option<&str>) -> bool {
-        self.leases_for(namespace).any(|(_, holder)| {
-            let has_unreadable_time =
-                holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
-            has_unreadable_time || !is_lost(holder, self.now)
+    /// Whether the lease of an instance that may act on autoscalers of the core API in a namespace,
+    /// or in several if it is `None`, may be held.
+    pub(crate) fn may_hpa_rs_run(&self, namespace: Option<&str>) -> bool {
+        let mut leases = self.leases_for(namespace);
+        leases.any(|(_, holder)| {
+            self.may_be_held(holder) && !is_elsewhere(holder, AutoscalerApi::Core, namespace)
         })
+    }
+
+    /// Whether a lease may be held: one that can't be read, or whose time can't be read, may be.
+    fn may_be_held(&self, holder: &Result<LeaseHolder, Unavailable>) -> bool {
+        let has_unreadable_time = holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
+        has_unreadable_time || !is_lost(holder, self.now)
     }
 
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
@@ -284,7 +296,7 @@ impl Leases<'_> {
         if is_missing || self.built_in_idle().is_some() {
             return Some(false);
         }
-        let last_write = self.writers.last_write(namespace, KUBE_CONTROLLER_MANAGER);
+        let last_write = self.writers.last_built_in_write(namespace);
         let is_on = self.built_in.has_hpa_controller_by(last_write, self.now) == Some(true);
         (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
@@ -296,6 +308,21 @@ impl Leases<'_> {
             is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
         })
     }
+}
+
+/// The autoscalers that the holder of a lease handles. `None` if it is unknown.
+fn scope_of(holder: &Result<LeaseHolder, Unavailable>) -> Option<&InstanceScope> {
+    holder.as_ref().ok()?.scope.as_ref()
+}
+
+/// Whether the holder of a lease is known not to handle the autoscalers of a namespace. False if
+/// that is `None`, for several namespaces.
+pub(crate) fn is_elsewhere(
+    holder: &Result<LeaseHolder, Unavailable>,
+    api: AutoscalerApi,
+    namespace: Option<&str>,
+) -> bool {
+    namespace.is_some() && scope_of(holder).is_some_and(|scope| !scope.handles(api, namespace))
 }
 
 /// A clause about a lease that is in none of the namespaces.

@@ -3,10 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    iter,
-};
+use std::{collections::BTreeSet, iter, time::Duration};
 
 use futures::future::join_all;
 use hpa_dashboard::AutoscalerStatusWriter;
@@ -17,8 +14,8 @@ use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
     debug_client::{
-        DebugClient, InstanceScope, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName,
-        NamedLease, Unavailable,
+        DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, NamedLease,
+        Unavailable,
     },
     listed_autoscalers::list_readable_autoscalers,
 };
@@ -50,8 +47,6 @@ pub(crate) struct ControllerLease {
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
     /// A tenant may name its own lease, but not in the namespaces of others.
     pub(crate) may_answer_for_all: bool,
-    /// The pods that hold these leases. Without those of expired leases.
-    pub(crate) pods: BTreeMap<LeaseName, Result<LeaderPod, Unavailable>>,
 }
 
 /// The autoscaler whose controller is searched.
@@ -77,7 +72,7 @@ impl ControllerLease {
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
         let found = Self::find_named(client, flags, one, statuses).await;
-        found.with_unnamed(client, flags, statuses).await.with_pods(client).await
+        found.with_unnamed(client, flags, statuses).await
     }
 
     /// Like [`Self::find`]. If no lease is held, reads the statuses of all namespaces too, as far
@@ -95,17 +90,7 @@ impl ControllerLease {
                 found = Self::find_named(client, flags, one, &all).await;
             }
         }
-        found.with_unnamed(client, flags, statuses).await.with_pods(client).await
-    }
-
-    /// Reads the pods that hold leases: by its flags, an instance may handle only some autoscalers.
-    async fn with_pods(mut self, client: &Client) -> Self {
-        let now = Timestamp::now();
-        let held = self.holders().flatten().filter(|holder| !holder.is_expired(now));
-        let reads: Vec<_> = held.map(|holder| read_pod(client, holder)).collect();
-        let pods = join_all(reads).await;
-        self.pods = pods.into_iter().collect();
-        self
+        found.with_unnamed(client, flags, statuses).await
     }
 
     /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the held
@@ -207,8 +192,8 @@ impl ControllerLease {
     /// A lease that was read, before it is compared with the statuses.
     fn new(lease: ReadLease, searched_namespaces: Vec<String>, others: Vec<ReadLease>) -> Self {
         let ReadLease { name, holder } = lease;
-        let (local, may_answer_for_all, pods) = (Vec::new(), false, BTreeMap::new());
-        Self { name, holder, searched_namespaces, others, local, may_answer_for_all, pods }
+        let (local, may_answer_for_all) = (Vec::new(), false);
+        Self { name, holder, searched_namespaces, others, local, may_answer_for_all }
     }
 
     /// The holders of the leases, that of the checked one first.
@@ -217,12 +202,11 @@ impl ControllerLease {
         iter::once(&self.holder).chain(others)
     }
 
-    /// The pod of the checked lease's holder. Reads it if the lease has expired.
+    /// Reads the pod of the checked lease's holder.
     pub(crate) async fn leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
-        match (self.pods.get(&self.name), &self.holder) {
-            (Some(pod), _) => pod.clone(),
-            (None, Ok(holder)) => holder.read_leader_pod(client).await,
-            (None, Err(error)) => Err(error.clone()),
+        match &self.holder {
+            Ok(holder) => holder.read_leader_pod(client).await,
+            Err(error) => Err(error.clone()),
         }
     }
 
@@ -231,17 +215,13 @@ impl ControllerLease {
         &self,
         client: &Client,
         flags: &ControllerArguments,
+        request_timeout: Duration,
     ) -> Result<DebugClient, Unavailable> {
         if let Some(url) = &flags.controller_url {
-            return DebugClient::for_url(url);
+            return DebugClient::for_url(url, request_timeout);
         }
         let leader = self.leader_pod(client).await?;
         DebugClient::for_leader(client, &self.name, &leader).await
-    }
-
-    /// The autoscalers that the holder of a lease handles, if the flags of its pod show it.
-    pub(super) fn scope_of(&self, lease: &LeaseName) -> Option<&InstanceScope> {
-        self.pods.get(lease)?.as_ref().ok()?.scope.as_ref()
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
@@ -284,13 +264,6 @@ impl ReadLease {
 /// replaced it since.
 fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
     statuses.iter().any(|one| one.manager == KUBE_CONTROLLER_MANAGER)
-}
-
-async fn read_pod(
-    client: &Client,
-    holder: &LeaseHolder,
-) -> (LeaseName, Result<LeaderPod, Unavailable>) {
-    (holder.lease.clone(), holder.read_leader_pod(client).await)
 }
 
 /// Whether a flag names the lease. Then no other one answers.

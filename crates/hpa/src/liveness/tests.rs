@@ -1,13 +1,12 @@
 //! Tests of the findings that leases give.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use hpa_controller::HpaKey;
 use hpa_dashboard::AutoscalerStatusWriter;
 use rstest::rstest;
 
 use super::*;
-use crate::debug_client::{InstanceScope, LeaderPod};
 
 type Holder = Result<LeaseHolder, Unavailable>;
 
@@ -36,6 +35,7 @@ pub(super) fn name() -> LeaseName {
     LeaseName { namespace: "a".to_owned(), name: "hpa".to_owned() }
 }
 
+/// The instance handles the autoscalers of both APIs in all namespaces.
 pub(super) fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
         lease: name(),
@@ -45,7 +45,13 @@ pub(super) fn renewed(second: i64) -> LeaseHolder {
         has_unreadable_time: false,
         duration: SignedDuration::from_secs(15),
         transitions: 0,
+        scope: Some(scope(AutoscalerApi::ALL.to_vec(), &[])),
     }
+}
+
+fn scope(apis: Vec<AutoscalerApi>, namespaces: &[&str]) -> InstanceScope {
+    let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    InstanceScope { holder: "x_1".to_owned(), apis, namespaces }
 }
 
 fn held() -> LeaseHolder {
@@ -85,23 +91,10 @@ fn writer(
     at: Option<Timestamp>,
 ) -> AutoscalerStatusWriter {
     let key = HpaKey::for_api(api, namespace, "web");
-    AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
+    AutoscalerStatusWriter { key, manager: manager.to_owned(), at, built_in_at: None }
 }
 
-/// A pod that holds a lease. The scope is that of its flags.
-fn pod(scope: InstanceScope) -> LeaderPod {
-    LeaderPod {
-        namespace: "a".to_owned(),
-        pod: "x".to_owned(),
-        is_ready: true,
-        debug_port: None,
-        scope: Some(scope),
-    }
-}
-
-/// The instance handles the autoscalers of both APIs in all namespaces.
 fn lease(holder: Holder) -> ControllerLease {
-    let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
     ControllerLease {
         name: name(),
         holder,
@@ -109,7 +102,6 @@ fn lease(holder: Holder) -> ControllerLease {
         others: Vec::new(),
         local: Vec::new(),
         may_answer_for_all: true,
-        pods: BTreeMap::from([(name(), Ok(pod(scope)))]),
     }
 }
 
@@ -283,6 +275,25 @@ fn recent_write_shows_that_the_built_in_controller_has_replaced_hpa_rs(
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), expected);
 }
 
+/// The status that hpa-rs stored last doesn't show that it is the only controller.
+#[rstest]
+#[case::recently(960, MAYBE_RETURNED)]
+#[case::long_ago(900, ActingController::HpaRs)]
+fn built_in_controller_whose_status_was_overwritten_acts_beside_hpa_rs(
+    #[case] second: i64,
+    #[case] expected: ActingController,
+) {
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
+    let lease = lease(Ok(held()));
+    let built_in_at = Timestamp::from_second(second).ok();
+    let write = AutoscalerStatusWriter { built_in_at, ..writer(CORE, "shop", OWN, None) };
+    let writers = NamespaceWriters::new(&[write]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    for answers in [true, false] {
+        assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), answers), expected);
+    }
+}
+
 #[rstest]
 #[case::released(released(), Some("no instance holds the lease a/hpa"))]
 #[case::expired(Ok(expired()), Some("no controller has renewed the lease a/hpa for 45s"))]
@@ -443,6 +454,20 @@ fn instance_without_leader_election_may_act_after_the_built_in_controller() {
     assert!(!idle.is_certain && idle.reason().contains("without leader election"), "{idle:?}");
 }
 
+#[test]
+fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscalers_idle() {
+    let built_in = KubeControllerManager { holder: Ok(expired()), flags: None, last_write: None };
+    let scope = Some(scope(vec![CORE], &["blog"]));
+    let others = other(Ok(LeaseHolder { scope, ..held() }));
+    let lease = ControllerLease { others, ..lease(released()) };
+    let leases = leases(&lease, &built_in);
+    for manager in [OWN, KUBE_CONTROLLER_MANAGER] {
+        let idle = leases.idle(CORE, "shop", manager).expect("a finding");
+        let elsewhere = "an instance with the lease b/hpa handles other autoscalers";
+        assert!(idle.is_certain && idle.reason().contains(elsewhere), "{idle:?}");
+    }
+}
+
 /// The lease that most statuses name is held, but not that of the autoscaler.
 #[test]
 fn each_autoscaler_is_judged_by_the_lease_that_its_status_names() {
@@ -502,10 +527,7 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
     let of_tenant = |holder| {
         let local = vec![other_name()];
-        let mut lease = lease(released());
-        let pod = lease.pods[&name()].clone();
-        lease.pods.insert(other_name(), pod);
-        ControllerLease { others: other(holder), local, ..lease }
+        ControllerLease { others: other(holder), local, ..lease(released()) }
     };
     let held_by_tenant = of_tenant(Ok(held()));
     let leases = leases(&held_by_tenant, &built_in);
@@ -536,10 +558,13 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
 #[case::this_namespace(Some("blog,shop"), AutoscalerApi::Core, None, None, true)]
 #[case::other_namespaces(Some("blog"), AutoscalerApi::Core, Some("shop"), Some(990), false)]
 #[case::other_api(Some(""), AutoscalerApi::Custom, None, None, false)]
-#[case::flags_unread_and_writes_here(None, AutoscalerApi::Core, Some("shop"), None, true)]
-#[case::flags_unread_and_writes_elsewhere(None, AutoscalerApi::Core, Some("blog"), None, false)]
-#[case::flags_unread_and_new(None, AutoscalerApi::Core, None, Some(880), true)]
-#[case::flags_unread_and_old(None, AutoscalerApi::Core, None, Some(879), false)]
+#[case::took_over_just_now(Some(""), AutoscalerApi::Core, None, Some(995), true)]
+#[case::took_over_long_ago(Some(""), AutoscalerApi::Core, None, Some(100), true)]
+#[case::other_namespaces_and_new(Some("blog"), AutoscalerApi::Core, None, Some(995), false)]
+#[case::unknown_and_writes_here(None, AutoscalerApi::Core, Some("shop"), None, true)]
+#[case::unknown_and_writes_elsewhere(None, AutoscalerApi::Core, Some("blog"), None, false)]
+#[case::unknown_and_new(None, AutoscalerApi::Core, None, Some(880), true)]
+#[case::unknown_and_old(None, AutoscalerApi::Core, None, Some(879), false)]
 fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     #[case] namespaces: Option<&str>,
     #[case] api: AutoscalerApi,
@@ -550,22 +575,22 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let built_in =
         KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
     let acquired = acquired.and_then(|second| Timestamp::from_second(second).ok());
-    let pods = namespaces.map(|namespaces| {
+    let published = namespaces.map(|namespaces| {
         let namespaces = namespaces.split(',').filter(|namespace| !namespace.is_empty());
-        let namespaces = namespaces.map(ToOwned::to_owned).collect();
-        (name(), Ok(pod(InstanceScope { apis: vec![api], namespaces })))
+        scope(vec![api], &namespaces.collect::<Vec<_>>())
     });
-    let pods = pods.into_iter().collect();
     // A search in the usual namespaces found it.
     let searched_namespaces = vec!["a".to_owned()];
-    let holder = Ok(LeaseHolder { acquired, ..held() });
-    let lease = ControllerLease { searched_namespaces, pods, ..lease(holder) };
+    let holder = Ok(LeaseHolder { acquired, scope: published, ..held() });
+    let lease = ControllerLease { searched_namespaces, ..lease(holder) };
     let statuses = writes_in.map(|namespace| writer(CORE, namespace, OWN, None));
     let writers = NamespaceWriters::new(statuses.as_slice());
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER);
     let clause = match namespaces {
-        Some(_) => "an instance with the lease a/hpa handles other autoscalers (flags of its pod)",
+        Some(_) => {
+            "an instance with the lease a/hpa handles other autoscalers (annotation of the lease)"
+        }
         None => "whether an instance with the lease a/hpa acts instead is unknown",
     };
     let maybe = format!(
@@ -577,13 +602,13 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let acting = leases.acting_controller(CORE, SHOP, Some(KUBE_CONTROLLER_MANAGER), false);
     assert_eq!(acting, if acts { ActingController::HpaRs } else { UNKNOWN });
 
-    // The same instance stored the status, before its flags changed.
+    // The same instance stored the status, before it was restarted with other flags.
     let idle = leases.idle(CORE, "shop", OWN).map(|idle| idle.sentence("it"));
     let maybe = format!("Maybe no controller acts on it: {clause}");
     assert_eq!(idle, (!acts && namespaces.is_some()).then_some(maybe));
 }
 
-/// The holder of the lease handles only the custom API, by the flags of its pod.
+/// The holder of the lease handles only the custom API.
 #[rstest]
 #[case::custom_api(AutoscalerApi::Custom, true)]
 #[case::core_api(CORE, false)]
@@ -592,12 +617,52 @@ fn instance_without_leader_election_may_handle_the_core_api(
     #[case] is_custom_only: bool,
 ) {
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
-    let scope = InstanceScope { apis: vec![AutoscalerApi::Custom], namespaces: Vec::new() };
-    let pods = BTreeMap::from([(name(), Ok(pod(scope)))]);
-    let lease = ControllerLease { pods, ..lease(Ok(held())) };
+    let scope = Some(scope(vec![AutoscalerApi::Custom], &[]));
+    let lease = lease(Ok(LeaseHolder { scope, ..held() }));
     let writers = NamespaceWriters::new(&[writer(api, "shop", "hpa-controller", None)]);
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     assert_eq!(leases.runs_for_custom_api_only(), is_custom_only);
+}
+
+/// A status keeps naming the lease of an earlier release while it doesn't change.
+#[rstest]
+#[case::same_namespace("a", &[], true)]
+#[case::usual_namespace("kube-system", &["shop"], true)]
+#[case::other_namespaces("a", &["blog"], false)]
+#[case::lease_that_a_tenant_may_have_created("b", &[], false)]
+fn instance_that_published_the_namespace_succeeds_one_that_lost_its_lease(
+    #[case] lease_namespace: &str,
+    #[case] namespaces: &[&str],
+    #[case] acts: bool,
+) {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let scope = Some(scope(vec![CORE], namespaces));
+    let name = LeaseName { namespace: lease_namespace.to_owned(), name: "new".to_owned() };
+    let others = vec![ReadLease { name, holder: Ok(LeaseHolder { scope, ..held() }) }];
+    let lease = ControllerLease { others, ..lease(released()) };
+    let idle = leases(&lease, &built_in).idle(CORE, "shop", OWN);
+    assert_eq!(idle.is_none(), acts, "{idle:?}");
+    assert_eq!(idle.is_some_and(|idle| idle.is_certain), namespaces == ["blog"]);
+}
+
+/// The first namespaces of a migration: kube-controller-manager still handles the others.
+#[rstest]
+#[case::other_namespaces(&["blog"], BUILT_IN, RETURNED)]
+#[case::this_namespace(&["shop"], UNKNOWN, MAYBE_RETURNED)]
+fn instance_for_other_namespaces_does_not_act_beside_the_built_in_controller(
+    #[case] namespaces: &[&str],
+    #[case] after_built_in: ActingController,
+    #[case] after_own: ActingController,
+) {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(true)), last_write: None };
+    let scope = Some(scope(vec![CORE], namespaces));
+    let lease = lease(Ok(LeaseHolder { scope, ..held() }));
+    let leases = leases(&lease, &built_in);
+    let acting = |manager| leases.acting_controller(CORE, SHOP, Some(manager), false);
+    assert_eq!([KUBE_CONTROLLER_MANAGER, OWN].map(acting), [after_built_in, after_own]);
+    assert!(!leases.is_built_in_alone(), "the instance runs");
 }
 
 /// A tenant can't hide that kube-controller-manager has replaced hpa-rs.

@@ -10,30 +10,36 @@ use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 
 use super::Leases;
-use crate::{listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
+use crate::{
+    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
+    terminal::shorten_names,
+};
 
 /// The field managers that stored the statuses of autoscalers last, by namespace and API. An
 /// instance that stored a status in a namespace handles the namespace's other autoscalers too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceWriters {
     by_namespace: HashMap<String, WritersOfNamespace>,
-    /// The field managers that stored a status in more than half of the namespaces, each with the
-    /// latest time since which it did so in more than half. A tenant can only forge writes in its own
-    /// namespaces.
-    in_most: BTreeMap<String, Option<Timestamp>>,
+    /// The field managers that stored a status in more than half of the namespaces. A tenant can
+    /// only forge writes in its own namespaces.
+    in_most: BTreeSet<String>,
+    /// The time of kube-controller-manager's newest status in each namespace, also if another
+    /// controller has overwritten it: two that both act overwrite each other's statuses.
+    built_in_writes: HashMap<String, Timestamp>,
+    /// The latest time since which it stored one in more than half of the namespaces.
+    built_in_in_most: Option<Timestamp>,
 }
 
-/// The time of each writer's newest status.
-type WritersOfNamespace = BTreeMap<(AutoscalerApi, String), Option<Timestamp>>;
+type WritersOfNamespace = BTreeSet<(AutoscalerApi, String)>;
 
 /// The writer of each status. A status with a time in the future has no writer, see
-/// [`StatusController`](crate::status_controller::StatusController).
+/// [`StatusController::of_object`](hpa_controller::k8s::StatusController::of_object).
 pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<AutoscalerStatusWriter> {
     let writers = autoscalers.iter().filter_map(|one| {
         let metadata = &one.hpa.metadata;
         let key = HpaKey::for_api(one.api, metadata.namespace.as_str(), metadata.name.as_str());
         let (manager, at) = (one.manager.clone()?, one.status_stored_at);
-        Some(AutoscalerStatusWriter { key, manager, at })
+        Some(AutoscalerStatusWriter { key, manager, at, built_in_at: one.built_in_stored_at })
     });
     writers.collect()
 }
@@ -41,13 +47,21 @@ pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<Autoscaler
 impl NamespaceWriters {
     pub(crate) fn new(statuses: &[AutoscalerStatusWriter]) -> Self {
         let mut by_namespace = HashMap::<String, WritersOfNamespace>::new();
-        for AutoscalerStatusWriter { key, manager, at } in statuses {
-            let writers = by_namespace.entry(key.namespace.to_string()).or_default();
-            let newest = writers.entry((key.api, manager.clone())).or_default();
-            *newest = (*newest).max(*at);
+        let mut built_in_writes = HashMap::<String, Timestamp>::new();
+        for AutoscalerStatusWriter { key, manager, at, built_in_at } in statuses {
+            let namespace = key.namespace.to_string();
+            let last = at.filter(|_| manager == KUBE_CONTROLLER_MANAGER);
+            if let Some(at) = last.max(*built_in_at) {
+                let newest = built_in_writes.entry(namespace.clone()).or_insert(at);
+                *newest = (*newest).max(at);
+            }
+            by_namespace.entry(namespace).or_default().insert((key.api, manager.clone()));
         }
         let in_most = writers_in_most(&by_namespace);
-        Self { by_namespace, in_most }
+        let mut times: Vec<_> = built_in_writes.values().copied().collect();
+        times.sort_unstable_by_key(|at| Reverse(*at));
+        let built_in_in_most = times.get(by_namespace.len() / 2).copied();
+        Self { by_namespace, in_most, built_in_writes, built_in_in_most }
     }
 
     /// Whether a field manager that fulfills the condition stored a status in the namespace.
@@ -58,7 +72,7 @@ impl NamespaceWriters {
         condition: impl Fn(&str) -> bool,
     ) -> bool {
         let mut writers = self.by_namespace.get(namespace).into_iter().flatten();
-        writers.any(|((other_api, manager), _)| *other_api == api && condition(manager))
+        writers.any(|(other_api, manager)| *other_api == api && condition(manager))
     }
 
     /// Whether a field manager stored a status in the namespace or in most namespaces. For the
@@ -66,21 +80,19 @@ impl NamespaceWriters {
     pub(crate) fn may_act_in(&self, namespace: Option<&str>, manager: &str) -> bool {
         let is_in =
             |api| namespace.is_some_and(|one| self.any_in(api, one, |name| name == manager));
-        self.in_most.contains_key(manager) || AutoscalerApi::ALL.into_iter().any(is_in)
+        self.in_most.contains(manager) || AutoscalerApi::ALL.into_iter().any(is_in)
     }
 
-    /// The time of the newest status that a field manager stored in the namespace, or in most
-    /// namespaces if that is later.
-    pub(super) fn last_write(&self, namespace: Option<&str>, manager: &str) -> Option<Timestamp> {
-        let writers = namespace.and_then(|namespace| self.by_namespace.get(namespace));
-        let own = writers.into_iter().flatten().filter(|((_, name), _)| name == manager);
-        let in_most = self.in_most.get(manager).copied().flatten();
-        own.filter_map(|(_, at)| *at).max().max(in_most)
+    /// The time of the newest status that kube-controller-manager stored in the namespace, or in
+    /// most namespaces if that is later.
+    pub(super) fn last_built_in_write(&self, namespace: Option<&str>) -> Option<Timestamp> {
+        let own = namespace.and_then(|namespace| self.built_in_writes.get(namespace)).copied();
+        own.max(self.built_in_in_most)
     }
 
     /// The APIs in which a field manager stored a status.
     pub(super) fn apis_of(&self, manager: &str) -> BTreeSet<AutoscalerApi> {
-        let writers = self.by_namespace.values().flat_map(BTreeMap::keys);
+        let writers = self.by_namespace.values().flatten();
         writers.filter(|(_, name)| name == manager).map(|(api, _)| *api).collect()
     }
 
@@ -88,9 +100,9 @@ impl NamespaceWriters {
     pub(super) fn beside(&self, manager: &str) -> BTreeSet<&str> {
         let mut others = BTreeSet::new();
         for writers in self.by_namespace.values() {
-            let own = writers.keys().filter(|(_, name)| name == manager);
+            let own = writers.iter().filter(|(_, name)| name == manager);
             let apis: Vec<AutoscalerApi> = own.map(|(api, _)| *api).collect();
-            let shared = writers.keys().filter(|(api, name)| name != manager && apis.contains(api));
+            let shared = writers.iter().filter(|(api, name)| name != manager && apis.contains(api));
             others.extend(shared.map(|(_, name)| name.as_str()));
         }
         others
@@ -111,7 +123,7 @@ impl<'a> Writer<'a> {
     /// The writers of statuses, by name.
     pub(crate) fn all(statuses: &'a [AutoscalerStatusWriter]) -> Vec<Self> {
         let mut by_manager = BTreeMap::<&str, Self>::new();
-        for AutoscalerStatusWriter { key, manager, at } in statuses {
+        for AutoscalerStatusWriter { key, manager, at, .. } in statuses {
             let (autoscalers, apis) = (Vec::new(), BTreeSet::new());
             let new = Self { manager, autoscalers, apis, newest: None };
             let writer = by_manager.entry(manager).or_insert(new);
@@ -165,26 +177,17 @@ impl Leases<'_> {
 }
 
 /// See [`NamespaceWriters::in_most`].
-fn writers_in_most(
-    by_namespace: &HashMap<String, WritersOfNamespace>,
-) -> BTreeMap<String, Option<Timestamp>> {
-    let mut times = BTreeMap::<&str, Vec<Option<Timestamp>>>::new();
+fn writers_in_most(by_namespace: &HashMap<String, WritersOfNamespace>) -> BTreeSet<String> {
+    let mut counts = BTreeMap::<&str, usize>::new();
     for writers in by_namespace.values() {
-        let mut newest = BTreeMap::<&str, Option<Timestamp>>::new();
-        for ((_, manager), at) in writers {
-            let newest = newest.entry(manager.as_str()).or_default();
-            *newest = (*newest).max(*at);
-        }
-        for (manager, at) in newest {
-            times.entry(manager).or_default().push(at);
+        let managers: BTreeSet<_> = writers.iter().map(|(_, manager)| manager.as_str()).collect();
+        for manager in managers {
+            *counts.entry(manager).or_default() += 1;
         }
     }
     let half = by_namespace.len() / 2;
-    let in_most = times.into_iter().filter_map(|(manager, mut times)| {
-        times.sort_unstable_by_key(|at| Reverse(*at));
-        Some((manager.to_owned(), *times.get(half)?))
-    });
-    in_most.collect()
+    let in_most = counts.into_iter().filter(|(_, count)| *count > half);
+    in_most.map(|(manager, _)| manager.to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -212,25 +215,38 @@ mod tests {
         assert_eq!(managers.collect::<Vec<_>>(), ["real"]);
     }
 
-    /// `b` forges the field manager `x` at the second 9 in one of three namespaces.
+    /// `b` forges the field manager `x` in one of three namespaces.
     #[test]
     fn writer_counts_in_its_namespaces_or_if_it_wrote_in_most() {
-        let at = |second| Timestamp::from_second(second).ok();
-        let of_two = [("a", "y", at(1)), ("b", "x", at(9)), ("c", "y", at(3))];
-        let of_two = of_two.map(|(namespace, manager, at)| {
-            let key = HpaKey::new(namespace, "web");
-            AutoscalerStatusWriter { key, manager: manager.to_owned(), at }
+        let of_two = [("a", "y"), ("b", "x"), ("c", "y")].map(|(namespace, manager)| {
+            let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
+            AutoscalerStatusWriter { key, manager, at: None, built_in_at: None }
         });
         let forged = NamespaceWriters::new(&of_two);
-        let find = |namespace, manager| {
-            (forged.may_act_in(namespace, manager), forged.last_write(namespace, manager))
-        };
-        assert_eq!(find(Some("b"), "x"), (true, at(9)));
-        assert_eq!(find(Some("a"), "x"), (false, None));
-        assert_eq!(find(None, "x"), (false, None));
-        assert_eq!(find(None, "y"), (true, at(1)));
-        assert_eq!(find(Some("c"), "y"), (true, at(3)));
+        assert!(forged.may_act_in(Some("b"), "x") && forged.may_act_in(None, "y"));
+        assert!(!forged.may_act_in(Some("a"), "x") && !forged.may_act_in(None, "x"));
         let half = NamespaceWriters::new(&of_two[..2]);
         assert!(!half.may_act_in(None, "x") && !half.may_act_in(None, "y"));
+    }
+
+    /// Another controller has stored the statuses of `c` and `d` last.
+    #[test]
+    fn write_of_the_built_in_controller_counts_although_it_was_overwritten() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let statuses = [
+            ("a", KUBE_CONTROLLER_MANAGER, at(1), None),
+            ("c", "x", at(9), at(3)),
+            ("d", "x", at(9), None),
+        ];
+        let statuses = statuses.map(|(namespace, manager, at, built_in_at)| {
+            let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
+            AutoscalerStatusWriter { key, manager, at, built_in_at }
+        });
+        let writers = NamespaceWriters::new(&statuses);
+        let last = |namespace| writers.last_built_in_write(namespace);
+        assert_eq!([last(Some("c")), last(Some("d")), last(None)], [at(3), at(1), at(1)]);
+        let forged = NamespaceWriters::new(&statuses[1..]);
+        assert_eq!(forged.last_built_in_write(Some("d")), None);
+        assert!(!writers.may_act_in(None, KUBE_CONTROLLER_MANAGER));
     }
 }

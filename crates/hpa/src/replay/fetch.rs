@@ -107,7 +107,7 @@ impl Reader<'_> {
                 format!("{cause}: aggregate them, for example with sum(...). The query is {text}");
             return Err(ReadFailure { text, cause }.into());
         };
-        Ok(one.points.clone())
+        Ok(one.clone())
     }
 }
 

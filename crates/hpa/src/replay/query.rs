@@ -265,7 +265,7 @@ impl TargetRef {
                     metric: metric.name.clone(),
                     metric_selector: selector(identifier),
                 });
-                applied_query(source, &explanation, |index| source.external_server(index))
+                applied_query(&explanation, |index| source.external_client(index))
             }
         }
     }
@@ -326,17 +326,15 @@ fn custom_rule_query(
     names: &[String],
 ) -> Option<RuleQuery> {
     let explanation = source.explain_custom(request, names);
-    applied_query(source, &explanation, |index| source.custom_server(index))
+    applied_query(&explanation, |index| source.custom_client(index))
 }
 
-/// The query of the rule that applies. `server_of` returns the server of a rule.
+/// The query of the rule that applies. `client_of` returns the client of a rule's server.
 fn applied_query(
-    source: &PrometheusSource,
     explanation: &Explanation,
-    server_of: impl FnOnce(usize) -> Option<String>,
+    client_of: impl FnOnce(usize) -> Option<Client>,
 ) -> Option<RuleQuery> {
     let report = explanation.applied()?;
     let RuleOutcome::Applies { query, .. } = &report.outcome else { return None };
-    let server = server_of(report.index)?;
-    Some((query.clone(), source.client(&server)))
+    Some((query.clone(), client_of(report.index)))
 }

@@ -30,6 +30,7 @@ use super::{
     resource::{self, UsageScope},
     sample,
     servers::{PrometheusServer, RuleServers},
+    short_range,
 };
 use crate::{
     args::{MetricsApi, RulesExplainArguments},
@@ -113,7 +114,13 @@ async fn explain_custom(
     let inspected = source.inspect_custom();
     let (mut text, mismatch) = describe_rules(servers, "rules", &mut explanation, &inspected).await;
     let (metric, explanation) = (&*request.metric, &explanation);
-    let mut headline = Headline { metric, explanation, inspected: &inspected, object_counts: None };
+    let mut headline = Headline {
+        metric,
+        explanation,
+        inspected: &inspected,
+        object_counts: None,
+        other_rules: &source.inspect_external(),
+    };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
         return headline.add_to(&text, 0, mismatch.as_deref());
     };
@@ -129,6 +136,7 @@ async fn explain_custom(
     }
     let server = servers.server(&rule.definition.server);
     let (mut value_count, mut read_count, mut problems) = (0, 0, Vec::new());
+    let mut query_without_result = None;
     for name in &names {
         if let Some(problem) = server.timeout_problem() {
             let _ = writeln!(text, "{} not read", counted(names.len() - read_count, "object"));
@@ -145,9 +153,10 @@ async fn explain_custom(
                 }
             }
             Err(error) => {
-                let line = on_one_line(&format!("{name}: {}", describe_without_query(&error)));
+                let line = format!("{name}: {}", describe_without_query(error.clone()));
                 let _ = writeln!(text, "{line}");
                 problems.push(read_problem(server, &error, line));
+                query_without_result = short_range::query_without_result(&error).map(str::to_owned);
             }
         }
     }
@@ -161,24 +170,31 @@ async fn explain_custom(
     {
         return headline.add_to(&text, 0, Some(&reason));
     }
+    if value_count == 0
+        && unanswered.is_none()
+        && let Some(query) = query_without_result
+        && let Some(reason) = server.explain_short_range(&query).await
+    {
+        return headline.add_to(&text, 0, Some(&reason));
+    }
     match unanswered.or(problems.first()) {
         Some(problem) if value_count == 0 => headline.add_failure_to(&text, problem),
         _ => headline.add_to(&text, value_count, None),
     }
 }
 
-/// An error about an object, without the query: the line of the rule has it.
-fn describe_without_query(error: &MetricError) -> String {
-    let text = describe(error);
-    let MetricError::NoValueForObject(
+/// An error about an object on one line, without the query: the line of the rule has it.
+fn describe_without_query(mut error: MetricError) -> String {
+    if let MetricError::NoValueForObject(
         NotFound::NoResult { query }
         | NotFound::OtherObjects { query, .. }
         | NotFound::UnusableSample { query, .. },
-    ) = error
-    else {
-        return text;
-    };
-    text.replacen(&format!("the query {query}"), "the query", 1)
+    ) = &mut error
+    {
+        query.clear();
+    }
+    // Also removes the space after an empty query.
+    on_one_line(&describe(&error))
 }
 
 /// The problem of a failed read. `text` describes it if the server answered.
@@ -207,7 +223,13 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
         }
     }
     let (metric, explanation) = (&*request.metric, &explanation);
-    let headline = Headline { metric, explanation, inspected: &inspected, object_counts: None };
+    let headline = Headline {
+        metric,
+        explanation,
+        inspected: &inspected,
+        object_counts: None,
+        other_rules: &source.inspect_custom(),
+    };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
         return headline.add_to(&text, 0, mismatch.as_deref());
     };
@@ -229,7 +251,7 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
             let omitted = omitted.map(|one| format!("{}: {}", one.subject, one.reason));
             let cause = match omitted {
                 Some(omitted) => omitted,
-                None => describe_empty_result(servers, rule, request).await,
+                None => describe_empty_result(servers, rule, request, &values.origin.query).await,
             };
             headline.add_to(&text, 0, Some(&cause))
         }
@@ -245,9 +267,15 @@ async fn describe_empty_result(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,
     request: &ExternalQuery,
+    query: &str,
 ) -> String {
     let empty = "the query has no result, which blocks scaling down";
-    match explain_empty_selection(servers, rule, request).await {
+    let server = servers.server(&rule.definition.server);
+    let reason = match explain_empty_selection(servers, rule, request).await {
+        Ok(None) => Ok(server.explain_short_range(query).await),
+        reason => reason,
+    };
+    match reason {
         Ok(Some(reason)) => format!("{empty}: {reason}"),
         Ok(None) => format!(
             "{empty}: check its labels and the selector, or end it with `or vector(0)` if nothing \
@@ -362,4 +390,17 @@ async fn describe_rules(
         }
     }
     (text, described_mismatch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_follows_even_a_long_query_with_credentials() {
+        let query = format!("up{{url=\"http://user:secret@host\"}} or {}", "x".repeat(5000));
+        let error = MetricError::NoValueForObject(NotFound::NoResult { query });
+        let text = describe_without_query(error);
+        assert_eq!(text, "no value for the object: the query has no result");
+    }
 }

@@ -8,6 +8,7 @@ mod outcome;
 mod resource;
 mod sample;
 mod servers;
+mod short_range;
 #[cfg(test)]
 mod tests;
 

@@ -145,6 +145,11 @@ pub(super) async fn check_query(
     let query = usage_query(metrics, server.servers.source, usage, for_pods, "");
     let query = query.map_err(QueryProblem::Mistake)?;
     let results = server.samples(&query.query).await?;
+    if results.is_empty()
+        && let Some(reason) = server.explain_short_range(&query.query).await
+    {
+        return Err(QueryProblem::Mistake(format!("no result: {reason}")));
+    }
     let names = if for_pods { &objects.pods } else { &objects.nodes };
     check_results(&results, &query, names.as_ref(), for_pods)
 }
@@ -287,7 +292,13 @@ pub(super) async fn explain_metric(
     let text = &query.query;
     let (mut results, checked) = match server.samples(text).await {
         Ok(results) => {
-            let checked = if results.is_empty() && !scope.namespace.is_empty() {
+            let short_range = match results.as_slice() {
+                [] => server.explain_short_range(text).await,
+                _ => None,
+            };
+            let checked = if let Some(reason) = short_range {
+                Err(QueryProblem::Mistake(format!("no result: {reason}")))
+            } else if results.is_empty() && !scope.namespace.is_empty() {
                 Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
             } else {
                 check_results(&results, &query, None, kind == "pods")

@@ -289,7 +289,7 @@ impl PrometheusServer<'_> {
 
     /// The value of the first sample of a result. `None` if there is none, or if Prometheus can't
     /// execute the query.
-    async fn first_value(&self, query: &str) -> Result<Option<f64>, QueryProblem> {
+    pub(super) async fn first_value(&self, query: &str) -> Result<Option<f64>, QueryProblem> {
         match self.samples(query).await {
             Ok(samples) => Ok(samples.first().map(|(_, value)| *value)),
             Err(QueryProblem::Mistake(_)) => Ok(None),

@@ -215,6 +215,15 @@ async fn check_refuses_an_unknown_section_of_helm_values() {
 }
 
 #[tokio::test]
+async fn check_refuses_an_empty_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    std::fs::write(&path, "\n").unwrap();
+    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    assert!(error.ends_with("rules.yaml: it is empty"), "{error}");
+}
+
+#[tokio::test]
 async fn servers_of_the_file_are_reached_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");
@@ -245,6 +254,48 @@ async fn servers_of_the_file_are_reached_only_on_request() {
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let error = format!("{:#}", check_with(&url).await.unwrap_err());
     assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
+}
+
+#[tokio::test]
+async fn mistakes_in_servers_are_problems_with_and_without_a_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    let rules = "servers:
+- {name: eu, url: 'http://127.0.0.1:1', tokenFile: /etc/passwd}
+externalRules:
+- seriesQuery: up
+  server: asia
+  resources: {namespaced: false}
+  metricsQuery: sum(
+";
+    std::fs::write(&path, rules).unwrap();
+    let file = path.to_str().unwrap();
+    let unread = "; not checked against Prometheus: correct the servers first";
+    for (flag, place, unread) in [(None, "", ""), (Some("--connect"), " in the file", unread)] {
+        let arguments: Vec<&str> = ["check", file].into_iter().chain(flag).collect();
+        let (report, outcome) = check_outcome(&arguments).await.unwrap();
+        assert_eq!(outcome, Outcome::Failure, "{report}");
+        let starts = [
+            format!("{file}: 3 problems{place} (1 external rule){unread}"),
+            "line 2, column 52: servers[0].tokenFile: the server \"eu\" may not".to_owned(),
+            "line 5, column 11: externalRules[0].server: there is no server".to_owned(),
+            "line 7, column 17: externalRules[0].metricsQuery: not PromQL".to_owned(),
+        ];
+        let lines: Vec<&str> = report.lines().collect();
+        assert_eq!(lines.len(), starts.len(), "{report}");
+        for (line, start) in lines.iter().zip(&starts) {
+            assert!(line.starts_with(start), "{report}");
+        }
+    }
+    std::fs::write(&path, rules.replace("server: asia", "servers: asia")).unwrap();
+    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    assert!(error.contains("3 problems") && error.contains("servers[0].tokenFile"), "{error}");
+    for (field, misspelled) in [("name: eu", "nam: asia"), ("servers:", "server:")] {
+        std::fs::write(&path, rules.replace(field, misspelled)).unwrap();
+        let error = format!("{:#}", check_file(&path).await.unwrap_err());
+        assert!(error.contains("metricsQuery: not PromQL"), "{error}");
+        assert!(!error.contains("there is no server"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
+use hpa_controller::k8s::StatusController;
 use hpa_crd::member_path;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use crate::{
     debug_client::KUBE_CONTROLLER_MANAGER,
     lint::is_autoscaler,
     manifests::Manifest,
-    status_controller::StatusController,
 };
 
 /// The name of the setting with the schedule of bounds.
@@ -90,7 +90,7 @@ fn preview_autoscaler(
         initial_bounds: settings.bounds_at(&hpa.spec, from),
         changes: settings.bounds_changes(&hpa.spec, from, to),
         problems,
-        status_is_from_reference: StatusController::from_managed_fields(&manifest.object)
+        status_is_from_reference: StatusController::of_object(&manifest.object, Timestamp::now())
             .is_reference(),
     }))
 }

@@ -109,9 +109,11 @@ fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> S
     let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
     let (length, table) = (report::format_duration(seconds), report::comparison_text(results));
     let steps = if with_steps { steps_text(results, None) } else { String::new() };
+    let note = results.first().and_then(|(variant, _)| report::samples_note(variant));
+    let note = note.map(|note| format!("; {note}")).unwrap_or_default();
     let separator = if name.is_empty() { "" } else { ", " };
     format!(
-        "{answer}\n{name}{separator}{length} simulated\n\n{table}\n\
+        "{answer}\n{name}{separator}{length} simulated{note}\n\n{table}\n\
          Columns: docs/tuning.md#columns\n{steps}"
     )
 }

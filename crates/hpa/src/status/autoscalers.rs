@@ -51,7 +51,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         .as_ref()
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = BTreeMap::<String, Vec<NamedCause>>::new();
-    let mut root_causes = BTreeMap::<&str, usize>::new();
+    let mut root_causes = BTreeMap::<String, usize>::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
     let mut by_pause = BTreeMap::<String, Vec<String>>::new();
@@ -93,8 +93,7 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
             State::Failing => {
                 let failed = autoscaler.failed_condition();
                 let reason = failed.map(|failed| failed.reason.to_string()).unwrap_or_default();
-                let root_cause = failed.map_or("", |failed| root_cause(&failed.message));
-                *root_causes.entry(root_cause).or_default() += 1;
+                *root_causes.entry(common_cause(autoscaler)).or_default() += 1;
                 failing.entry(reason).or_default().push((name.clone(), cause));
             }
             State::New if is_overdue(cluster, autoscaler) => unhandled.push(name.clone()),
@@ -246,9 +245,17 @@ fn causes_check(
     Some(Check::new(level, text).with_hint(hint))
 }
 
+/// The cause of a failing autoscaler, as it is for those of other namespaces. Empty if unknown.
+fn common_cause(autoscaler: &ListedAutoscaler) -> String {
+    let cause = autoscaler.failed_condition().map_or("", |failed| root_cause(&failed.message));
+    // The API server's errors about missing rights end with the namespace.
+    let in_namespace = format!(" in the namespace \"{}\"", autoscaler.hpa.metadata.namespace);
+    cause.replace(&in_namespace, " in its namespace")
+}
+
 /// The end of a clause about the failing autoscalers: the cause that most of them have, with their
 /// number. Empty if no two have the same. `root_causes` has the number of autoscalers by cause.
-fn describe_shared_cause(root_causes: &BTreeMap<&str, usize>, failing_count: usize) -> String {
+fn describe_shared_cause(root_causes: &BTreeMap<String, usize>, failing_count: usize) -> String {
     let most_frequent = root_causes.iter().max_by_key(|(_, count)| **count);
     match most_frequent {
         Some((cause, count)) if *count > 1 && !cause.is_empty() => {

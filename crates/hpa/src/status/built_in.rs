@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, Unavailable},
+    listed_autoscalers::ListedAutoscaler,
     liveness::KubeControllerManager,
 };
 
@@ -83,9 +84,13 @@ fn describe_write_after_takeover(cluster: &ClusterState) -> Option<String> {
 }
 
 /// Whether the checked lease may be held, and hpa-rs stored the status of an autoscaler of the core
-/// API last.
+/// API last and may still handle it.
 fn hpa_rs_handles_core_api(cluster: &ClusterState) -> bool {
-    let of_core = cluster.autoscalers.iter().filter(|one| one.api == AutoscalerApi::Core);
-    let mut managers = of_core.filter_map(|one| one.manager.as_deref());
-    cluster.may_lease_be_held() && managers.any(FieldManager::is_hpa_rs)
+    let leases = cluster.leases();
+    let is_handled = |one: &ListedAutoscaler| {
+        one.api == AutoscalerApi::Core
+            && one.manager.as_deref().is_some_and(FieldManager::is_hpa_rs)
+            && leases.may_hpa_rs_run(Some(&one.hpa.metadata.namespace))
+    };
+    cluster.may_lease_be_held() && cluster.autoscalers.iter().any(is_handled)
 }

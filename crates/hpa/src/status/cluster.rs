@@ -125,13 +125,14 @@ impl ClusterState {
         let (mut autoscalers, scope) =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
         let flags = &arguments.controller;
+        let timeout = to_std(arguments.cluster.request_timeout);
         let statuses = status_writers(&autoscalers);
         let lease = ControllerLease::find_in_cluster(&client, flags, None, &statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = lease.leader_pod(&client).await;
         let instance = async {
             let api = match &leader {
-                _ if url.is_some() => lease.debug_client(&client, flags).await?,
+                _ if url.is_some() => lease.debug_client(&client, flags, timeout).await?,
                 Ok(_) if !lease.may_answer_for_all => {
                     return Err(Unavailable::Unconfirmed(lease.name.clone()));
                 }
@@ -153,8 +154,7 @@ impl ClusterState {
         let now = Timestamp::now();
         let built_in = KubeControllerManager::read(&client).await.with_statuses(&statuses);
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
-        let (timeout, policy) =
-            (to_std(arguments.cluster.request_timeout), SettingPolicy::default());
+        let policy = SettingPolicy::default();
         let mut cluster = Self {
             now,
             writers: NamespaceWriters::new(&statuses),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{ReadLease, is_held, is_recent_write, no_lease_found},
+    liveness::{ReadLease, is_elsewhere, is_held, is_recent_write, no_lease_found},
     terminal::shorten_names,
 };
 
@@ -98,14 +98,20 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
     }
 }
 
-/// The held lease of an instance that may have taken over from the one with the lost lease. Only
-/// leases in the usual namespaces and in that of the lost lease count: a tenant may have created
-/// others.
+/// The held lease of an instance that may have taken over from the one with the lost lease: it isn't
+/// known to handle none of the autoscalers whose status names that.
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
-    let leases = cluster.leases();
+    let (leases, manager) = (cluster.leases(), lost.manager());
+    let is_of_lost = |one: &&ListedAutoscaler| one.manager.as_deref() == Some(manager.as_str());
+    let of_lost: Vec<_> = cluster.autoscalers.iter().filter(is_of_lost).collect();
+    let handles_none = |holder: &Result<LeaseHolder, Unavailable>| {
+        let excludes = |one: &&ListedAutoscaler| {
+            is_elsewhere(holder, one.api, Some(&one.hpa.metadata.namespace))
+        };
+        !of_lost.is_empty() && of_lost.iter().all(excludes)
+    };
     let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder, cluster.now));
-    let successor =
-        held.find(|(name, _)| name.is_in_usual_namespace() || name.namespace == lost.namespace);
+    let successor = held.find(|&(name, holder)| name.may_succeed(lost) && !handles_none(holder));
     successor.map(|(name, _)| name.clone())
 }
 

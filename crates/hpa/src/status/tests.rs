@@ -5,11 +5,11 @@ mod controller;
 mod metrics_apis;
 mod tenant;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{
-    AutoscalerApi,
+    AutoscalerApi, InstanceScope,
     debug::{ControllerStatus, FailedStatusWrites},
 };
 use rstest::rstest;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{check::Check, cluster::MetricsApiService, *};
 use crate::{
-    debug_client::{InstanceScope, LeaderPod, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{LeaderPod, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::{ListScope, ListedAutoscaler},
     liveness::{ControllerLease, KubeControllerManager, ManagerFlags, NamespaceWriters},
 };
@@ -95,14 +95,8 @@ fn metrics_api(status: &str, message: &str) -> MetricsApiService {
 /// A cluster without a problem, with one autoscaler.
 fn healthy() -> ClusterState {
     let lease = LeaseName { namespace: "scaling".into(), name: "hpa".into() };
-    let scope = InstanceScope { apis: AutoscalerApi::ALL.to_vec(), namespaces: Vec::new() };
-    let leader: Result<LeaderPod, Unavailable> = Ok(LeaderPod {
-        namespace: "scaling".into(),
-        pod: "hpa-1".into(),
-        is_ready: true,
-        debug_port: Some(8443),
-        scope: Some(scope),
-    });
+    let (holder, apis) = ("hpa-1_0b5c".to_owned(), AutoscalerApi::ALL.to_vec());
+    let scope = InstanceScope { holder, apis, namespaces: Vec::new() };
     ClusterState {
         now: NOW.parse().expect("a time"),
         autoscalers: vec![autoscaler("web", healthy_conditions())],
@@ -116,15 +110,20 @@ fn healthy() -> ClusterState {
                 has_unreadable_time: false,
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 1,
+                scope: Some(scope),
             }),
-            pods: BTreeMap::from([(lease.clone(), leader.clone())]),
             name: lease,
             searched_namespaces: Vec::new(),
             others: Vec::new(),
             local: Vec::new(),
             may_answer_for_all: true,
         },
-        leader,
+        leader: Ok(LeaderPod {
+            namespace: "scaling".into(),
+            pod: "hpa-1".into(),
+            is_ready: true,
+            debug_port: Some(8443),
+        }),
         writers: NamespaceWriters::default(),
         url: None,
         reconciled_at_url: BTreeSet::new(),
@@ -138,6 +137,7 @@ fn healthy() -> ClusterState {
                 has_unreadable_time: false,
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 0,
+                scope: None,
             }),
             flags: Some(ManagerFlags {
                 pod: "kube-system/k-cp-1".into(),

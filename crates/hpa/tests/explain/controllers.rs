@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use hpa_controller::INSTANCE_SCOPE;
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
@@ -114,12 +115,12 @@ fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
     objects::lease(namespace, name, "a_1", renewed)
 }
 
-/// The pod that holds a lease of [`lease`].
-fn holder_pod(namespace: &str, arguments: &[&str]) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": namespace },
-        "spec": { "containers": [{ "name": "hpa", "image": "hpa", "args": arguments }] },
-    })
+/// The lease of an instance of hpa-rs that handles all autoscalers of the core API in these
+/// namespaces, or in all if there are none.
+fn lease_for(namespaces: &[&str], mut lease: Value) -> Value {
+    let scope = json!({ "holder": "a_1", "apis": ["core"], "namespaces": namespaces });
+    lease["metadata"]["annotations"][INSTANCE_SCOPE] = scope.to_string().into();
+    lease
 }
 
 /// The pod of kube-controller-manager that holds the lease of [`lease`].
@@ -172,12 +173,11 @@ async fn controller_with_an_expired_lease_scales_nothing() {
     let elsewhere = format!("{search}; if hpa-rs runs elsewhere, add --controller-namespace");
     cluster.expect(&[&first, search, maybe, &elsewhere]).await;
 
-    let successor = lease("kube-system", "hpa-controller", now);
-    let pod = holder_pod("kube-system", &["run"]);
+    let successor = lease_for(&[], lease("kube-system", "hpa-controller", now));
     for (manager, leases) in [
         ("hpa-controller:shop/hpa", [own(now)].as_slice()),
         ("kube-controller-manager", &[built_in(now)]),
-        ("kube-controller-manager", &[built_in(old), successor, pod]),
+        ("kube-controller-manager", &[built_in(old), successor]),
         // These managers have a lease of another name, or none.
         ("k3s", &[]),
         ("hpa-controller", &[]),
@@ -290,11 +290,8 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
     let mut other = controlled_by("hpa-controller:scaling/hpa").remove(1);
     other["metadata"]["namespace"] = json!("other");
     for successor in [
-        vec![
-            lease("autoscaling", "hpa-controller", now),
-            holder_pod("autoscaling", &["run", "--in-cluster"]),
-        ],
-        vec![other, lease("scaling", "hpa", now), holder_pod("scaling", &["run"])],
+        vec![lease_for(&[], lease("autoscaling", "hpa-controller", now))],
+        vec![other, lease_for(&["shop", "other"], lease("scaling", "hpa", now))],
     ] {
         let namespaces = ["kube-system", "autoscaling", "other", "scaling"].map(namespace_object);
         let all = namespaces.into_iter().chain(objects.iter().cloned()).chain(successor);
@@ -313,7 +310,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
 }
 
 /// `helm install` with `--set namespaces={blog}`, after the HPA controller of
-/// kube-controller-manager was switched off.
+/// kube-controller-manager was switched off. The first version doesn't publish its namespaces.
 #[tokio::test]
 async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     let now = jiff::Timestamp::now();
@@ -322,22 +319,22 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     all.extend([
         lease("kube-system", "kube-controller-manager", now),
         built_in_pod(&[BUILT_IN_IS_OFF]),
-        lease("autoscaling", "hpa-controller", now),
     ]);
     let cluster = Cluster::new(all).await;
     let off = "kube-controller-manager's HPA controller is off";
-    for (pod, clause) in [
+    let held = || lease("autoscaling", "hpa-controller", now);
+    for (lease, clause) in [
         (
-            None,
+            held(),
             "whether an instance with the lease autoscaling/hpa-controller acts instead is unknown",
         ),
         (
-            Some(holder_pod("autoscaling", &["run", "--in-cluster", "--namespace=blog"])),
-            "an instance with the lease autoscaling/hpa-controller handles other autoscalers (flags \
-             of its pod)",
+            lease_for(&["blog"], held()),
+            "an instance with the lease autoscaling/hpa-controller handles other autoscalers \
+             (annotation of the lease)",
         ),
     ] {
-        cluster.testbed.apply_all(pod);
+        cluster.testbed.apply_all([lease]);
         let reason = format!("{off}, and {clause}");
         let maybe = format!("Maybe no controller acts on this autoscaler: {reason}. ");
         cluster.expect(&["shop/web would scale from 2 to 4: ", &maybe]).await;
@@ -348,10 +345,21 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
         let (output, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &status).await;
         assert!(output.contains(&format!("‼ m{maybe}\n")), "{output}");
     }
-    cluster.testbed.apply_all([holder_pod("autoscaling", &["run", "--namespace=blog,shop"])]);
+    cluster.testbed.apply_all([lease_for(&["blog", "shop"], held())]);
     let output = cluster.explain(&["shop/web"]).await;
     assert!(output.starts_with("shop/web would scale from 2 to 4: "), "{output}");
     assert!(!output.contains("no controller acts"), "{output}");
+}
+
+#[tokio::test]
+async fn url_that_can_not_be_read_is_reported_with_all_autoscalers() {
+    let mut objects = controlled_by("hpa-controller:shop/hpa");
+    objects.push(lease("shop", "hpa", jiff::Timestamp::now()));
+    let cluster = Cluster::new(objects).await;
+    let all = cluster.explain(&["-A", "--controller-url=http://127.0.0.1:1"]).await;
+    let expected = "Whether the controller of --controller-url makes decisions is unknown: the \
+                    debug API can't be reached: http://127.0.0.1:1: Connection refused.\n";
+    assert!(all.starts_with(expected), "{all}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::*;
 use crate::{
-    fake_api::{Source, kinds, object, pod, selector},
+    test_support::{Source, kinds, object, pod, selector},
     wire::WireError,
 };
 

@@ -22,6 +22,20 @@ const CERTIFICATE_REQUIRED: &str = "alert: CertificateRequired";
 /// servers also send it if the client has none, such as those of Go with TLS 1.2.
 const BAD_CERTIFICATE: &str = "alert: BadCertificate";
 
+/// Words in the errors of rustls, with the cause in plain words.
+const TLS_CAUSES: [(&str, &str); 3] = [
+    ("InvalidContentType", "the server doesn't speak TLS: use http://"),
+    (
+        "CaUsedAsEndEntity",
+        "the certificate of the server is that of a CA: issue one with basicConstraints CA:FALSE",
+    ),
+    (
+        "UnsupportedCertVersion",
+        "the certificate of the server has X.509 version 1: issue one of version 3, with a \
+         subjectAltName",
+    ),
+];
+
 /// The maximum number of a certificate's names in an error.
 const MAX_NAMES: usize = 5;
 
@@ -55,8 +69,8 @@ pub fn connection_cause(error: &(dyn Error + 'static), settings: TlsSettingNames
         if setting.is_empty() { String::new() } else { format!("{prefix}{setting}") }
     };
     let cause = innermost(error).to_string();
-    if cause.contains("InvalidContentType") {
-        return "the server doesn't speak TLS: use http://".to_owned();
+    if let Some((_, cause)) = TLS_CAUSES.iter().find(|(word, _)| cause.contains(word)) {
+        return (*cause).to_owned();
     }
     // If a trusted CA has the same name as the unknown one, the signature doesn't match its key.
     if ["UnknownIssuer", "BadSignature"].iter().any(|problem| cause.contains(problem)) {

@@ -114,6 +114,14 @@ fn cause_of_a_connection_error_is_plain() {
     let expected = "the certificate of the server was issued by an unknown CA";
     assert_eq!(cause(unknown, flag), format!("{expected}: set its CA with --ca-file"));
     assert_eq!(cause(unknown, none), expected);
+    let ca = cause("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", flag);
+    assert_eq!(
+        ca,
+        "the certificate of the server is that of a CA: issue one with basicConstraints CA:FALSE"
+    );
+    let version_1 = "invalid peer certificate: Other(OtherError(UnsupportedCertVersion))";
+    let expected = "the certificate of the server has X.509 version 1: issue one of version 3";
+    assert!(cause(version_1, flag).starts_with(expected));
     assert_eq!(cause("Connection refused (os error 111)", flag), "Connection refused");
     assert_eq!(cause("certificate expired", flag), "certificate expired");
 }

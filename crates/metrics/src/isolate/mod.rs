@@ -10,20 +10,17 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use hpa_calc::readings::MetricsApi;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use self::breaker::Breaker;
-pub use self::semaphores::KeyedSemaphores;
+pub use self::semaphores::{FairPermit, FairSemaphore, KeyedSemaphores};
 use crate::{Catalog, MetricError, MetricSource, Query, Values};
 
 /// Limits of each metrics API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IsolationSettings {
-    /// Concurrent requests to one API. 32 by default.
+    /// Concurrent requests to one API, of which one namespace gets at most half. 32 by default.
     pub concurrency: usize,
-    /// Concurrent requests to one API for one namespace. 16 by default.
-    pub namespace_concurrency: usize,
     /// If no request gets a response for this time after a timeout, the circuit breaker may open.
     /// Usually two sync periods; 30 s by default.
     pub unresponsive_after: Duration,
@@ -31,11 +28,7 @@ pub struct IsolationSettings {
 
 impl Default for IsolationSettings {
     fn default() -> Self {
-        Self {
-            concurrency: 32,
-            namespace_concurrency: 16,
-            unresponsive_after: Duration::from_secs(30),
-        }
+        Self { concurrency: 32, unresponsive_after: Duration::from_secs(30) }
     }
 }
 
@@ -67,8 +60,7 @@ pub struct Isolating<S> {
 /// The state of one API.
 struct Api {
     name: MetricsApi,
-    slots: Semaphore,
-    namespaces: KeyedSemaphores,
+    slots: FairSemaphore,
     breaker: Mutex<Breaker>,
 }
 
@@ -76,8 +68,7 @@ impl Api {
     fn new(name: MetricsApi, settings: IsolationSettings) -> Self {
         Self {
             name,
-            slots: Semaphore::new(settings.concurrency),
-            namespaces: KeyedSemaphores::new(settings.namespace_concurrency),
+            slots: FairSemaphore::new(settings.concurrency),
             breaker: Mutex::new(Breaker::new(settings.unresponsive_after)),
         }
     }
@@ -134,11 +125,7 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let api = self.api(query.api());
         let namespace: Arc<str> = query.namespace().into();
-        let namespace_slots = api.namespaces.semaphore(&namespace);
-        // The namespace's slot comes first, because a request that waits for it must not occupy a
-        // slot of the API. Neither semaphore is ever closed, so `acquire` doesn't fail.
-        let _namespace_slot = namespace_slots.acquire().await.ok();
-        let _slot = api.slots.acquire().await.ok();
+        let _slot = api.slots.acquire(&namespace).await;
         let _trial = api.admit(&namespace)?;
         let outcome = self.source.read(query).await;
         let mut breaker = api.breaker.lock();

@@ -64,11 +64,7 @@ fn pod_metrics() -> Query {
 }
 
 fn isolating(source: &Source) -> Isolating<Source> {
-    let settings = IsolationSettings {
-        concurrency: 4,
-        namespace_concurrency: 2,
-        ..IsolationSettings::default()
-    };
+    let settings = IsolationSettings { concurrency: 4, ..IsolationSettings::default() };
     Isolating::new(source.clone(), settings)
 }
 

@@ -18,11 +18,8 @@ pub(super) fn status_error(
     body: &[u8],
     request: &str,
 ) -> MetricError {
-    let message = status_message(body).unwrap_or_else(|| {
-        let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
-        let text = if is_text { quote(body) } else { "unknown".to_owned() };
-        format!("{} ({request})", generic_message(code, &text))
-    });
+    let message = status_message(body)
+        .unwrap_or_else(|| format!("{} ({request})", generic_message(code, content_type, body)));
     MetricError::Status { code: code.as_u16(), message: message.into() }
 }
 
@@ -46,18 +43,20 @@ fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..MAX_QUOTE_BYTES).unwrap_or(body)).trim().to_owned()
 }
 
-/// Returns client-go's message for an HTTP error without a Status object. `body` is the text of
-/// the response, or `unknown` if it is not text.
-pub fn generic_message(code: StatusCode, body: &str) -> String {
+/// Returns client-go's message for an HTTP error without a Status object.
+pub fn generic_message(code: StatusCode, content_type: Option<&str>, body: &[u8]) -> String {
+    let is_text =
+        content_type.is_none_or(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/"));
+    let text = if is_text { quote(body) } else { "unknown".to_owned() };
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
-        406 if body.is_empty() || body == "unknown" => {
+        406 if text.is_empty() || text == "unknown" => {
             "the server was unable to respond with a content type that the client supports"
         }
-        403 | 406 | 415 => body,
+        403 | 406 | 415 => text.as_str(),
         409 => "the server reported a conflict",
         422 => "the server rejected our request due to an error in our request",
         429 => "the server has received too many requests and has asked us to try again later",
@@ -69,7 +68,7 @@ pub fn generic_message(code: StatusCode, body: &str) -> String {
         500.. => {
             return format!(
                 "an error on the server ({}) has prevented the request from succeeding",
-                Quoted(body)
+                Quoted(&text)
             );
         }
         other => {
@@ -126,6 +125,7 @@ mod tests {
          (get pods.g)"
     )]
     #[case(403, "text/plain", "go away", "go away (get pods.g)")]
+    #[case(403, "Text/Plain", "go away", "go away (get pods.g)")]
     #[case(401, "", "", "the server has asked for the client to provide credentials (get pods.g)")]
     #[case(
         429,

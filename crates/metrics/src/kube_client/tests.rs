@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance};
 use super::*;
 use crate::{
     Coalescing, CoalescingSettings, MetricsClient, describe,
-    fake_api::{Reply, Server, kinds, object, pod, selector},
+    test_support::{Reply, Server, kinds, object, pod, selector},
 };
 
 const GROUP: &str = "/apis/metrics.k8s.io";

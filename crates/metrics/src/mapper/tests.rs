@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_api::{Reply, Server};
+use crate::test_support::{Reply, Server};
 
 fn group_list(groups: &Value) -> Reply {
     let list = json!({

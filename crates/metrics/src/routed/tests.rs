@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use super::*;
 use crate::{
     CustomQuery, KindMapper, ObjectKey, ObjectKind, Objects, Origin,
-    fake_api::Names,
     objects::ObjectMetadata,
     query::ExternalQuery,
     resource::GroupResource,
     test_doubles::{FixedObjects, FixedSource, external_value, value},
+    test_support::Names,
     values::{NoValue, OmittedSample},
     wire::{ContainerMetrics, ItemMeta, PodMetrics},
 };

@@ -14,6 +14,7 @@ use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use percent_encoding::percent_decode_str;
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::client::{
@@ -307,7 +308,7 @@ fn sensitive_header(text: String) -> Option<HeaderValue> {
 /// The `USER:PASSWORD` of a URL, decoded.
 pub fn user_and_password(url: &Uri) -> Option<String> {
     let (user, _) = url.authority()?.as_str().rsplit_once('@')?;
-    Some(percent_decoded(user))
+    Some(percent_decode_str(user).decode_utf8_lossy().into_owned())
 }
 
 /// Removes the user name and the password from a URL, because they may only be sent as a header.
@@ -316,14 +317,6 @@ fn without_credentials(url: &Uri) -> Uri {
     let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());
     parts.authority = host.and_then(|host| host.parse().ok());
     Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
-}
-
-/// Decodes a user name and a password from a URL.
-fn percent_decoded(user: &str) -> String {
-    // A plus sign stands for a space in a form, but for itself in a URL.
-    let form = format!("u={}", user.replace('+', "%2B").replace('&', "%26"));
-    let decoded = form_urlencoded::parse(form.as_bytes()).next();
-    decoded.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
 fn append_header(

@@ -108,8 +108,15 @@ pub fn decode_query(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFai
     }
 }
 
+/// The failure of a response that can't be decoded. Anything but JSON fails at the first character
+/// of a line, mostly the `<` of HTML.
 pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
-    QueryFailure::Decode(error.to_string())
+    let is_json = !error.is_syntax() || error.column() != 1;
+    QueryFailure::Decode(if is_json {
+        error.to_string()
+    } else {
+        "it isn't JSON, but may be the page of a login or of a proxy".to_owned()
+    })
 }
 
 pub(crate) fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, QueryFailure> {

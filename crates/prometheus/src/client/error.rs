@@ -3,9 +3,9 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use hpa_calc::report::error_texts;
-use hpa_metrics::{TlsSettingNames, connection_cause, describe, origin};
+use hpa_metrics::{MetricError, TlsSettingNames, connection_cause, describe, origin};
 
-use crate::client::{connection::ConnectionError, settings::Settings};
+use crate::client::{Client, connection::ConnectionError};
 
 /// The names of the settings for a server's TLS, for messages.
 const TLS_SETTINGS: TlsSettingNames<'_> = TlsSettingNames {
@@ -206,11 +206,22 @@ impl QueryFailure {
 pub struct RuleQueryFailure {
     server: String,
     pub failure: QueryFailure,
+    /// Whether the client has logged that the server can't be read, so that callers don't have to.
+    is_in_logged_outage: bool,
 }
 
 impl RuleQueryFailure {
-    pub(crate) fn new(server: &Settings, failure: QueryFailure) -> Self {
-        Self { server: server.origin(), failure }
+    pub(crate) fn new(client: &Client, failure: QueryFailure) -> Self {
+        let (server, is_in_logged_outage) =
+            (client.settings().origin(), client.is_in_logged_outage());
+        Self { server, failure, is_in_logged_outage }
+    }
+
+    /// Whether an error is about a query that failed while its server can't be read, and the client
+    /// has logged that.
+    pub fn is_logged_outage(error: &MetricError) -> bool {
+        let MetricError::Fetch(cause) = error else { return false };
+        cause.downcast_ref::<Self>().is_some_and(|failure| failure.is_in_logged_outage)
     }
 }
 

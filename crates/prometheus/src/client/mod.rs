@@ -15,6 +15,7 @@ mod connection;
 mod decode;
 mod error;
 mod forward;
+mod outage_log;
 mod range;
 mod requests;
 mod response;

@@ -1,6 +1,6 @@
 //! Range queries.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -22,19 +22,12 @@ pub struct RangeQuery {
     pub step: Duration,
 }
 
-/// A series in the result of a range query.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RangeSeries {
-    pub labels: BTreeMap<String, String>,
-    /// Times in milliseconds since the Unix epoch, each with the value, ordered by time. Times
-    /// without a value are left out.
-    pub points: Vec<(i64, f64)>,
-}
+/// A series in the result of a range query: times in milliseconds since the Unix epoch, each with
+/// the value, ordered by time. Times without a value are left out.
+pub type RangeSeries = Vec<(i64, f64)>;
 
 #[derive(Deserialize)]
 struct MatrixSeries<'a> {
-    #[serde(default)]
-    metric: BTreeMap<String, String>,
     /// Absent if the series has only native histograms.
     #[serde(default, borrow)]
     values: Vec<Point<'a>>,
@@ -48,9 +41,8 @@ pub(crate) fn decode_range(body: &[u8]) -> Result<Vec<RangeSeries>, QueryFailure
         return Err(QueryFailure::Decode(message));
     };
     let series: Vec<MatrixSeries<'_>> = parse(result)?;
-    let convert = |series: MatrixSeries<'_>| {
-        let points = series.values.iter().map(Point::convert).collect::<Result<_, _>>()?;
-        Ok(RangeSeries { labels: series.metric, points })
+    let convert = |series: MatrixSeries<'_>| -> Result<RangeSeries, QueryFailure> {
+        series.values.iter().map(Point::convert).collect()
     };
     series.into_iter().map(convert).collect()
 }
@@ -64,17 +56,16 @@ mod tests {
     }
 
     #[test]
-    fn series_have_labels_and_points() {
+    fn series_have_points() {
         let series = decode(
             r#"{"resultType":"matrix","result":[
                 {"metric":{"pod":"a"},"values":[[1,"2.5"],[16.5,"NaN"]]},
                 {"metric":{},"histograms":[[1,{"count":"1"}]]}]}"#,
         );
         let series = series.unwrap();
-        assert_eq!(series[0].labels, [("pod".to_owned(), "a".to_owned())].into());
-        assert_eq!(series[0].points[0], (1000, 2.5));
-        assert_eq!(series[0].points[1].0, 16_500);
-        assert!(series[0].points[1].1.is_nan());
+        assert_eq!(series[0][0], (1000, 2.5));
+        assert_eq!(series[0][1].0, 16_500);
+        assert!(series[0][1].1.is_nan());
         assert_eq!(series[1], RangeSeries::default());
     }
 

@@ -27,6 +27,7 @@ use crate::client::{
     connection::{ConnectionError, Connector},
     decode,
     error::QueryFailure,
+    outage_log::OutageLog,
     range::{RangeQuery, RangeSeries, decode_range},
     response::{check_status, is_json, limited_reader},
     series::SeriesReader,
@@ -85,6 +86,7 @@ struct Inner {
     /// The only permit to read and decode a large response.
     large_response: Semaphore,
     observer: Arc<dyn RequestObserver>,
+    outages: OutageLog,
 }
 
 impl fmt::Debug for Client {
@@ -132,7 +134,8 @@ impl Client {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
         let server = address(&settings.url).into();
-        let inner = Inner { settings, server, connector, slots, large_response, observer };
+        let outages = OutageLog::default();
+        let inner = Inner { settings, server, connector, slots, large_response, observer, outages };
         let inner = Arc::new(inner);
         Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
@@ -140,6 +143,11 @@ impl Client {
     /// The settings of the server.
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    /// Whether the client has logged that the server can't be read, and got no response since then.
+    pub(crate) fn is_in_logged_outage(&self) -> bool {
+        self.inner.outages.is_logged()
     }
 
     /// Creates the connection, to report unusable files or proxy settings before the first request.
@@ -282,7 +290,9 @@ impl Inner {
         let start = Instant::now();
         let result = request(start + limit).await;
         let duration = start.elapsed();
-        self.observer.observe(&self.settings.name, path, duration, result.as_ref().err());
+        let failure = result.as_ref().err();
+        self.observer.observe(&self.settings.name, path, duration, failure);
+        self.outages.record(&self.settings, start, failure);
         result
     }
 

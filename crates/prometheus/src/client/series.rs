@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use tokio::io::AsyncRead;
 use tokio_util::io::SyncIoBridge;
 
-use crate::client::error::QueryFailure;
+use crate::client::{decode::decode_error, error::QueryFailure};
 
 const NAME_LABEL: &str = "__name__";
 
@@ -41,7 +41,7 @@ fn read_response(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<us
     let result = deserializer.deserialize_map(Response(add));
     result.map_err(|error| match error.io_error_kind() {
         Some(_) => QueryFailure::Body(std::sync::Arc::new(error.into())),
-        None => QueryFailure::Decode(error.to_string()),
+        None => decode_error(error),
     })?
 }
 
@@ -208,6 +208,12 @@ mod tests {
         assert_eq!(series(r#"{"status":"success","data":null}"#).unwrap(), [""; 0]);
         let error = series(r#"{"status":"success"}"#).unwrap_err();
         assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
+    }
+
+    #[test]
+    fn web_page_is_named() {
+        let error = series("\n<!DOCTYPE html>").unwrap_err().to_string();
+        assert!(error.ends_with(": it isn't JSON, but may be the page of a login or of a proxy"));
     }
 
     #[test]

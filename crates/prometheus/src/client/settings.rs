@@ -87,7 +87,7 @@ pub enum SettingsError {
     #[error("unsupported Prometheus HTTP verb {0:?}; supported verbs: \"GET\" and \"POST\"")]
     Verb(String),
     /// The header can't be parsed.
-    #[error("the header {0:?} is invalid")]
+    #[error("the header {0:?} is invalid: it must be NAME=VALUE")]
     Header(String),
     /// A client certificate without a key, or a key without a certificate.
     #[error("a client certificate needs both a certificate file and a key file")]
@@ -98,6 +98,13 @@ pub enum SettingsError {
     /// A token file and basic authentication.
     #[error("a token file and basic authentication exclude each other")]
     ConflictingCredentials,
+}
+
+impl SettingsError {
+    /// The text after a colon is left out, because it may be a credential.
+    pub(crate) fn invalid_header(text: &str) -> Self {
+        Self::Header(text.split(':').next().unwrap_or_default().to_owned())
+    }
 }
 
 impl Settings {
@@ -195,7 +202,7 @@ impl fmt::Display for Verb {
 /// Parses `NAME=VALUE`. Without `=`, the value is empty.
 pub fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), SettingsError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    let error = || SettingsError::Header(name.to_owned());
+    let error = || SettingsError::invalid_header(name);
     let name = name.parse().map_err(|_| error())?;
     let mut value: HeaderValue = value.parse().map_err(|_| error())?;
     // Headers often contain credentials.
@@ -235,6 +242,12 @@ mod tests {
     fn headers_are_parsed(#[case] text: &str, #[case] name: &str, #[case] value: &str) {
         let header = parse_header(text).unwrap();
         assert_eq!((header.0.as_str(), header.1.to_str().unwrap()), (name, value));
+    }
+
+    #[test]
+    fn credentials_in_an_invalid_header_are_not_displayed() {
+        let error = parse_header("Authorization: Basic c2VjcmV0==").unwrap_err();
+        assert_eq!(error, SettingsError::Header("Authorization".to_owned()));
     }
 
     #[test]

@@ -91,6 +91,7 @@
 //! a dot.
 
 pub mod config;
+pub mod counter;
 pub mod explain;
 pub mod generate;
 pub mod labels;

@@ -45,6 +45,23 @@ pub fn selects_objects(template: &str) -> bool {
     ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field))
 }
 
+/// A query of the template of a rule, for a series. Other actions are replaced by a matcher or by a
+/// name.
+pub fn example_query(template: &str, series: &str) -> String {
+    let mut parts = template.split("<<");
+    let mut query = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (action, text) = part.split_once(">>").unwrap_or((part, ""));
+        query.push_str(match action.trim() {
+            ".Series" => series,
+            action if action.contains(".LabelMatchers") => "x=\"x\"",
+            _ => "x",
+        });
+        query.push_str(text);
+    }
+    query
+}
+
 /// A query or a message about one, with single spaces instead of line breaks and indentation.
 pub fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -56,9 +56,9 @@ fn reason_of(
     let is_described = rule.as_ref().ok()?.describes(metric);
     let problem = match series {
         Some(series) if series.series_count() == 0 => {
-            format!("{} now", error_texts::FOUND_NO_SERIES)
+            format!("{} when last listed", error_texts::FOUND_NO_SERIES)
         }
-        Some(_) => format!("{} now", error_texts::NO_SERIES_OF_NAME),
+        Some(_) => format!("{} in the last list", error_texts::NO_SERIES_OF_NAME),
         None => "its series could not be read".to_owned(),
     };
     is_described.then(|| reason(&problem))

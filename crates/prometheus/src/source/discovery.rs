@@ -7,15 +7,15 @@ use crate::rules::{
     Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
     registry::DiscoveredRule, series::RuleSeriesBuilder,
 };
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::BoxFuture, stream};
 use hpa_metrics::resource::ApiResources;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
     PrometheusSettings, RelistError,
     state::{
-        CompiledRule, DiscoveredSeries, DiscoveryState, INVALID_RULE, RuleEntry, RuleKey, RuleList,
-        RuleStatus, Rules, ServerFailure,
+        CompiledRule, DiscoveryState, INVALID_RULE, RuleEntry, RuleKey, RuleList, RuleStatus,
+        Rules, ServerFailure,
     },
 };
 use hpa_metrics::describe;
@@ -80,9 +80,8 @@ struct Pass<'a> {
     settings: &'a PrometheusSettings,
 }
 
-/// The positions of rules with the same server and `seriesQuery`, and the series of each rule or a
-/// failure.
-type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, ReadFailure>>, QueryFailure>);
+/// The new series of a rule.
+type ReadResult = Result<RuleSeries, ReadFailure>;
 
 /// The reason that a rule has no new series.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -126,32 +125,17 @@ impl Pass<'_> {
         compiled: &[CompiledRule],
         previous: &RuleList,
     ) -> RuleList {
-        let mut results: Vec<Option<Result<DiscoveredSeries, ReadFailure>>> = Vec::new();
-        results.resize_with(definitions.len(), || None);
-        for (positions, result) in self.read_all(definitions, compiled).await {
-            let read_at = Timestamp::now();
-            let mut series = result.map(Vec::into_iter);
-            for position in positions {
-                let result = match &mut series {
-                    Ok(series) => series.next().map(|series| {
-                        series.map(|series| DiscoveredSeries { series: Arc::new(series), read_at })
-                    }),
-                    Err(error) => Some(Err(error.clone().into())),
-                };
-                if let Some(slot) = results.get_mut(position) {
-                    *slot = result;
-                }
-            }
-        }
+        let mut results = self.read_all(definitions, compiled).await;
         // prometheus-adapter replaces either all series of a list or none.
-        let keeps_previous = self.settings.compat == Compat::Reference
-            && results.iter().any(|result| matches!(result, Some(Err(_))));
+        let keeps_previous =
+            self.settings.compat == Compat::Reference && results.values().any(ReadResult::is_err);
         let previous_entries = previous.by_definition();
-        let rules = definitions.iter().zip(compiled).zip(results).enumerate();
-        let entries = rules.map(|(index, ((definition, compiled), result))| {
+        let rules = definitions.iter().zip(compiled).enumerate();
+        let entries = rules.map(|(index, (definition, compiled))| {
             let previous = previous_entries.get(&RuleKey::new(definition)).copied();
             let name = self.rules.config.rule_name(name, index);
-            let result = if keeps_previous { result.filter(Result::is_err) } else { result };
+            let result = results.remove(&index);
+            let result = if keeps_previous { result.filter(ReadResult::is_err) } else { result };
             self.build_entry(name, index, definition, compiled, result, previous)
         });
         RuleList { entries: entries.collect() }
@@ -165,7 +149,7 @@ impl Pass<'_> {
         index: usize,
         definition: &DiscoveryRule,
         compiled: &CompiledRule,
-        result: Option<Result<DiscoveredSeries, ReadFailure>>,
+        result: Option<ReadResult>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
@@ -189,11 +173,11 @@ impl Pass<'_> {
             failure.zip(client).and_then(|(failure, client)| failure.of_server(client.settings()));
         let previous_rule = previous.and_then(|entry| entry.discovered.as_ref());
         let series = match result {
-            Some(Ok(DiscoveredSeries { series, read_at })) => {
+            Some(Ok(series)) => {
                 status.series_count = series.series_count();
                 status.metric_count = series.metric_count();
-                status.last_success = Some(read_at);
-                Some(series)
+                status.last_success = Some(Timestamp::now());
+                Some(Arc::new(series))
             }
             Some(Err(error)) => {
                 status.failures += 1;
@@ -208,13 +192,13 @@ impl Pass<'_> {
         RuleEntry { definition, discovered, status, server_failure }
     }
 
-    /// Reads the series of all valid rules. Rules with the same server and `seriesQuery` share a
-    /// read.
+    /// Reads the series of all valid rules, by the position of the rule. Rules with the same server
+    /// and `seriesQuery` share a read.
     async fn read_all(
         &self,
         definitions: &[DiscoveryRule],
         compiled: &[CompiledRule],
-    ) -> Vec<ReadGroup> {
+    ) -> BTreeMap<usize, ReadResult> {
         let mut groups: BTreeMap<_, Vec<(usize, Arc<Rule>)>> = BTreeMap::new();
         for (index, (definition, compiled)) in definitions.iter().zip(compiled).enumerate() {
             if let Ok(rule) = compiled {
@@ -223,13 +207,21 @@ impl Pass<'_> {
             }
         }
         let reads = groups.into_iter().map(|((server, query), rules)| async move {
-            let (positions, rules) = rules.into_iter().unzip();
-            (positions, self.read_group(server, query, rules).await)
+            let (positions, rules): (Vec<usize>, Vec<Arc<Rule>>) = rules.into_iter().unzip();
+            let results = match self.read_group(server, query, rules).await {
+                Ok(results) => results,
+                Err(error) => {
+                    let failed = |_| Err(ReadFailure::from(error.clone()));
+                    positions.iter().map(failed).collect()
+                }
+            };
+            positions.into_iter().zip(results).collect::<Vec<_>>()
         });
         // The futures are boxed, because the compiler can't prove that they are `Send`.
-        let reads: Vec<futures::future::BoxFuture<'_, ReadGroup>> =
+        let reads: Vec<BoxFuture<'_, Vec<(usize, ReadResult)>>> =
             reads.map(|read| Box::pin(read) as _).collect();
-        stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await
+        let groups: Vec<_> = stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await;
+        groups.into_iter().flatten().collect()
     }
 
     /// Reads the series of a query for all rules that have it.
@@ -238,7 +230,7 @@ impl Pass<'_> {
         server: &str,
         query: &str,
         rules: Vec<Arc<Rule>>,
-    ) -> Result<Vec<Result<RuleSeries, ReadFailure>>, QueryFailure> {
+    ) -> Result<Vec<ReadResult>, QueryFailure> {
         let Some(client) = self.rules.servers.get(server) else {
             // This can't happen, because server names are checked when the file is loaded.
             return Ok(Vec::new());

@@ -7,8 +7,7 @@ use crate::rules::{
     Config,
     config::{DiscoveryRule, Position},
     explain::{Candidate, Explanation, explain_custom, explain_external},
-    registry::MetricRule,
-    ruleset::InvalidRule,
+    registry::{DiscoveredRule, MetricRule},
 };
 use hpa_metrics::{
     CustomQuery, ExternalQuery,
@@ -17,7 +16,7 @@ use hpa_metrics::{
 
 use super::{
     PrometheusSource,
-    state::{DiscoveryState, RuleList, RuleStatus},
+    state::{CompiledRule, DiscoveryState, RuleList, RuleStatus},
 };
 
 /// A rule with its metrics.
@@ -52,10 +51,7 @@ impl PrometheusSource {
     pub fn inspect_custom(&self) -> Vec<RuleInspection> {
         let state = self.state();
         let registry = &state.custom_registry;
-        inspect_rules("rules", &state.rules.config, &state.custom, |entry| {
-            let Some(discovered) = &entry.discovered else {
-                return Vec::new();
-            };
+        inspect_rules("rules", &state.rules.config, &state.custom, |discovered| {
             let metrics = discovered.series.metrics().flat_map(|metric| {
                 metric.by_resource().map(move |(resource, series)| {
                     let rule = registry.metric_rule(resource, metric.metric);
@@ -75,10 +71,7 @@ impl PrometheusSource {
     pub fn inspect_external(&self) -> Vec<RuleInspection> {
         let state = self.state();
         let registry = &state.external_registry;
-        inspect_rules("externalRules", &state.rules.config, &state.external, |entry| {
-            let Some(discovered) = &entry.discovered else {
-                return Vec::new();
-            };
+        inspect_rules("externalRules", &state.rules.config, &state.external, |discovered| {
             let metrics = discovered.series.metrics().map(|metric| InspectedMetric {
                 metric: metric.metric.to_string(),
                 resource: None,
@@ -119,16 +112,14 @@ impl PrometheusSource {
         discovered.rule.labels.label(resource, &state.resources).ok()
     }
 
-    /// The name of the server of a rule of `rules`.
-    pub fn custom_server(&self, index: usize) -> Option<String> {
-        let state = self.state();
-        Some(state.custom.entries.get(index)?.definition.server.clone())
+    /// The client of the server of a rule of `rules`.
+    pub fn custom_client(&self, index: usize) -> Option<Client> {
+        self.state().custom_client(index).cloned()
     }
 
-    /// The name of the server of a rule of `externalRules`.
-    pub fn external_server(&self, index: usize) -> Option<String> {
-        let state = self.state();
-        Some(state.external.entries.get(index)?.definition.server.clone())
+    /// The client of the server of a rule of `externalRules`.
+    pub fn external_client(&self, index: usize) -> Option<Client> {
+        self.state().external_client(index).cloned()
     }
 
     /// The client of the server with this name. An empty name stands for the default server.
@@ -141,19 +132,18 @@ fn inspect_rules(
     list: &str,
     config: &Config,
     rules: &RuleList,
-    metrics: impl Fn(&super::state::RuleEntry) -> Vec<InspectedMetric>,
+    metrics: impl Fn(&DiscoveredRule) -> Vec<InspectedMetric>,
 ) -> Vec<RuleInspection> {
-    let rules = rules.entries.iter().enumerate().map(|(index, entry)| RuleInspection {
-        position: config.positions.get(&config.rule_name(list, index)),
-        definition: entry.definition.clone(),
-        status: entry.status.clone(),
-        server_failure: entry.server_failure.as_ref().map(|failure| failure.error.clone()),
-        labels: entry
-            .discovered
-            .as_ref()
-            .map(|discovered| discovered.series.labels())
-            .unwrap_or_default(),
-        metrics: metrics(entry),
+    let rules = rules.entries.iter().enumerate().map(|(index, entry)| {
+        let discovered = entry.discovered.as_ref();
+        RuleInspection {
+            position: config.positions.get(&config.rule_name(list, index)),
+            definition: entry.definition.clone(),
+            status: entry.status.clone(),
+            server_failure: entry.server_failure.as_ref().map(|failure| failure.error.clone()),
+            labels: discovered.map(|rule| rule.series.labels()).unwrap_or_default(),
+            metrics: discovered.map(&metrics).unwrap_or_default(),
+        }
     });
     rules.collect()
 }
@@ -163,10 +153,7 @@ fn shadowing_rule(rule: Option<MetricRule>, index: usize) -> Option<usize> {
     rule.map(|rule| rule.index).filter(|position| *position != index)
 }
 
-fn candidates<'s>(
-    list: &'s RuleList,
-    compiled: &'s [Result<Arc<crate::rules::Rule>, InvalidRule>],
-) -> Vec<Candidate<'s>> {
+fn candidates<'s>(list: &'s RuleList, compiled: &'s [CompiledRule]) -> Vec<Candidate<'s>> {
     let entries = list.entries.iter().zip(compiled).enumerate();
     let candidates = entries.filter_map(|(index, (entry, compiled))| match compiled {
         Err(error) => Some(Candidate::Refused(index, error)),

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub use inspect::{InspectedMetric, RuleInspection};
 pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
-pub use servers::{ServerError, Servers};
+pub use servers::{ServerError, Servers, server_mistakes};
 pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 

@@ -6,7 +6,7 @@ use crate::client::{Client, InstantQuery, RuleQueryFailure, TimeoutParameter};
 use crate::rules::{
     Compat,
     query::Objects as QueriedObjects,
-    registry::{self, ExternalQueryError, FoundMetric},
+    registry::{self, FoundMetric},
     results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
     value::timestamp,
 };
@@ -231,8 +231,7 @@ impl PrometheusSource {
         request: &ExternalQuery,
     ) -> Result<ExternalValues, MetricError> {
         let ExternalQuery { namespace, metric, metric_selector } = request;
-        let compat = self.settings.compat;
-        let registry = &state.external_registry;
+        let (compat, resources) = (self.settings.compat, &state.resources);
         let unknown = || {
             MetricError::UnknownMetric(if state.is_discovered() {
                 NotFound::External(metric.clone())
@@ -240,12 +239,10 @@ impl PrometheusSource {
                 NotFound::NotDiscovered
             })
         };
-        let found = registry.metric_rule(metric).ok_or_else(unknown)?;
-        let query = registry.query(namespace, metric, metric_selector, &state.resources, compat);
-        let query = query.map_err(|error| match error {
-            ExternalQueryError::Query(error) => MetricError::from_query_build_error(error),
-            _ => unknown(),
-        })?;
+        let found = state.external_registry.metric_rule(metric).ok_or_else(unknown)?;
+        let query =
+            found.rule.external_query(&found.series, namespace, metric_selector, resources, compat);
+        let query = query.map_err(MetricError::from_query_build_error)?;
         let client = state.external_client(found.index).ok_or_else(unknown)?;
         let origin = origin("externalRules", found.index, client, &found.series, &query);
         let result = self.send_query(client, query).await?;
@@ -285,9 +282,8 @@ pub(super) async fn send_rule_query(
     client: &Client,
     query: &InstantQuery,
 ) -> Result<Arc<QueryResult>, MetricError> {
-    client.query(query).await.map_err(|failure| {
-        MetricError::from_fetch_error(RuleQueryFailure::new(client.settings(), failure))
-    })
+    let result = client.query(query).await;
+    result.map_err(|failure| MetricError::from_fetch_error(RuleQueryFailure::new(client, failure)))
 }
 
 fn registry_error(

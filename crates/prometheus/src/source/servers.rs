@@ -1,9 +1,12 @@
 //! The servers that rules refer to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::client::{
-    Authentication, Client, RequestObserver, Settings, SettingsError, parse_header,
+    Authentication, Client, RequestObserver, Settings, SettingsError, Verb, parse_header,
 };
 use crate::rules::{
     Compat, Config,
@@ -21,6 +24,42 @@ pub struct ServerError {
     /// The position of the field in the file.
     pub position: Option<Position>,
     pub problem: String,
+}
+
+impl ServerError {
+    fn new(config: &Config, path: String, problem: String) -> Self {
+        let position = config.positions.get(&path);
+        Self { path, position, problem }
+    }
+}
+
+/// The mistakes in `servers`, and in the rules' references to them, that can be found without a
+/// connection and without reading a file: at most one for each server and each reference. A source
+/// can't be created from a file that has one.
+pub fn server_mistakes(config: &Config, permissions: &ServerPermissions) -> Vec<ServerError> {
+    // The empty name stands for the default server.
+    let mut names = BTreeSet::from([""]);
+    let mut mistakes = Vec::new();
+    for (index, server) in config.servers.iter().enumerate() {
+        let name = &*server.name;
+        let (field, problem) = if name.is_empty() {
+            ("", "a server needs a name".to_owned())
+        } else if !names.insert(name) {
+            (".name", format!("there are two servers with the name {name:?}"))
+        } else if let Err(mistake) = settings(server, Compat::Off, permissions) {
+            mistake
+        } else {
+            continue;
+        };
+        mistakes.push(ServerError::new(config, format!("servers[{index}]{field}"), problem));
+    }
+    for (path, name) in references(config) {
+        if !names.contains(name) {
+            let problem = format!("there is no server {name:?} in `servers`");
+            mistakes.push(ServerError::new(config, path, problem));
+        }
+    }
+    mistakes
 }
 
 /// Clients of the servers, by name.
@@ -48,46 +87,34 @@ impl Servers {
 
     /// Replaces the servers by those of a rules file. Unchanged servers keep their clients.
     pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, ServerError> {
-        let error = |path: String, problem: String| {
-            let position = config.positions.get(&path);
-            ServerError { path, position, problem }
-        };
+        if let Some(mistake) = server_mistakes(config, &self.permissions).into_iter().next() {
+            return Err(mistake);
+        }
         let mut named = BTreeMap::new();
         for (index, server) in config.servers.iter().enumerate() {
-            let path = |field: &str| format!("servers[{index}]{field}");
-            if server.name.is_empty() {
-                return Err(error(path(""), "a server needs a name".to_owned()));
-            }
-            let name = &server.name;
-            let client = match self.named.get(name) {
+            let client = match self.named.get(&server.name) {
                 Some((current, client)) if current == server => client.clone(),
-                _ => {
-                    let settings = settings(server, compat, &self.permissions)
-                        .map_err(|(field, problem)| error(path(field), problem))?;
-                    Client::new(settings, self.observer.clone())
-                        .map_err(|source| error(path(""), unusable(name, &source)))?
-                }
+                _ => self.client(server, compat).map_err(|(field, problem)| {
+                    ServerError::new(config, format!("servers[{index}]{field}"), problem)
+                })?,
             };
-            if named.insert(name.clone(), (server.clone(), client)).is_some() {
-                let problem = format!("there are two servers with the name {name:?}");
-                return Err(error(path(".name"), problem));
-            }
+            named.insert(server.name.clone(), (server.clone(), client));
         }
         let servers = Self { named, ..self.clone() };
         for (path, server) in references(config) {
-            servers.check_known(server).map_err(|problem| error(path, problem))?;
+            if servers.get(server).is_none() {
+                let problem = "the rule names no `server`, and --prometheus-url is not given";
+                return Err(ServerError::new(config, path, problem.to_owned()));
+            }
         }
         Ok(servers)
     }
 
-    fn check_known(&self, name: &str) -> Result<(), String> {
-        Err(match self.get(name) {
-            Some(_) => return Ok(()),
-            None if name.is_empty() => {
-                "the rule names no `server`, and --prometheus-url is not given".to_owned()
-            }
-            None => format!("there is no server {name:?} in `servers`"),
-        })
+    /// A client of a server, or the invalid field with its problem.
+    fn client(&self, server: &Server, compat: Compat) -> Result<Client, (&'static str, String)> {
+        let settings = settings(server, compat, &self.permissions)?;
+        let client = Client::new(settings, self.observer.clone());
+        client.map_err(|source| ("", unusable(&server.name, &source)))
     }
 
     /// The client of the server with this name. An empty name stands for the default server.
@@ -132,8 +159,24 @@ fn settings(
     };
     let in_cluster = permissions.uses_service_account(server);
     let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
-    let mut settings =
-        basic_settings(server).map_err(|source| ("", unusable(&server.name, &source)))?;
+    let invalid =
+        |field: &'static str| move |source: SettingsError| (field, unusable(&server.name, &source));
+    let mut settings = Settings::new(&server.name, &server.url).map_err(invalid(".url"))?;
+    if !server.verb.is_empty() {
+        settings.verb = server.verb.parse::<Verb>().map_err(invalid(".verb"))?;
+    }
+    let headers = server.headers.iter().map(|header| {
+        if !header.contains('=') {
+            return Err(SettingsError::invalid_header(header));
+        }
+        parse_header(header)
+    });
+    settings.headers =
+        headers.collect::<Result<_, SettingsError>>().map_err(invalid(".headers"))?;
+    settings.username = (!server.username.is_empty()).then(|| server.username.clone());
+    if !server.timeout.is_zero() {
+        settings.query_timeout = server.timeout;
+    }
     settings.authentication = match file(".authConfig", &server.auth_config)? {
         Some(kubeconfig) => Authentication::Kubeconfig(kubeconfig),
         None if in_cluster => Authentication::InCluster,
@@ -145,20 +188,6 @@ fn settings(
     settings.token_file = file(".tokenFile", &server.token_file)?;
     settings.password_file = file(".passwordFile", &server.password_file)?;
     settings.compat = compat;
-    Ok(settings)
-}
-
-/// The settings that don't depend on permissions.
-fn basic_settings(server: &Server) -> Result<Settings, SettingsError> {
-    let mut settings = Settings::new(&server.name, &server.url)?;
-    if !server.verb.is_empty() {
-        settings.verb = server.verb.parse()?;
-    }
-    let headers = server.headers.iter().map(|header| parse_header(header));
-    settings.headers = headers.collect::<Result<_, _>>()?;
-    settings.username = (!server.username.is_empty()).then(|| server.username.clone());
-    if !server.timeout.is_zero() {
-        settings.query_timeout = server.timeout;
-    }
+    settings.validate().map_err(invalid(""))?;
     Ok(settings)
 }

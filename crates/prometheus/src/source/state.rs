@@ -6,8 +6,8 @@ use hpa_calc::explain::list_first;
 
 use crate::client::Client;
 use crate::rules::{
-    Config, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
-    lint::lint, registry::DiscoveredRule, ruleset::InvalidRule,
+    Config, CustomRegistry, ExternalRegistry, Rule, RuleSet, config::DiscoveryRule, lint::lint,
+    registry::DiscoveredRule, ruleset::InvalidRule,
 };
 use hpa_metrics::{
     CustomQuery, ExternalQuery, Query,
@@ -363,12 +363,6 @@ impl<'a> RuleKey<'a> {
         let other_fields = format!("{:?}{:?}{:?}", rule.series_filters, rule.name, rule.resources);
         Self { server: &rule.server, series_query: &rule.series_query, other_fields }
     }
-}
-
-/// The series of a rule, and the time at which they were read.
-pub(super) struct DiscoveredSeries {
-    pub(super) series: Arc<RuleSeries>,
-    pub(super) read_at: Timestamp,
 }
 
 /// The first [`MAX_RULES`] of some rules, and the number of the others.

@@ -9,33 +9,31 @@ use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 pub(super) fn positions(text: &str) -> Positions {
     let mut positions = Positions::default();
     if let Ok(Some(document)) = yaml::parse(text) {
-        add_fields(&mut positions, &document, "");
+        add_fields(&mut positions, &document, "", document.position);
     }
     positions
 }
 
-/// Adds the fields of a node. An alias has the position of its anchor. If that is before the node,
-/// the fields of the alias are not added.
-fn add_fields(positions: &mut Positions, node: &Node, path: &str) {
+/// Adds the fields of a node. An alias has the position of its anchor, which is before `parent`,
+/// the position of the closest ancestor that isn't of an alias. The fields of the alias get the
+/// position of that ancestor.
+fn add_fields(positions: &mut Positions, node: &Node, path: &str, parent: Position) {
     match &node.content {
         Content::Scalar(_) => {}
         Content::Sequence(items) => {
-            let items = items.iter().enumerate();
-            for (index, item) in items.filter(|(_, item)| item.position >= node.position) {
-                let path = format!("{path}[{index}]");
-                positions.0.insert(path.clone(), item.position);
-                add_fields(positions, item, &path);
+            for (index, item) in items.iter().enumerate() {
+                let (path, at) = (format!("{path}[{index}]"), item.position.max(parent));
+                positions.0.insert(path.clone(), at);
+                add_fields(positions, item, &path, at);
             }
         }
         Content::Mapping(members) => {
             for (key, value) in members {
                 let Some(name) = key.text() else { continue };
                 let separator = if path.is_empty() { "" } else { "." };
-                let path = format!("{path}{separator}{name}");
-                positions.0.insert(path.clone(), key.position);
-                if value.position >= key.position {
-                    add_fields(positions, value, &path);
-                }
+                let (path, at) = (format!("{path}{separator}{name}"), key.position.max(parent));
+                positions.0.insert(path.clone(), at);
+                add_fields(positions, value, &path, at);
             }
         }
     }
@@ -99,5 +97,7 @@ mod tests {
         let find = |path: &str| positions.get(path).map(|at| (at.line, at.column));
         assert_eq!(find("a.b"), Some((1, 8)));
         assert_eq!((find("c[0].b"), find("d.b")), (Some((2, 1)), Some((3, 1))));
+        // In a patch, it precedes the same field of the base, which has the anchor.
+        assert_eq!(positions.closest("d.b").map(|(length, _)| length), Some(3));
     }
 }

@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use super::{BASE, ScenarioFile, json_schema};
+use crate::report::samples_note;
 
 const SCENARIO: &str = "\
 name: test
@@ -31,7 +32,7 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, maxRe
 
 fn parse(text: &str) -> Result<ScenarioFile, String> {
     let read = |file: &str| match file {
-        "load.csv" => Ok("time,load\n0,5\n60,10\n".to_owned()),
+        "load.csv" => Ok("time,load\n0,5\n60,10\n120,10\n".to_owned()),
         "bad.csv" => Ok("0,5\n60\n".to_owned()),
         "web.yaml" => Ok(format!("{WORKLOAD}---\n{AUTOSCALER}---\n# nothing\n")),
         "workloads.yaml" => Ok(format!("{WORKLOAD}---\n{WORKLOAD}")),
@@ -209,6 +210,22 @@ fn samples_are_read_from_a_file() {
     let text = SCENARIO.replace("{constant: 100}", "{samples: {file: load.csv}}");
     let scenario_file = parse(&text).unwrap();
     assert!((scenario_file.variants[0].workload.load.at(30.0) - 7.5).abs() < 1e-9);
+}
+
+#[rstest]
+#[case::all("3m", None)]
+#[case::until_the_last("2m", None)]
+#[case::too_few("10m", Some("the samples of the load end at 2m, and the last one counts"))]
+#[case::too_many("30s", Some("the samples of the load after 30s are left out (duration)"))]
+fn samples_that_do_not_fit_the_duration_are_noted(
+    #[case] duration: &str,
+    #[case] expected: Option<&str>,
+) {
+    let text = SCENARIO.replace("{constant: 100}", "{samples: {file: load.csv}}");
+    let text = text.replace("duration: 10m", &format!("duration: {duration}"));
+    let note = samples_note(&parse(&text).unwrap().variants[0]);
+    assert_eq!(note.is_some(), expected.is_some(), "{note:?}");
+    assert!(note.unwrap_or_default().starts_with(expected.unwrap_or_default()));
 }
 
 #[test]

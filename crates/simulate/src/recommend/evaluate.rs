@@ -1,5 +1,10 @@
 //! Runs the scenario with candidate settings and scores them.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
 use serde::Serialize;
 
 use super::{SearchOptions, tuning::Candidate};
@@ -80,6 +85,9 @@ pub(super) struct Evaluator<'a> {
     runs: Vec<(u64, f64)>,
     /// Called after each run.
     on_run: &'a (dyn Fn() + Sync),
+    /// The trials of [`Self::run_all`], by the manifest of the candidate. The effects of settings
+    /// need most of the trials that tried to reset these settings.
+    completed: Mutex<HashMap<String, Trial>>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -96,13 +104,21 @@ impl<'a> Evaluator<'a> {
         let mut runs: Vec<(u64, f64)> = runs.collect();
         // The first run selects the finalists, so it is one with the highest load.
         runs.sort_by(|one, other| other.1.total_cmp(&one.1));
-        Self { runs, on_run }
+        Self { runs, on_run, completed: Mutex::default() }
     }
 
-    /// Runs a candidate with all seeds and loads.
+    /// Runs a candidate with all seeds and loads, unless this was done before.
     pub(super) fn run_all(&self, candidate: Candidate) -> Trial {
+        let completed = || self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        let manifest = candidate.variant.manifest.to_string();
+        let known = completed().get(&manifest).cloned();
+        if let Some(known) = known {
+            return Trial { candidate, ..known };
+        }
         let outcomes = map_parallel(&self.runs, |run| self.run(&candidate, *run));
-        Trial::new(candidate, outcomes)
+        let trial = Trial::new(candidate, outcomes);
+        completed().insert(manifest, trial.clone());
+        trial
     }
 
     /// Runs each candidate with the first seed and load.

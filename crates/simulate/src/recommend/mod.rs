@@ -18,7 +18,10 @@ use self::{
     sample::{Sampler, highest_max_replicas},
     tuning::{Candidate, Change, Dimension},
 };
-use crate::{file::Variant, report::percent};
+use crate::{
+    file::Variant,
+    report::{percent, samples_note},
+};
 
 /// A 99th percentile of the latency up to this is accepted even if the default behavior is faster.
 /// It is a multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
@@ -213,7 +216,7 @@ impl Goal {
 
 fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
     let factors: Vec<String> = options.load_factors.iter().map(|factor| percent(*factor)).collect();
-    vec![
+    let mut assumptions = vec![
         "risk is the share of the load beyond the capacity of the ready pods, or of the queued \
             work that waits too long, in the worst of the runs (99th percentile)"
             .to_owned(),
@@ -235,7 +238,9 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         format!("risks that differ by less than {} % of the load are equal", RISK_STEP * 100.0),
         "minReplicas is not lowered below 2, and maxReplicas is not lowered".to_owned(),
         "settings that hpa lint objects to are left out".to_owned(),
-    ]
+    ];
+    assumptions.extend(samples_note(base));
+    assumptions
 }
 
 /// The size of a search, and the accepted risk.

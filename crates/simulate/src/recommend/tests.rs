@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::{Goal, Recommendation, Score, SearchOptions, recommend};
+use super::{Candidate, Evaluator, Goal, Recommendation, Score, SearchOptions, recommend};
 use crate::{
     file::{ScenarioFile, Variant},
     report::percent,
@@ -95,6 +95,19 @@ fn number_of_runs_is_slightly_above_the_estimate() {
     // The estimate leaves out the runs that reset each setting of the suggestion: at most 40, for
     // ten settings that are reset twice, with two seeds each.
     assert!((estimate..estimate + 60).contains(&runs), "{runs} of {estimate}");
+}
+
+#[test]
+fn equal_settings_are_run_once() {
+    let (base, runs) = (wasteful(), AtomicUsize::new(0));
+    let count = || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    };
+    let options = options();
+    let evaluator = Evaluator::new(&base, &options, &count);
+    let scores = [(); 2].map(|()| evaluator.run_all(Candidate::current(&base)).score);
+    assert_eq!(scores[0], scores[1]);
+    assert_eq!(runs.load(Ordering::Relaxed), 2, "one run per seed");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub use self::{
     lines::{Line, PagePart, Plot, Style, page, plots},
     table::{
         answer_sentence, comparison_text, percent, pod_limit_sentence, relative_change,
-        scalings_text,
+        samples_note, scalings_text,
     },
     times::format_duration,
 };

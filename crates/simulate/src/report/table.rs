@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hpa_calc::explain::number;
+use hpa_calc::explain::{counted, number};
 use jiff::Timestamp;
 
 use super::{
@@ -128,6 +128,23 @@ pub(super) fn cost_order(results: &[VariantRun]) -> &'static str {
     if has_prices(results) { "lowest cost" } else { "fewest pod-hours" }
 }
 
+/// A note if the recorded samples of the load end before the simulated time does, or after it.
+pub fn samples_note(variant: &Variant) -> Option<String> {
+    let (last, interval) = variant.workload.load.last_sample()?;
+    let end = variant.cluster.duration.get();
+    if last + interval < end {
+        let last = format_duration(last);
+        Some(format!(
+            "the samples of the load end at {last}, and the last one counts until the end"
+        ))
+    } else if last - interval > end {
+        let end = format_duration(end);
+        Some(format!("the samples of the load after {end} are left out (duration)"))
+    } else {
+        None
+    }
+}
+
 /// The result in a sentence, which names the best variant if there are several. If the autoscaler
 /// has metrics that the scenario lacks, often can't decide, or scales to more pods than a run can
 /// have, sentences about them precede it.
@@ -153,7 +170,7 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         let Rescales { reversals, .. } = one.rescales;
         let total = one.rescales.total();
         let reversals = if reversals > 0 {
-            format!(", with {reversals} reversals in {total} scalings")
+            format!(", with {} in {}", counted(reversals, "reversal"), counted(total, "scaling"))
         } else {
             String::new()
         };

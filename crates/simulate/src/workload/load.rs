@@ -168,6 +168,23 @@ impl Load {
         }
     }
 
+    /// The second of the last recorded sample, and the seconds since the sample before it. `None`
+    /// without recorded samples, and if they are repeated.
+    pub(crate) fn last_sample(&self) -> Option<(f64, f64)> {
+        match self {
+            Self::Samples(Samples { points, .. }) => {
+                let mut latest = points.iter().rev().map(|(at, _)| at.get());
+                let last = latest.next()?;
+                Some((last, latest.next().map_or(0.0, |before| last - before)))
+            }
+            Self::Sum(loads) => {
+                let ends = loads.iter().filter_map(Self::last_sample);
+                ends.max_by(|(one, _), (other, _)| one.total_cmp(other))
+            }
+            _ => None,
+        }
+    }
+
     /// Checks that values are finite and not negative, that times are in order, that periods are
     /// positive, and that there are samples, which don't start after `end`. Parts of a sum may be
     /// negative.

@@ -2,8 +2,8 @@
 //!
 //! A line has a time and one or more values, separated by `,`, `;` or a tab, as in the first line.
 //! Cells may be in quotes; in them, two quotes are one. A header names the columns; without one,
-//! they are numbered from 1. A byte order mark, empty lines, lines that start with `#`, and times
-//! whose value is empty are skipped.
+//! they are numbered from 1. A byte order mark, a first line `sep=,` (of Grafana, for Excel), empty
+//! lines, lines that start with `#`, and times whose value is empty are skipped.
 
 #[cfg(test)]
 mod tests;
@@ -91,8 +91,11 @@ fn parse<T: Copy + PartialOrd>(
 ) -> Result<Vec<(T, f64)>, SamplesError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    let is_skipped = |line: &str| line.is_empty() || line.starts_with('#');
-    let mut lines = lines.filter(|(_, line)| !is_skipped(line.trim_start())).peekable();
+    let is_skipped = |number: usize, line: &str| {
+        line.is_empty() || line.starts_with('#') || (number == 1 && line.starts_with("sep="))
+    };
+    let lines = lines.filter(|(number, line)| !is_skipped(*number, line.trim_start()));
+    let mut lines = lines.peekable();
     let Some((line, first)) = lines.peek().copied() else { return Ok(Vec::new()) };
     let columns = Columns::new(first, column, expected.column_setting)
         .map_err(|problem| SamplesError { line, problem })?;

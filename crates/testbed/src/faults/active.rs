@@ -1,16 +1,10 @@
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use jiff::Timestamp;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::effect::Effect;
-use crate::clock::FaultClock;
+use crate::clock::SimulatedClock;
 
 /// The maximum number of requests that a fault stalls at the same time. Others get 429.
 const MAX_STALLED: usize = 10_000;
@@ -25,7 +19,8 @@ pub struct ActiveFault {
 impl From<Effect> for ActiveFault {
     /// A fault that has already started and never ends.
     fn from(effect: Effect) -> Self {
-        Self { effect, window: FaultWindow::new(FaultClock::tokio(), Duration::ZERO, None) }
+        let start = Timestamp::UNIX_EPOCH;
+        Self { effect, window: FaultWindow::new(SimulatedClock::new(start, 1.0), start, None) }
     }
 }
 
@@ -36,15 +31,13 @@ pub(crate) struct FaultWindow {
 }
 
 struct Shared {
-    clock: FaultClock,
-    from: Duration,
-    until: Option<Duration>,
+    clock: SimulatedClock,
+    from: Timestamp,
+    until: Option<Timestamp>,
     /// Whether [`FaultWindow::end`] was called. `until` may have passed without that.
     ended_early: watch::Sender<bool>,
-    /// Lets stalled requests continue one by one. Its only permit is added when the window ends.
-    line: Arc<Semaphore>,
-    /// Whether the permit was added to `line`.
-    is_open: AtomicBool,
+    /// Lets stalled requests continue one by one, in the order in which they arrived.
+    line: Arc<Mutex<()>>,
     /// Limits the number of stalled requests.
     slots: Arc<Semaphore>,
 }
@@ -52,44 +45,36 @@ struct Shared {
 /// Lets one stalled request continue. Dropping it lets the next one continue.
 #[derive(Debug)]
 pub(crate) struct StallTicket {
-    _line: OwnedSemaphorePermit,
+    _line: OwnedMutexGuard<()>,
     _slot: OwnedSemaphorePermit,
 }
 
 impl FaultWindow {
-    pub(super) fn new(clock: FaultClock, from: Duration, until: Option<Duration>) -> Self {
+    pub(super) fn new(clock: SimulatedClock, from: Timestamp, until: Option<Timestamp>) -> Self {
         let shared = Shared {
             clock,
             from,
             until,
             ended_early: watch::Sender::new(false),
-            line: Arc::new(Semaphore::new(0)),
-            is_open: AtomicBool::new(false),
+            line: Arc::default(),
             slots: Arc::new(Semaphore::new(MAX_STALLED)),
         };
         Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.shared.clock.elapsed() >= self.shared.from && !self.is_over()
+        self.shared.clock.now() >= self.shared.from && !self.is_over()
     }
 
     pub(crate) fn is_over(&self) -> bool {
         let until = self.shared.until;
         *self.shared.ended_early.borrow()
-            || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
+            || until.is_some_and(|until| self.shared.clock.now() >= until)
     }
 
     /// Ends the window early.
     pub(crate) fn end(&self) {
         self.shared.ended_early.send_replace(true);
-        self.open();
-    }
-
-    fn open(&self) {
-        if !self.shared.is_open.swap(true, Ordering::SeqCst) {
-            self.shared.line.add_permits(1);
-        }
     }
 
     pub(crate) async fn wait_for_start(&self) {
@@ -115,15 +100,9 @@ impl FaultWindow {
     /// `None` if too many requests are stalled.
     pub(crate) async fn wait_in_line(&self) -> Option<StallTicket> {
         let slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
-        let mut line = pin!(Arc::clone(&self.shared.line).acquire_owned());
-        let line = tokio::select! {
-            biased;
-            line = &mut line => line,
-            () = self.wait_for_deadline() => {
-                self.open();
-                line.await
-            }
-        };
-        Some(StallTicket { _line: line.ok()?, _slot: slot })
+        // The first request holds the line until the window has ended, the others wait for it.
+        let line = Arc::clone(&self.shared.line).lock_owned().await;
+        self.wait_for_end().await;
+        Some(StallTicket { _line: line, _slot: slot })
     }
 }

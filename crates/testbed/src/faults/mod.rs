@@ -8,6 +8,7 @@ mod interceptor;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_simulate::workload::random;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -19,10 +20,7 @@ pub use self::{
     interceptor::{Action, Gate, Interceptor, Release},
 };
 pub(crate) use self::{active::StallTicket, effect::remove_group};
-use crate::{
-    clock::{Clock, FaultClock},
-    request::RequestInfo,
-};
+use crate::{clock::SimulatedClock, request::RequestInfo};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
@@ -59,7 +57,9 @@ pub struct Faults {
 
 struct Shared {
     seed: u64,
-    clock: FaultClock,
+    clock: SimulatedClock,
+    /// The time to which the times of faults are relative.
+    start: Timestamp,
     entries: Mutex<Entries>,
 }
 
@@ -84,31 +84,31 @@ struct Entry {
 impl Faults {
     /// An empty set of faults. Their `from` and `until` are relative to now, on tokio's clock.
     pub fn new(seed: u64) -> Self {
-        Self::with_fault_clock(seed, FaultClock::tokio())
+        Self::with_clock(seed, SimulatedClock::new(Timestamp::UNIX_EPOCH, 1.0))
     }
 
     /// An empty set of faults. Their `from` and `until` are relative to now, on `clock`.
-    pub fn with_clock(seed: u64, clock: Clock) -> Self {
-        Self::with_fault_clock(seed, FaultClock::from_fn(clock))
-    }
-
-    fn with_fault_clock(seed: u64, clock: FaultClock) -> Self {
-        Self { shared: Arc::new(Shared { seed, clock, entries: Mutex::default() }) }
+    pub fn with_clock(seed: u64, clock: SimulatedClock) -> Self {
+        let start = clock.now();
+        Self { shared: Arc::new(Shared { seed, clock, start, entries: Mutex::default() }) }
     }
 
     /// The time since creation, which `from` and `until` refer to.
     pub fn elapsed(&self) -> Duration {
-        self.shared.clock.elapsed()
+        let elapsed = self.shared.clock.now().duration_since(self.shared.start);
+        elapsed.try_into().unwrap_or_default()
     }
 
     /// Adds a fault. It affects only requests that arrive after this call. In particular, it
     /// neither ends nor silences watches that are already running.
     pub fn add(&self, fault: Fault) -> FaultId {
-        let mut entries = self.shared.entries.lock();
+        let Shared { clock, start, entries, .. } = &*self.shared;
+        let mut entries = entries.lock();
         let id = FaultId(entries.next_id);
         entries.next_id += 1;
-        let trigger = &fault.trigger;
-        let window = FaultWindow::new(self.shared.clock.clone(), trigger.from, trigger.until);
+        let at = |elapsed: Duration| start.checked_add(elapsed).unwrap_or(Timestamp::MAX);
+        let Trigger { from, until, .. } = fault.trigger;
+        let window = FaultWindow::new(clock.clone(), at(from), until.map(at));
         let entry = Entry { window, matched: 0, hits: watch::Sender::new(0), fault };
         entries.present.insert(id, entry);
         id

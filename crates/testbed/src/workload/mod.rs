@@ -7,7 +7,8 @@
 //! ```
 //! use hpa_testbed::{
 //!     Testbed,
-//!     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
+//!     clock::SimulatedClock,
+//!     workload::{Simulation, scenario::Scenario},
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -43,9 +44,9 @@
 //! ```
 //!
 //! The testbed's [`Config`](crate::Config) needs [`Simulation::metrics`] and
-//! [`SimulatedClock::as_fn`](clock::SimulatedClock::as_fn). [`Simulation::config`] sets both.
-//! Everything else that depends on the cluster's time, such as a controller, must use the same
-//! clock.
+//! [`SimulatedClock::as_fn`](crate::clock::SimulatedClock::as_fn). [`Simulation::config`] sets
+//! both. Everything else that depends on the cluster's time, such as a controller, must use the
+//! same clock.
 //!
 //! # Scope
 //!
@@ -73,7 +74,6 @@
 //! - A workload gets at most [`MAX_PODS`](hpa_simulate::MAX_PODS) pods, even if it has more
 //!   replicas.
 
-pub mod clock;
 mod controllers;
 mod simulation;
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hpa_testbed::{Effect, Fault, Faults, Match, Testbed, Trigger};
-use jiff::{SignedDuration, Timestamp};
+use hpa_testbed::{Effect, Fault, Faults, Match, Testbed, Trigger, clock::SimulatedClock};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Api, Client, api::ListParams};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{DEPLOYMENTS, PODS, SkewedClock, code, deployment, faulty, get, pod, put};
+use crate::support::{DEPLOYMENTS, PODS, code, deployment, faulty, get, pod, put};
 
 /// Lists pods `count` times. Returns which of the requests failed, counted from 1.
 async fn failures(client: Client, count: usize) -> Vec<usize> {
@@ -101,20 +101,20 @@ async fn fault_is_active_between_from_and_until() {
 
 #[tokio::test(start_paused = true)]
 async fn fault_times_follow_a_custom_clock() {
-    let clock = SkewedClock::new(Timestamp::UNIX_EPOCH);
-    let faults = Faults::with_clock(0, clock.as_fn());
+    let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH, 60.0);
+    let faults = Faults::with_clock(0, clock);
     faults.add(lists().from(Duration::from_secs(60)).effect(Effect::InternalError));
     let stalled = faults
         .add(Fault::on(Match::verb("get")).until(Duration::from_secs(90)).effect(Effect::Stall));
     let testbed = faulty(&faults);
     testbed.apply(pod("a", json!({}))).unwrap();
     assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
-    clock.set(SignedDuration::from_secs(60));
+    tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(failures(testbed.client(), 1).await, &[1]);
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let read = tokio::spawn(async move { api.get("a").await.map(drop) });
     faults.wait_for_hits(stalled, 1).await;
-    clock.set(SignedDuration::from_secs(90));
+    tokio::time::advance(Duration::from_millis(500)).await;
     read.await.unwrap().unwrap();
 }
 

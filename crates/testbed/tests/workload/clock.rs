@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hpa_testbed::workload::clock::SimulatedClock;
+use hpa_testbed::clock::SimulatedClock;
 use jiff::Timestamp;
 use tokio::time::{Instant, advance};
 

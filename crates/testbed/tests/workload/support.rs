@@ -3,9 +3,9 @@
 use axum::body::Body;
 use hpa_testbed::{
     Testbed,
+    clock::SimulatedClock,
     workload::{
-        Observation, RunningSimulation, Simulation, WorkloadObservation, clock::SimulatedClock,
-        scenario::Scenario,
+        Observation, RunningSimulation, Simulation, WorkloadObservation, scenario::Scenario,
     },
 };
 use http_body_util::BodyExt;

@@ -33,8 +33,9 @@ use super::*;
      spec.metrics[0]: hpa rules explain external queue --namespace shop --config FILE"
 )]
 #[case::no_value_of_a_collector(
-    "no value: the collector json-path returned none",
-    "A rule or a collector has queue, but returned no value. Check the names"
+    "no value: collector zmon returned none",
+    "The collector found no value of queue. Check the names and selectors in spec.metrics[0], its \
+     settings in annotations metric-config.*, and its server."
 )]
 #[case::nan(
     "no value: the query a / b has no usable value: the sample is not a number (NaN)",
@@ -74,6 +75,11 @@ use super::*;
     "unable to fetch metrics: Prometheus at http://p:9090: unavailable: TSDB not ready",
     "Prometheus answers, but isn't ready, as the message says: after a start, it first reads"
 )]
+#[case::not_ready_without_an_error(
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 503",
+    "The server isn't available (503): Prometheus answers so while it reads its write-ahead log \
+     after a start, and a proxy before it if it doesn't reach Prometheus"
+)]
 #[case::not_ready_for_the_list_of_series(
     "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unavailable: TSDB \
      not ready",
@@ -111,7 +117,7 @@ fn command_about_an_external_metric_has_its_selector() {
     });
     inputs.hpa.spec.metrics =
         vec![serde_json::from_value(json!({ "type": "External", "external": source })).unwrap()];
-    let command = rules_explain_command(&inputs.hpa, 0);
+    let command = rules_explain_command(&inputs.hpa, 0, None);
     let expected = "hpa rules explain external queue --namespace shop --selector 'queue=orders' \
                     --config FILE --prometheus-url URL";
     assert_eq!(command, expected);
@@ -131,7 +137,7 @@ fn command_about_an_object_metric_has_the_resource_and_the_object() {
         vec![serde_json::from_value(json!({ "type": "Object", "object": source })).unwrap()];
     let expected = "hpa rules explain custom ingresses/rps --name main --namespace shop --config \
                     FILE --prometheus-url URL";
-    assert_eq!(rules_explain_command(&inputs.hpa, 0), expected);
+    assert_eq!(rules_explain_command(&inputs.hpa, 0, None), expected);
 }
 
 /// The command must look for the same metric, and not take its name as options.
@@ -377,7 +383,9 @@ fn advice_about_an_external_metric_does_not_mention_pods() {
     inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::External)))].into_iter().collect();
     assert_contains(
         &inputs.report(),
-        "and that an adapter such as hpa adapter or KEDA has the metric.\n",
+        "and that an adapter such as hpa adapter or KEDA has the metric. If it has a rules file, \
+         this says why, with that file and its Prometheus: hpa rules explain external queue \
+         --namespace shop --config FILE --prometheus-url URL\n",
     );
     let known = BTreeMap::from([(0, "A rule has it.".to_owned())]);
     assert_eq!(inputs.report_with_advice(None, &known).advice, ["A rule has it."]);

@@ -39,6 +39,7 @@ fn end_of_the_pause_is_the_first_change() {
     let report = inputs.report();
     let start = "is paused for scaling down by annotation and stays at 4: ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert_contains(&report, "/pause to let the autoscaler scale down.");
 }
 
 #[test]

@@ -29,6 +29,64 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
 }
 
+/// A quota may refuse them.
+#[rstest]
+#[case::unknown_time(None, true, "Only 3 of 4 pods exist. The events of the ReplicaSet")]
+#[case::created_by_now(Some(60), true, "exist. The autoscaler last scaled 60s ago. The events")]
+#[case::being_created(Some(59), false, "")]
+fn pods_that_do_not_exist_are_named_at_the_target(
+    #[case] scaled_ago: Option<i64>,
+    #[case] is_named: bool,
+    #[case] advice: &str,
+) {
+    let mut inputs = inputs(json!({}));
+    inputs.selected.pods.truncate(3);
+    let values: Vec<_> = ["web-0", "web-1", "web-2"].map(|pod| (pod, 396)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
+    inputs.scale.as_mut().unwrap().status_replicas = 3;
+    let report = inputs.report();
+    let start = "stays at 4: cpu is at 66% of requests, target 66%; within tolerance";
+    let end = if is_named { "; 3 of 4 pods exist" } else { "" };
+    assert_eq!(report.sentence, format!("{start}{end}"));
+    assert_contains(&report, advice);
+    // No controller writes the status of the scale.
+    inputs.scale.as_mut().unwrap().status_replicas = 0;
+    assert_eq!(inputs.report().sentence, start);
+}
+
+/// The status may be old, or count only the pods that are ready.
+#[test]
+fn pods_of_the_selector_exist_if_the_scale_counts_fewer() {
+    let mut inputs = inputs(json!({}));
+    inputs.scale.as_mut().unwrap().status_replicas = 3;
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("stays at 4: ") && !sentence.contains("exist"), "{sentence}");
+}
+
+/// A StatefulSet waits for them.
+#[test]
+fn unready_pods_are_named_beside_those_that_do_not_exist() {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web" });
+    let average = json!({ "type": "AverageValue", "averageValue": "10" });
+    let source = json!({ "metric": { "name": "rps" }, "target": average });
+    let rps = json!({ "type": "Pods", "pods": source });
+    let mut inputs = inputs(json!({ "scaleTargetRef": target, "metrics": [rps] }));
+    let values: Vec<_> = ["web-0", "web-1", "web-2"].map(|pod| (pod, 10_000)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let pods = inputs.selected.pods.iter().take(3);
+    let mut pods: Vec<_> = pods.map(|pod| crate::Pod::clone(pod)).collect();
+    pods[2].start_time = Some(at(900));
+    pods[2].ready.as_mut().unwrap().status = Some(false);
+    inputs.selected = SelectedPods::new(pods);
+    inputs.scale.as_mut().unwrap().status_replicas = 3;
+    let report = inputs.report();
+    let end = "; 3 of 4 pods exist; 1 of 3 pods is not ready";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_contains(&report, "only when those before it are ready. Otherwise, the events of the");
+    assert_contains(&report, "Check why 1 of 3 pods is not ready: kubectl describe pods");
+}
+
 /// Three replicas, whose first pod uses 700m. `change` applies to the others.
 fn inputs_with_changed_pods(change: impl Fn(&mut crate::Pod)) -> Inputs {
     let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
@@ -216,7 +274,13 @@ fn ready_pods_without_a_value_of_a_pods_metric_are_explained_by_rules() {
     assert_contains(
         &report,
         ": web-0. Check why they have no value. If a rule has the metric: hpa rules explain custom \
-         pods/rps --namespace shop --config FILE --prometheus-url URL",
+         pods/rps --name web-0 --namespace shop --config FILE --prometheus-url URL",
+    );
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Custom)))].into_iter().collect();
+    assert_contains(
+        &inputs.report(),
+        "this says why, with that file and its Prometheus: hpa rules explain custom pods/rps \
+         --name web-0 --namespace shop",
     );
 }
 

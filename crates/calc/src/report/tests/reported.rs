@@ -218,6 +218,7 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
     assert_contains(&inputs.report(), "these annotations: the server answers that it doesn't have");
     for (cause, check) in [
         ("the path selects nothing", "check these annotations: the server answers, but its"),
+        ("several values, but no aggregator", "the setting aggregator (avg, min, max or sum)"),
         ("the query has a syntax error at byte 9: end", "check the query in these annotations"),
         ("Ingress shop/shop2 not found", "check these annotations, as the message says"),
     ] {
@@ -242,6 +243,33 @@ fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
     assert_contains(&report, "No server is registered for metrics.k8s.io: install metrics-server");
 }
 
+#[rstest]
+#[case::other_port(
+    "Internal error occurred: read tcp 10.0.0.1:34512->10.0.0.7:443: i/o timeout",
+    "Internal error occurred: read tcp 10.0.0.1:40118->10.0.0.7:443: i/o timeout",
+    "metrics.k8s.io answers with an error: see the log of the service behind it"
+)]
+#[case::other_connection(
+    "Internal error occurred: read tcp 10.0.0.1:34512->10.0.0.7:443: i/o timeout",
+    "Internal error occurred: error dialing backend: dial tcp 10.0.0.9:443: connection refused",
+    "metrics.k8s.io answers with an error: see the log of the service behind it"
+)]
+#[case::other_time(
+    "scrape of 12:00:01 failed",
+    "scrape of 11:59:46 failed",
+    "Check that metrics.k8s.io works: kubectl get apiservices"
+)]
+fn failure_of_the_api_with_another_address_or_time_has_the_advice_of_the_api(
+    #[case] here: &str,
+    #[case] there: &str,
+    #[case] advice: &str,
+) {
+    let report = failing_inputs(here, there).report();
+    assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {here}"));
+    assert_contains(&report, advice);
+    assert!(!report.to_string().contains("use its flags"), "{report}");
+}
+
 #[test]
 fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
     let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
@@ -249,6 +277,12 @@ fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
     let start = format!("stays at 4: cpu cannot be read: {NOT_FOUND}, as the ");
     assert!(report.sentence.starts_with(&start), "{report}");
     assert_contains(&report, "You may not read the metrics here.");
+    let report = failing_inputs(forbidden, "Internal error occurred: down").report();
+    assert_contains(&report, "metrics.k8s.io answers with an error: see the log");
+    let forbidden =
+        |user: &str| format!("pods.metrics.k8s.io is forbidden: User \"{user}\" cannot list");
+    let report = failing_inputs(&forbidden("a1"), &forbidden("a2")).report();
+    assert!(report.sentence.contains("User \"a2\""), "{}", report.sentence);
 }
 
 #[test]
@@ -400,6 +434,34 @@ fn cause_of_a_rule_for_one_metric_does_not_blame_an_api_for_another() {
     assert_eq!(report.sentence, expected);
     assert_contains(&report, "Check that Prometheus runs");
     assert!(!report.to_string().contains("install"), "{report}");
+}
+
+#[test]
+fn name_of_a_metric_is_not_doubted_while_the_source_of_the_controller_fails() {
+    let refused = "unable to fetch metrics: the request to Prometheus at p failed: refused";
+    let inputs_after = |cause: &str| {
+        let mut inputs = inputs_with_rule(Ok(equal_samples(431)), rps_failure(cause), &json!({}));
+        let source =
+            json!({ "metric": { "name": "lag" }, "target": { "type": "Value", "value": "5" } });
+        let lag = json!({ "type": "External", "external": source });
+        inputs.hpa.spec.metrics.push(serde_json::from_value(lag).unwrap());
+        let absent = format!("{} lag for", error_texts::UNKNOWN_METRIC);
+        inputs.readings.insert(2, Err(ReadError::fetch(MetricsApi::External, absent)));
+        inputs
+    };
+    let inputs = inputs_after(refused);
+    let report = inputs.report();
+    assert_contains(&report, "Check that Prometheus runs");
+    assert_contains(
+        &report,
+        "Whether the controller's source has lag is unknown, because it can't be read.",
+    );
+    assert!(!report.to_string().contains("has no metric lag"), "{report}");
+    assert_eq!(inputs.metrics_of_controller_sources(), [2]);
+    // The source answers.
+    let inputs = inputs_after("no value: the query sum(rps) has no result");
+    assert_contains(&inputs.report(), "external.metrics.k8s.io has no metric lag");
+    assert!(inputs.metrics_of_controller_sources().is_empty());
 }
 
 #[test]

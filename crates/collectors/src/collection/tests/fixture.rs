@@ -243,7 +243,7 @@ impl Fixture {
             Arc::new(now),
             failures.clone(),
         ));
-        let source = CollectionSource::new(collection.clone());
+        let source = CollectionSource::for_api(collection.clone());
         Self { cluster, failures, collection, source, start }
     }
 
@@ -269,16 +269,20 @@ impl Fixture {
 
     /// The value and its age in seconds.
     pub(super) async fn external(&self, selector: &str) -> Result<(String, i64), String> {
-        let request = ExternalQuery {
-            namespace: "shop".to_owned(),
-            metric: "queue".to_owned(),
-            metric_selector: Selector::parse(selector).unwrap(),
-        };
+        let request = external_query(selector);
         let values = self.source.read_external(request).await.map_err(|error| describe(&error))?;
         let item = &values.items[0];
         let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
         let age = now.duration_since(item.timestamp).as_secs();
         Ok((Quantity::from(item.value).to_string(), age))
+    }
+}
+
+pub(super) fn external_query(selector: &str) -> ExternalQuery {
+    ExternalQuery {
+        namespace: "shop".to_owned(),
+        metric: "queue".to_owned(),
+        metric_selector: Selector::parse(selector).unwrap(),
     }
 }
 

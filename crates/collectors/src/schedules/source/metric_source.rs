@@ -1,7 +1,5 @@
 //! Serves metrics of schedules as a metric source, for the adapter.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, Selector, report::error_texts::not_discovered};
 use hpa_metrics::{
@@ -18,16 +16,7 @@ use super::{
     kind::{ScheduleKey, ScheduleKind, VERSION},
 };
 
-/// A metric source for schedules. Every metric of a schedule has the schedule's value: the name of
-/// the metric doesn't matter. Discovery therefore lists no metrics.
-pub struct ScheduleSource(Arc<Schedules>);
-
-impl ScheduleSource {
-    /// A source for these schedules.
-    pub fn new(schedules: Arc<Schedules>) -> Self {
-        Self(schedules)
-    }
-
+impl Schedules {
     /// The kind of a requested resource. Autoscalers request metrics of a `ClusterScalingSchedule`
     /// in their own namespace.
     fn requested_kind(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
@@ -37,6 +26,41 @@ impl ScheduleSource {
             let reason = format!("{} is not a kind of schedule", request.resource);
             MetricError::UnknownMetric(NotFound::Other(reason))
         })
+    }
+
+    async fn custom_by_name(
+        &self,
+        request: &CustomQuery,
+        name: &str,
+    ) -> Result<CustomValues, MetricError> {
+        let kind = Self::requested_kind(request)?;
+        let value = self.value(&ScheduleKey::new(kind, &request.namespace, name)).await;
+        let value = value.map_err(|error| match error {
+            NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
+                MetricError::NoValueForObject(NotFound::Other(error.to_string()))
+            }
+            other => MetricError::from_fetch_error(other),
+        })?;
+        Ok(custom_values(kind, vec![metric_value(name, value)]))
+    }
+
+    async fn custom_by_selector(
+        &self,
+        request: &CustomQuery,
+        objects: &Selector,
+    ) -> Result<CustomValues, MetricError> {
+        let kind = Self::requested_kind(request)?;
+        let schedules = self.cache.in_namespace(kind, &request.namespace).into_iter();
+        let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
+        let selected: Vec<ScheduleKey> = selected.map(|(key, _)| key).collect();
+        let mut items = Vec::new();
+        for key in selected {
+            match self.value(&key).await {
+                Ok(value) => items.push(metric_value(&key.name, value)),
+                Err(error) => debug!(%error, "a schedule has no value"),
+            }
+        }
+        Ok(custom_values(kind, items))
     }
 }
 
@@ -55,50 +79,16 @@ fn metric_value(name: &str, (value, timestamp): (i64, Timestamp)) -> MetricValue
     MetricValue { object: name.into(), timestamp, window_seconds: None, value }
 }
 
-impl ScheduleSource {
-    async fn custom_by_name(
-        &self,
-        request: &CustomQuery,
-        name: &str,
-    ) -> Result<CustomValues, MetricError> {
-        let kind = Self::requested_kind(request)?;
-        let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name)).await;
-        let value = value.map_err(|error| match error {
-            NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
-                MetricError::NoValueForObject(NotFound::Other(error.to_string()))
-            }
-            other => MetricError::from_fetch_error(other),
-        })?;
-        Ok(custom_values(kind, vec![metric_value(name, value)]))
-    }
-
-    async fn custom_by_selector(
-        &self,
-        request: &CustomQuery,
-        objects: &Selector,
-    ) -> Result<CustomValues, MetricError> {
-        let kind = Self::requested_kind(request)?;
-        let schedules = self.0.cache.in_namespace(kind, &request.namespace).into_iter();
-        let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
-        let selected: Vec<ScheduleKey> = selected.map(|(key, _)| key).collect();
-        let mut items = Vec::new();
-        for key in selected {
-            match self.0.value(&key).await {
-                Ok(value) => items.push(metric_value(&key.name, value)),
-                Err(error) => debug!(%error, "a schedule has no value"),
-            }
-        }
-        Ok(custom_values(kind, items))
-    }
-}
-
-impl Catalog for ScheduleSource {
+impl Catalog for Schedules {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, ..ApiGroups::default() }
     }
 
+    /// Fails with a message for each watch that has not synced. The watch of a kind that is not
+    /// installed counts as synced.
     fn readiness(&self) -> Result<(), Vec<String>> {
-        self.0.readiness()
+        let problems = self.cache.problems();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// Only metrics of schedules may be missing because the schedules are not listed yet. Metrics
@@ -123,8 +113,10 @@ impl Catalog for ScheduleSource {
     }
 }
 
+/// Every metric of a schedule has the schedule's value: the name of the metric doesn't matter.
+/// Discovery therefore lists no metrics.
 #[async_trait]
-impl MetricSource for ScheduleSource {
+impl MetricSource for Schedules {
     fn catalog(&self) -> &dyn Catalog {
         self
     }

@@ -12,15 +12,15 @@ mod watch;
 use std::{hash::RandomState, sync::Arc};
 
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSourceType};
+use hpa_metrics::FairSemaphore;
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 pub use client::ScheduleClient;
 pub use kind::{ScheduleKey, ScheduleKind};
-pub use metric_source::ScheduleSource;
 
 use self::cache::{Cache, CachedSchedule, Health};
-use crate::{fair_semaphore::FairSemaphore, schedules::Evaluation};
+use crate::schedules::Evaluation;
 
 /// The maximum length of a problem in an error. Problems quote the schedule.
 const MAX_PROBLEM_CHARS: usize = 300;
@@ -31,7 +31,8 @@ const MAX_EVALUATIONS: usize = 2;
 /// Returns the current time. Tests pass a function whose time they control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The schedules of the cluster. [`Schedules::watch`] keeps them up to date.
+/// The schedules of the cluster, a metric source for the adapter. [`Schedules::watch`] keeps them up
+/// to date.
 pub struct Schedules {
     settings: crate::schedules::Settings,
     now: Now,
@@ -147,13 +148,6 @@ impl Schedules {
     pub async fn wait_for_first_list(&self) {
         let mut changes = self.cache.subscribe();
         while self.cache.is_listing() && changes.changed().await.is_ok() {}
-    }
-
-    /// Fails with a message for each watch that has not synced. The watch of a kind that is not
-    /// installed counts as synced.
-    pub fn readiness(&self) -> Result<(), Vec<String>> {
-        let problems = self.cache.problems();
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
 

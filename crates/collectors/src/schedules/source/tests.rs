@@ -304,7 +304,7 @@ fn request(resource: &str, namespace: &str) -> CustomQuery {
 #[tokio::test(start_paused = true)]
 async fn only_metrics_of_schedules_wait_for_the_first_list() {
     let cluster = Cluster::start(&testbed_with_definitions());
-    let source = ScheduleSource::new(cluster.schedules.clone());
+    let source = cluster.schedules.clone();
     let undiscovered = |query: Query| source.undiscovered(&query);
     let usage = || {
         let pods = Objects::Selected(Selector::everything());
@@ -329,7 +329,7 @@ async fn source_reads_by_name_and_by_selector() {
     cluster.apply("ScalingSchedule", "night", entry_after(10_000));
     cluster.apply("ClusterScalingSchedule", "all", entry_after(0));
     sleep(Duration::from_secs(1)).await;
-    let source = ScheduleSource::new(cluster.schedules.clone());
+    let source = cluster.schedules.clone();
     for (resource, namespace, name) in [
         ("scalingschedules.zalando.org", "shop", "noon"),
         ("scalingschedule", "shop", "noon"),

@@ -6,7 +6,6 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use hashbrown::{HashMap, HashSet};
-use hpa_calc::api::Scale;
 use parking_lot::RwLock;
 use tokio::{sync::Notify, time::Instant};
 
@@ -28,13 +27,13 @@ pub(crate) struct ScaleCache {
 struct State {
     /// The start of the last complete list. `None` before, and after an event was missed.
     listed_at: Option<Instant>,
-    scales: HashMap<Name, CompactScale>,
+    scales: HashMap<Name, ScaleObject>,
     list: Option<ListInProgress>,
 }
 
 struct ListInProgress {
     started: Instant,
-    scales: HashMap<Name, CompactScale>,
+    scales: HashMap<Name, ScaleObject>,
     /// The names of scales that responses have updated since the list started. These scales may be
     /// newer than the list.
     updated_by_response: HashSet<Name>,
@@ -43,48 +42,12 @@ struct ListInProgress {
 /// Namespace and name.
 type Name = (Box<str>, Box<str>);
 
-/// A scale that takes little memory: there may be many more scales than autoscalers.
-#[derive(PartialEq, Eq)]
-struct CompactScale {
-    spec_replicas: i32,
-    status_replicas: i32,
-    selector: Box<str>,
-    uid: Box<str>,
-    resource_version: Box<str>,
-}
-
-impl From<&ScaleObject> for CompactScale {
-    fn from(ScaleObject { scale, uid, resource_version }: &ScaleObject) -> Self {
-        Self {
-            spec_replicas: scale.spec_replicas,
-            status_replicas: scale.status_replicas,
-            selector: scale.selector.as_str().into(),
-            uid: uid.as_str().into(),
-            resource_version: resource_version.as_str().into(),
-        }
-    }
-}
-
-impl From<&CompactScale> for ScaleObject {
-    fn from(compact: &CompactScale) -> Self {
-        let scale = Scale {
-            spec_replicas: compact.spec_replicas,
-            status_replicas: compact.status_replicas,
-            selector: compact.selector.to_string(),
-        };
-        let resource_version = compact.resource_version.to_string();
-        Self { scale, uid: compact.uid.to_string(), resource_version }
-    }
-}
-
-impl CompactScale {
-    /// Whether the scales differ although they are of the same version of an object. One of them is
-    /// then wrong, for example because it was derived with outdated paths.
-    fn contradicts(&self, other: &Self) -> bool {
-        !self.resource_version.is_empty()
-            && self.resource_version == other.resource_version
-            && self != other
-    }
+/// Whether two scales differ although they are of the same version of an object. One of them is then
+/// wrong, for example because it was derived with outdated paths.
+fn are_contradictory(one: &ScaleObject, other: &ScaleObject) -> bool {
+    !one.resource_version.is_empty()
+        && one.resource_version == other.resource_version
+        && one != other
 }
 
 impl ScaleCache {
@@ -124,7 +87,7 @@ impl ScaleCache {
         {
             return None;
         }
-        state.scales.get(&StrPair(namespace, name)).map(ScaleObject::from)
+        state.scales.get(&StrPair(namespace, name)).cloned()
     }
 
     /// Stores the API server's response to a read or write, if it is newer than the cached scale.
@@ -134,16 +97,15 @@ impl ScaleCache {
         let mut state = self.state.write();
         let key = StrPair(namespace, name);
         let Some(cached) = state.scales.get_mut(&key) else { return };
-        let response = CompactScale::from(scale);
-        if cached.contradicts(&response) {
+        if are_contradictory(cached, scale) {
             state.scales.remove(&key);
             self.contradicted.notify_one();
             return;
         }
-        if !is_newer(&response.resource_version, &cached.resource_version) {
+        if !is_newer(&scale.resource_version, &cached.resource_version) {
             return;
         }
-        *cached = response;
+        *cached = scale.clone();
         if let Some(list) = &mut state.list {
             list.updated_by_response.insert((namespace.into(), name.into()));
         }
@@ -154,15 +116,14 @@ impl ScaleCache {
     pub(crate) fn apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
         let key = StrPair(namespace, name);
-        let event = CompactScale::from(scale);
         match state.scales.get_mut(&key) {
-            Some(cached) if is_newer(&cached.resource_version, &event.resource_version) => {}
-            Some(cached) if cached.contradicts(&event) => {
+            Some(cached) if is_newer(&cached.resource_version, &scale.resource_version) => {}
+            Some(cached) if are_contradictory(cached, scale) => {
                 state.scales.remove(&key);
                 self.contradicted.notify_one();
             }
-            Some(cached) => *cached = event,
-            None => _ = state.scales.insert((namespace.into(), name.into()), event),
+            Some(cached) => *cached = scale.clone(),
+            None => _ = state.scales.insert((namespace.into(), name.into()), scale.clone()),
         }
     }
 
@@ -191,7 +152,7 @@ impl ScaleCache {
 
     pub(crate) fn list_apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         if let Some(list) = &mut self.state.write().list {
-            list.scales.insert((namespace.into(), name.into()), scale.into());
+            list.scales.insert((namespace.into(), name.into()), scale.clone());
         }
     }
 

@@ -1,15 +1,13 @@
 //! Compares derived scales with the tests' plain decoder, in tests and fuzz targets.
 
-use std::fmt::Debug;
-
 use hpa_calc::selector::{LabelSelector, MAX_TEXT_BYTES, Selector};
 use hpa_testbed::decoder_tests::{Document, DocumentResult};
 use serde::{Deserialize, de::Error};
 use serde_json::Value;
 
 use super::{
-    custom::{CustomResource, Definition},
-    workload::{ScalePaths, ScaleSource, Workload},
+    definition::Definition,
+    scale_paths::{ScalePaths, SelectorField},
 };
 use crate::k8s::{
     PartialObject,
@@ -22,10 +20,7 @@ type PlainScale = (i32, i32, String);
 /// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
 /// plain decoder.
 pub(crate) fn check_workload(body: &[u8]) -> bool {
-    // kube decodes a response as text.
-    let Ok(text) = std::str::from_utf8(body) else { return false };
-    let decoded = serde_json::from_str::<Workload>(text);
-    check_scale(text, decoded, &ScalePaths::default(), plain_workload(body))
+    check_scale(body, &ScalePaths::of_workloads(), plain_workload(body))
 }
 
 /// Whether the object can be decoded and has a scale. Panics if the result differs from the tests'
@@ -35,21 +30,19 @@ pub(crate) fn check_custom(body: &[u8]) -> bool {
     let paths = ScalePaths {
         spec_replicas: path("spec.pool.size"),
         status_replicas: path("status.pool.size"),
-        selector: Some(path("status.selector")),
+        selector: SelectorField::Text(path("status.selector")),
     };
-    let Ok(text) = std::str::from_utf8(body) else { return false };
-    check_scale(text, serde_json::from_str::<CustomResource>(text), &paths, plain_custom(body))
+    check_scale(body, &paths, plain_custom(body))
 }
 
-fn check_scale<S, T>(
-    text: &str,
-    decoded: serde_json::Result<PartialObject<S, T>>,
+fn check_scale(
+    body: &[u8],
     paths: &ScalePaths,
     plain: DocumentResult<(PlainMeta, Option<PlainScale>)>,
-) -> bool
-where
-    PartialObject<S, T>: ScaleSource + Debug,
-{
+) -> bool {
+    // kube decodes a response as text.
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let decoded = serde_json::from_str::<PartialObject>(text);
     assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
     let (Ok(decoded), Ok((meta, plain))) = (decoded, plain) else { return false };
 
@@ -58,7 +51,7 @@ where
     let names = [decoded.namespace(), decoded.name(), decoded.resource_version()];
     let plain_names = [&meta.namespace, &meta.name, &meta.resource_version];
     assert_eq!(names, plain_names.map(String::as_str), "{text}");
-    let scale = decoded.scale(paths);
+    let scale = paths.scale(&decoded);
     let identity = scale.as_ref().map(|scale| (scale.uid.clone(), scale.resource_version.clone()));
     let scale = scale.map(|object| {
         (object.scale.spec_replicas, object.scale.status_replicas, object.scale.selector)
@@ -71,37 +64,30 @@ where
 fn plain_workload(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> {
     let [metadata, spec, status] = object(body)?;
     let meta = PlainMeta::decode(metadata)?;
-    let [replicas, selector] = members(spec, ["replicas", "selector"])?;
-    let [status_replicas] = members(status, ["replicas"])?;
-    let scale = || {
-        spec.filter(|spec| spec.is_object())?;
-        let selector: Option<LabelSelector> = Option::deserialize(selector).ok()?;
-        let status = if status_replicas.is_null() { Some(0) } else { int32(&status_replicas) };
-        let selector = Selector::from_label_selector(selector.as_ref()).ok()?;
-        Some((int32(&replicas)?, status?, selector.to_string()))
+    let scale = || -> DocumentResult<Option<PlainScale>> {
+        let selector = nested(spec, &["selector"])?.unwrap_or_default();
+        let selector: Option<LabelSelector> = Option::deserialize(selector)?;
+        let selector =
+            Selector::from_label_selector(selector.as_ref()).map_err(serde_json::Error::custom)?;
+        let replicas = nested(spec, &["replicas"])?;
+        plain_scale(replicas, nested(status, &["replicas"])?, selector.to_string())
     };
-    Ok((meta, scale()))
+    Ok((meta, scale().unwrap_or_default()))
 }
 
-/// The members of an object, `null` if they are missing or if the value is not an object.
-fn members<const N: usize>(
-    document: Option<Document<'_>>,
-    names: [&str; N],
-) -> DocumentResult<[Value; N]> {
-    let mut values = [const { Value::Null }; N];
-    match document {
-        Some(document) if document.is_object() => {
-            for (value, field) in values.iter_mut().zip(document.fields(names)?) {
-                *value = optional(field)?.unwrap_or_default();
-            }
-        }
-        // Not decoded: the tested decoder skips lists of any depth, but serde_json fails on deep
-        // ones.
-        Some(document) if document.is_list() => {}
-        Some(document) => _ = document.decode::<Value>()?,
-        None => {}
-    }
-    Ok(values)
+fn plain_scale(
+    replicas: Option<Value>,
+    status_replicas: Option<Value>,
+    selector: String,
+) -> DocumentResult<Option<PlainScale>> {
+    let number =
+        |value: Option<Value>| value.map(|value| int32(&value).ok_or_else(invalid)).transpose();
+    let status_replicas = number(status_replicas)?.unwrap_or_default();
+    Ok(number(replicas)?.map(|replicas| (replicas, status_replicas, selector)))
+}
+
+fn invalid() -> serde_json::Error {
+    serde_json::Error::custom("not the type of a scale")
 }
 
 fn int32(value: &Value) -> Option<i32> {
@@ -117,16 +103,12 @@ fn plain_custom(body: &[u8]) -> DocumentResult<(PlainMeta, Option<PlainScale>)> 
             nested(status, &["pool", "size"])?,
             nested(status, &["selector"])?,
         ];
-        let invalid = || serde_json::Error::custom("not the type of a scale");
-        let number =
-            |value: Option<Value>| value.map(|value| int32(&value).ok_or_else(invalid)).transpose();
         let selector = match selector {
             None => String::new(),
             Some(Value::String(selector)) if selector.len() <= MAX_TEXT_BYTES => selector,
             Some(_) => return Err(invalid()),
         };
-        let status_replicas = number(status_replicas)?.unwrap_or_default();
-        Ok(number(replicas)?.map(|replicas| (replicas, status_replicas, selector)))
+        plain_scale(replicas, status_replicas, selector)
     };
     Ok((meta, scale().unwrap_or_default()))
 }
@@ -182,10 +164,11 @@ fn plain_paths(scale: Document<'_>) -> DocumentResult<ScalePaths> {
         text.strip_prefix('.').unwrap_or(&text).split('.').map(ToOwned::to_owned).collect()
     };
     let selector: Option<String> = optional(selector)?;
+    let selector = selector.filter(|path| !path.is_empty()).map(path);
     Ok(ScalePaths {
         spec_replicas: path(spec.ok_or_else(missing)?.decode()?),
         status_replicas: path(status.ok_or_else(missing)?.decode()?),
-        selector: selector.filter(|path| !path.is_empty()).map(path),
+        selector: selector.map_or(SelectorField::None, SelectorField::Text),
     })
 }
 

@@ -1,8 +1,8 @@
 //! Informers of scales, so that a reconcile needn't read its target's scale.
 //!
 //! ```text
-//! watch of a target kind ─▶ ScaleSource (derives a scale) ─▶ ScaleCache ─▶ ScaleInformers::get
-//!                      responses to our own reads and writes ─▲ observe_response
+//! watch of a target kind ─▶ ScalePaths (derive a scale) ─▶ ScaleCache ─▶ ScaleInformers::get
+//!                    responses to our own reads and writes ─▲ observe_response
 //! ```
 //!
 //! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
@@ -11,12 +11,12 @@
 //! After a failed watch, the cache returns nothing until the relist. It also returns nothing while
 //! its watch is silent for too long.
 
-mod custom;
+mod definition;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod differential;
+mod scale_paths;
 #[cfg(test)]
 mod tests;
-mod workload;
 
 use std::sync::Arc;
 
@@ -33,16 +33,13 @@ use tokio::{
 };
 use tracing::info;
 
-use self::{
-    custom::{CustomResource, RETRY_INTERVAL},
-    workload::{ScalePaths, ScaleSource, Workload},
-};
+use self::{definition::RETRY_INTERVAL, scale_paths::ScalePaths};
 use super::{
     WatchIntervals,
-    stream::{Interruption, WatchStream, Watchable},
+    stream::{Interruption, WatchStream},
 };
 use crate::{
-    cache::{ScaleCache, StrPair, WatchAge, WatchAges},
+    cache::{ScaleCache, StrPair, WatchAges},
     k8s::PartialObject,
     key::Scope,
     scale_target::{Mapping, ScaleObject},
@@ -136,93 +133,80 @@ impl ScaleInformers {
         let mut watches = self.watches.lock();
         for (scope, cache) in &kind.caches {
             self.watch_ages.add(mapping.to_string(), cache.watch_age().clone());
-            watches.spawn(run_watch(
-                self.client.clone(),
-                mapping.clone(),
-                scope.clone(),
-                self.intervals,
-                cache.clone(),
-                self.watch_ages.clone(),
-            ));
+            let watch = ScaleWatch {
+                client: self.client.clone(),
+                mapping: mapping.clone(),
+                scope: scope.clone(),
+                intervals: self.intervals,
+                cache: cache.clone(),
+                ages: self.watch_ages.clone(),
+            };
+            watches.spawn(watch.run());
         }
     }
 }
 
-async fn run_watch(
+/// The watch of one kind in one scope.
+struct ScaleWatch {
     client: Client,
     mapping: Mapping,
     scope: Scope,
     intervals: WatchIntervals,
     cache: Arc<ScaleCache>,
     ages: Arc<WatchAges>,
-) {
-    let mut is_logged = false;
-    let age = cache.watch_age();
-    loop {
-        if mapping.is_builtin_workload() {
-            let stream = watch_stream::<Workload>(&client, &mapping, &scope, intervals, age, &ages);
-            fill_cache(stream, &cache, &ScalePaths::default()).await;
-        } else {
-            fill_custom_cache(&client, &mapping, &scope, intervals, &cache, &ages).await;
-        }
-        if !std::mem::replace(&mut is_logged, true) {
-            info!(
-                kind = %mapping,
-                "not allowed to watch this kind: its scales are read at each reconcile"
-            );
-        }
-        sleep(RETRY_INTERVAL).await;
-    }
 }
 
-/// Keeps the cache of a custom resource's kind up to date. If the scale paths change, it relists.
-/// Returns when the watch is forbidden.
-async fn fill_custom_cache(
-    client: &Client,
-    mapping: &Mapping,
-    scope: &Scope,
-    intervals: WatchIntervals,
-    cache: &ScaleCache,
-    ages: &Arc<WatchAges>,
-) {
-    let age = cache.watch_age();
-    loop {
-        // Nothing is watched without the paths.
-        age.set_unwatched();
-        let paths = custom::scale_paths(client, mapping).await;
-        let stream = watch_stream::<CustomResource>(client, mapping, scope, intervals, age, ages);
-        tokio::select! {
-            () = fill_cache(stream, cache, &paths) => return,
-            () = custom::scale_paths_changed(client, mapping, &paths, cache, intervals.relist) => {}
+impl ScaleWatch {
+    /// Keeps the cache up to date, and doesn't return.
+    async fn run(self) {
+        let mut is_logged = false;
+        loop {
+            if self.mapping.is_builtin_workload() {
+                fill_cache(self.stream(), &self.cache, &ScalePaths::of_workloads()).await;
+            } else {
+                self.fill_custom_cache().await;
+            }
+            if !std::mem::replace(&mut is_logged, true) {
+                info!(
+                    kind = %self.mapping,
+                    "not allowed to watch this kind: its scales are read at each reconcile"
+                );
+            }
+            sleep(RETRY_INTERVAL).await;
         }
-        cache.invalidate();
-        info!(kind = %mapping, "the scale paths in the kind's definition changed; relisting");
     }
-}
 
-fn watch_stream<T: Watchable>(
-    client: &Client,
-    mapping: &Mapping,
-    scope: &Scope,
-    intervals: WatchIntervals,
-    age: &Arc<WatchAge>,
-    ages: &Arc<WatchAges>,
-) -> WatchStream<T> {
-    let kind = GroupVersionKind::gvk(&mapping.group, &mapping.version, &mapping.kind);
-    let resource = ApiResource::from_gvk_with_plural(&kind, &mapping.resource);
-    let name = mapping.to_string();
-    WatchStream::new(name, &resource, client, scope, intervals, age.clone(), ages)
-        .tolerate_forbidden()
+    /// Keeps the cache of a custom resource's kind up to date. If the scale paths change, it
+    /// relists. Returns when the watch is forbidden.
+    async fn fill_custom_cache(&self) {
+        let Self { client, mapping, cache, .. } = self;
+        loop {
+            // Nothing is watched without the paths.
+            cache.watch_age().set_unwatched();
+            let paths = definition::scale_paths(client, mapping).await;
+            let min_interval = self.intervals.relist;
+            let changed =
+                definition::scale_paths_changed(client, mapping, &paths, cache, min_interval);
+            tokio::select! {
+                () = fill_cache(self.stream(), cache, &paths) => return,
+                () = changed => {}
+            }
+            cache.invalidate();
+            info!(kind = %mapping, "the scale paths in the kind's definition changed; relisting");
+        }
+    }
+
+    fn stream(&self) -> WatchStream {
+        let Self { client, mapping, scope, intervals, cache, ages } = self;
+        let kind = GroupVersionKind::gvk(&mapping.group, &mapping.version, &mapping.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &mapping.resource);
+        let (name, age) = (mapping.to_string(), cache.watch_age().clone());
+        WatchStream::new(name, &resource, client, scope, *intervals, age, ages).tolerate_forbidden()
+    }
 }
 
 /// Keeps a cache up to date. Returns when the watch is forbidden.
-async fn fill_cache<S, T>(
-    mut stream: WatchStream<PartialObject<S, T>>,
-    cache: &ScaleCache,
-    paths: &ScalePaths,
-) where
-    PartialObject<S, T>: Watchable + ScaleSource,
-{
+async fn fill_cache(mut stream: WatchStream, cache: &ScaleCache, paths: &ScalePaths) {
     loop {
         match stream.next_or_interrupted().await {
             Err(Interruption { is_forbidden, .. }) => {
@@ -237,7 +221,7 @@ async fn fill_cache<S, T>(
             Ok(Some(Event::Init)) => cache.begin_list(),
             Ok(Some(Event::InitApply(object))) => {
                 if object.is_named()
-                    && let Some(scale) = object.scale(paths)
+                    && let Some(scale) = paths.scale(&object)
                 {
                     cache.list_apply(object.namespace(), object.name(), &scale);
                 }
@@ -245,7 +229,7 @@ async fn fill_cache<S, T>(
             Ok(Some(Event::InitDone)) => cache.finish_list(),
             Ok(Some(Event::Apply(object))) => {
                 // If there is none, the reconcile reads it and reports the API server's error.
-                let scale = object.scale(paths);
+                let scale = paths.scale(&object);
                 apply_event(&object, scale.as_ref(), cache, &mut stream);
             }
             Ok(Some(Event::Delete(object))) => apply_event(&object, None, cache, &mut stream),
@@ -254,14 +238,12 @@ async fn fill_cache<S, T>(
 }
 
 /// Caches the scale of an object in a watch event, or removes the cached one if `scale` is `None`.
-fn apply_event<S, T>(
-    object: &PartialObject<S, T>,
+fn apply_event(
+    object: &PartialObject,
     scale: Option<&ScaleObject>,
     cache: &ScaleCache,
-    stream: &mut WatchStream<PartialObject<S, T>>,
-) where
-    PartialObject<S, T>: Watchable,
-{
+    stream: &mut WatchStream,
+) {
     if !object.is_named() {
         // The event may be about any object.
         cache.invalidate();

@@ -15,8 +15,8 @@ use super::*;
 use crate::k8s::is_watch;
 
 fn scale(object: Value) -> Option<ScaleObject> {
-    let workload: Workload = serde_json::from_value(object).expect("an object");
-    workload.scale(&ScalePaths::default())
+    let workload: PartialObject = serde_json::from_value(object).expect("an object");
+    ScalePaths::of_workloads().scale(&workload)
 }
 
 fn deployment() -> Value {
@@ -66,11 +66,10 @@ fn invalid_workload_has_no_scale_and_does_not_fail_its_list() {
         let mut object = deployment();
         *object.pointer_mut(field).expect("a field") = value;
         let text = serde_json::to_string(&[object, deployment()]).expect("JSON");
-        let objects: Vec<Workload> = serde_json::from_str(&text).expect("a list");
-        let scales: Vec<_> = objects
-            .iter()
-            .map(|workload| workload.scale(&ScalePaths::default()).is_some())
-            .collect();
+        let objects: Vec<PartialObject> = serde_json::from_str(&text).expect("a list");
+        let paths = ScalePaths::of_workloads();
+        let scales: Vec<_> =
+            objects.iter().map(|workload| paths.scale(workload).is_some()).collect();
         assert_eq!(scales, [false, true], "{field}");
     }
 }
@@ -119,9 +118,8 @@ async fn cache_is_not_read_after_an_event_without_names(
     let cache = ScaleCache::new(intervals.max_age);
     let age = cache.watch_age().clone();
     let ages = Arc::default();
-    let stream: WatchStream<Workload> =
-        WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
-    let paths = ScalePaths::default();
+    let stream = WatchStream::new("deployments", &resource, &client, &None, intervals, age, &ages);
+    let paths = ScalePaths::of_workloads();
     let filling = fill_cache(stream, &cache, &paths);
     // The relist is due after five seconds.
     assert!(timeout(Duration::from_secs(4), filling).await.is_err());

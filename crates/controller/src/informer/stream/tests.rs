@@ -3,7 +3,6 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use hpa_metrics::StoredObject;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -48,7 +47,7 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     let intervals =
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let client = client_of_silent_server(watches.clone());
-    let mut stream = WatchStream::<StoredObject>::new(
+    let mut stream = WatchStream::new(
         "configmaps",
         &ApiResource::erase::<ConfigMap>(&()),
         &client,
@@ -109,7 +108,7 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
     let client = Client::new(service, "default");
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::<StoredObject>::new(
+    let mut stream = WatchStream::new(
         "configmaps",
         &ApiResource::erase::<ConfigMap>(&()),
         &client,
@@ -155,7 +154,7 @@ async fn age_grows_while_the_watch_is_silent() {
     let client = client_of_silent_server(Arc::new(AtomicUsize::new(1)));
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LONG_MAX_AGE };
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::<StoredObject>::new(
+    let mut stream = WatchStream::new(
         "configmaps",
         &ApiResource::erase::<ConfigMap>(&()),
         &client,

@@ -23,7 +23,7 @@ use tower::{
 
 use super::{
     backpressure::BackpressureLayer,
-    connection_log::{ConnectionLog, LoggedConnection},
+    connection_log::ConnectionLog,
     page_size::PageSizeLayer,
     rate_limit::{RateLimit, RateLimitLayer},
     request_observer::{ObservedRequests, RequestObserver},
@@ -239,13 +239,11 @@ where
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&PageSizeLayer)
         .with_layer(&RequestTimeoutLayer { limit: limits.request_timeout, server: server.clone() })
-        .with_layer(&option_layer(
-            log.map(|log| layer_fn(move |inner| LoggedConnection { inner, log: log.clone() })),
-        ))
         .with_layer(&layer_fn(move |inner| ObservedRequests {
             inner,
             observer: observer.clone(),
             host: server.clone(),
+            log: log.clone(),
         }))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))

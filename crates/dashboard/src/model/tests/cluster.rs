@@ -140,7 +140,7 @@ fn other_controller_of_an_autoscaler_changes_the_conflict_of_the_others() {
     let scheduled_hpa = scheduled.hpa.as_mut().unwrap();
     scheduled_hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
     let manager = "kube-controller-manager".to_owned();
-    scheduled.controller = Controller { name: Some(manager.clone()), at: None };
+    scheduled.controller = controlled_by(&manager);
     let mut other = observed("scheduled", status(4, 4, &[]));
     other.id = id("other");
     other.hpa.as_mut().unwrap().spec.max_replicas = 4;

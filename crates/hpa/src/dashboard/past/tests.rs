@@ -17,8 +17,13 @@ fn location(namespace: Option<&str>) -> ControllerArguments {
     }
 }
 
+fn new_source(testbed: &Testbed, location: &ControllerArguments) -> ControllerPast {
+    ControllerPast::new(testbed.client(), location, Duration::from_secs(10))
+}
+
 fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
-    AutoscalerStatusWriter { key: HpaKey::new("shop", name), manager: manager.to_owned(), at }
+    let (key, manager) = (HpaKey::new("shop", name), manager.to_owned());
+    AutoscalerStatusWriter { key, manager, at, built_in_at: None }
 }
 
 /// If no instance holds `hpa`, the usual leases of both namespaces are read, and then their lists,
@@ -52,7 +57,7 @@ async fn activity_reads_each_lease_once(
     let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
     let own = objects::lease("shop", "hpa", holder, now);
     testbed.apply_all([objects::namespace(), own, built_in]);
-    let source = ControllerPast::new(testbed.client(), &location(namespace));
+    let source = new_source(&testbed, &location(namespace));
     let manager = "hpa-controller:shop/hpa";
     let writers = [writer("web", manager, None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
@@ -73,7 +78,7 @@ fn testbed_with_expired_leases() -> Testbed {
 #[tokio::test]
 async fn each_autoscaler_without_a_controller_has_a_clause() {
     let testbed = testbed_with_expired_leases();
-    let source = ControllerPast::new(testbed.client(), &location(None));
+    let source = new_source(&testbed, &location(None));
     let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let clause = "No controller with a known lease acts on this autoscaler".to_owned();
@@ -86,7 +91,7 @@ async fn expired_lease_is_reported_although_the_url_does_not_answer() {
     let testbed = testbed_with_expired_leases();
     let controller_url = Some("http://127.0.0.1:1".parse().expect("a URL"));
     let location = ControllerArguments { controller_url, ..location(None) };
-    let source = ControllerPast::new(testbed.client(), &location);
+    let source = new_source(&testbed, &location);
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let inactivity = activity.inactivity.expect("a sentence");
@@ -96,6 +101,25 @@ async fn expired_lease_is_reported_although_the_url_does_not_answer() {
                    status of 1 autoscaler: ";
     assert!(inactivity.contains(expired), "{inactivity}");
     assert_eq!(activity.idle.len(), 1);
+}
+
+/// The kernel completes the connection, and nothing answers, as with a stopped process.
+#[tokio::test(start_paused = true)]
+async fn silent_url_delays_the_report_of_an_expired_lease_by_one_request_timeout() {
+    let testbed = testbed_with_expired_leases();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let controller_url = Some(url.parse().expect("a URL"));
+    let location = ControllerArguments { controller_url, ..location(None) };
+    let source = new_source(&testbed, &location);
+    let writers = [writer("a", "hpa-controller:shop/hpa", None)];
+    let start = tokio::time::Instant::now();
+    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    assert_eq!(start.elapsed().as_secs(), 10);
+    let inactivity = activity.inactivity.expect("a sentence");
+    assert!(inactivity.contains("no response within 10s (--request-timeout)"), "{inactivity}");
+    let expired = "No controller makes decisions with the lease shop/hpa";
+    assert!(inactivity.contains(expired), "{inactivity}");
 }
 
 /// The instance reconciles the autoscaler `a`, and can't store a status.
@@ -141,7 +165,7 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
     let testbed = testbed_with_expired_leases();
     let controller_url = Some(url.parse().expect("a URL"));
     let location = ControllerArguments { controller_url, ..location(None) };
-    let source = ControllerPast::new(testbed.client(), &location);
+    let source = new_source(&testbed, &location);
     let writers = ["a", "b"].map(|name| writer(name, "hpa-controller:shop/hpa", None));
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let idle: Vec<_> = activity.idle.into_keys().collect();
@@ -160,7 +184,7 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
     let own = objects::lease("shop", "hpa", "a_1", now);
     let built_in = objects::lease("kube-system", KUBE_CONTROLLER_MANAGER, "a_1", now);
     testbed.apply_all([objects::namespace(), own, built_in]);
-    let source = ControllerPast::new(testbed.client(), &location(None));
+    let source = new_source(&testbed, &location(None));
     let conflict = async |age: i64| {
         let at = |seconds| Some(now - SignedDuration::from_secs(seconds));
         let of_hpa_rs = writer("a", "hpa-controller:shop/hpa", at(5));

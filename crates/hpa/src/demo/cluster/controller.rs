@@ -11,7 +11,7 @@ use hpa_controller::{
     k8s::Clients,
 };
 use hpa_dashboard::{ControllerRecords, RecordSource};
-use hpa_testbed::workload::clock::SimulatedClock;
+use hpa_testbed::clock::SimulatedClock;
 use jiff::Timestamp;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;

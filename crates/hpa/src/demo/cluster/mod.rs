@@ -5,8 +5,6 @@ mod loads;
 
 use std::{
     collections::BTreeSet,
-    fs,
-    io::Write,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use hpa_adapter::certificates::write_private;
 use hpa_calc::Settings;
 use hpa_controller::{
     HpaKey, Observer, ReconcileBeforeStatusWrite, Telemetry, TelemetryOptions,
@@ -23,9 +22,9 @@ use hpa_controller::{
 use hpa_dashboard::{Dashboard, Options};
 use hpa_testbed::{
     Config, Fault, Faults, ServerHandle, Testbed,
+    clock::SimulatedClock,
     workload::{
         RunningSimulation, Simulation,
-        clock::SimulatedClock,
         load::{Load, Repeat},
         scenario::Scenario,
         seconds::Seconds,
@@ -262,21 +261,12 @@ fn with_repeated_load(mut scenario: Scenario) -> Scenario {
 
 /// The scenario's faults, in simulated time.
 fn faults(scenario: &Scenario, clock: &SimulatedClock) -> anyhow::Result<Faults> {
-    let faults = Faults::with_clock(scenario.seed, clock.as_fn());
+    let faults = Faults::with_clock(scenario.seed, clock.clone());
     for (index, fault) in scenario.faults.iter().enumerate() {
         let fault = Fault::from_json(fault).with_context(|| format!("faults[{index}]"))?;
         faults.add(fault);
     }
     Ok(faults)
-}
-
-/// Writes a file that only its owner can read.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// Creates clients from the kubeconfig, as for any cluster. If the environment prevents that, for
@@ -306,6 +296,8 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use hpa_dashboard::RecordSource;
     use tokio::time::{sleep, timeout};
 

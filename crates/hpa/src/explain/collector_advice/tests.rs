@@ -1,6 +1,7 @@
 use clap::Parser;
 use hpa_calc::MetricsApi;
 use rstest::rstest;
+use serde_json::json;
 
 use super::*;
 use crate::args::{Arguments, Command};
@@ -155,6 +156,26 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     assert_eq!(advice_without_collectors(&source, failure).as_deref(), expected);
 }
 
+/// The annotations are right.
+#[test]
+fn misspelled_type_of_a_metric_is_the_field_to_correct() {
+    let metric = json!({ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometeus" } } },
+        "target": { "type": "Value", "value": "1" },
+    } });
+    let mut hpa = HorizontalPodAutoscaler::default();
+    let annotation = "metric-config.external.jobs.prometheus/query".to_owned();
+    hpa.metadata.annotations.insert(annotation, "up".to_owned());
+    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    let source = source_of(&hpa, &hpa.spec.metrics[0], &environment_of_unknown_flags(&hpa));
+    let finding = about_unknown_type(&hpa, 0, source.unwrap().unwrap_err());
+    let expected = "field spec.metrics[0].external.metric.selector.matchLabels.type";
+    assert_eq!(finding.subject, expected);
+    let expected =
+        "there is no collector \"prometeus\", so nothing reads jobs: set type: prometheus";
+    assert_eq!(finding.message, expected);
+}
+
 #[rstest]
 #[case::parse_error(
     "unable to fetch metrics: the query to prometheus failed: bad_data: parse error",
@@ -174,6 +195,11 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
          vector(0)` if nothing means 0. It is in the annotations metric-config."
     )
 )]
+#[case::no_result_in_the_namespace(
+    "unable to fetch metrics: query 'up{namespace=\"a\"}' did not result a valid response: it \
+     is restricted to the namespace a (--collector-namespace-label)",
+    Some("The query of jobs has no result in the namespace to which the controller restricts it")
+)]
 #[case::syntax(
     "unable to fetch metrics: the query has a syntax error at byte 9: the query ends",
     Some("Correct the syntax of the query of jobs, as the message says, in the annotations ")
@@ -187,6 +213,13 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     Some(
         "The server answers, but its response has no number for jobs, as the message says: \
          correct the path to the value in the annotations "
+    )
+)]
+#[case::several_values(
+    "unable to fetch metrics: several values, but no aggregator",
+    Some(
+        "The path to jobs selects several values in the response of the server: add the setting \
+         aggregator (avg, min, max or sum), which combines them, to the annotations "
     )
 )]
 #[case::text_in_the_response(

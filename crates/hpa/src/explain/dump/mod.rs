@@ -18,6 +18,7 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi,
     debug::{ActingController, AutoscalerDetail, effective_settings, settings_of_controller},
+    k8s::StatusController,
 };
 use hpa_metrics::{
     decode_value,
@@ -26,13 +27,12 @@ use hpa_metrics::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::subject::{Subject, is_reported_ambiguous, usable_selector};
+use super::subject::{Subject, is_reported_ambiguous};
 use crate::{
     autoscaler_name::{self, describe, is_in_namespace},
     debug_client::Unavailable,
     listed_autoscalers::{ListedAutoscaler, set_other_autoscalers},
     manifests::{self, Manifest, string_at},
-    status_controller::StatusController,
 };
 
 /// The kinds whose scale is derived from the object, as in the API server.
@@ -67,11 +67,11 @@ impl Dump {
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
         let object = autoscaler_name::find_in_files(self.objects.iter(), name, namespace)?;
-        let controller = StatusController::from_managed_fields(object);
+        let controller = StatusController::of_object(object, Timestamp::now());
         let mut hpa = autoscaler_name::decode(object)?;
         prepare_spec(&mut hpa.spec);
         let scale = self.scale(&hpa);
-        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
         let pods = match &selector {
             Some(selector) => self.pods(&hpa.metadata.namespace, selector)?,
             None => Vec::new(),
@@ -234,7 +234,7 @@ impl Dump {
         let is_ambiguous = is_reported_ambiguous(hpa, &name, record, is_dry_run, others.iter());
         let others = others.into_iter().filter(|_| is_ambiguous);
         let selecting = own.into_iter().chain(others).filter_map(|one| {
-            let selector = usable_selector(&self.scale(&one).ok()?)?;
+            let selector = self.scale(&one).ok()?.usable_selector()?;
             let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
             selects.then(|| one.metadata.qualified_name())
         });

@@ -4,18 +4,14 @@ mod selection;
 
 use std::{
     cell::Cell,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::bail;
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Readings, SelectedPods, Settings,
-    api::CrossVersionObjectReference,
-    defaults::prepare_spec,
-    report::ShortReport,
-    settings::{PodSelection, SettingPolicy},
-    suggestions::most_similar,
+    HorizontalPodAutoscaler, Inputs, Readings, Scale, SelectedPods, Settings,
+    api::CrossVersionObjectReference, defaults::prepare_spec, report::ShortReport,
+    settings::SettingPolicy, suggestions::most_similar,
 };
 use hpa_controller::{
     AutoscalerApi, HpaKey,
@@ -23,25 +19,23 @@ use hpa_controller::{
         ActingController, AutoscalerDetail, effective_settings, fill_forecasts, fill_readings,
         settings_of_controller,
     },
-    k8s::FieldManager,
-    scale_target::{
-        MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, ScaleUnavailable, read_scale,
-    },
+    k8s::{FieldManager, StatusController},
+    scale_target::{ScaleUnavailable, TargetReader},
 };
 use hpa_metrics::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
 use super::{
-    collector_advice,
+    MetricAdvisor,
     dump::SCALABLE,
-    idle, metrics_api_advice, rule_advice,
-    subject::{Subject, is_reported_ambiguous, usable_selector},
+    idle, rule_advice,
+    subject::{Subject, is_reported_ambiguous},
 };
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
-    collectors::{InProcessSources, Scope},
+    collectors::Scope,
     controller_options::setting_policy,
     debug_client::Unavailable,
     kubectl::{self, escape},
@@ -51,9 +45,7 @@ use crate::{
     },
     manifests::string_at,
     metric_reader::MetricReader,
-    rules_source,
-    status_controller::StatusController,
-    terminal,
+    rules_source, terminal,
 };
 
 /// The maximum number of objects whose names are compared with that of a missing target.
@@ -80,9 +72,7 @@ struct FoundController {
 /// Reads one autoscaler of a cluster.
 pub(super) struct Cluster {
     client: Client,
-    mapper: Arc<RestMapper>,
-    scales: ScaleClient,
-    owners: Owners,
+    targets: TargetReader,
     metrics: MetricReader,
     /// The time at which the series of rules were last read.
     relisted: Cell<Option<Instant>>,
@@ -90,9 +80,10 @@ pub(super) struct Cluster {
     has_reported_delay: Cell<bool>,
     name: AutoscalerName,
     location: ControllerArguments,
+    request_timeout: Duration,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
-    sources: InProcessSources,
+    advisor: MetricAdvisor,
     placeholders: Vec<(&'static str, String)>,
 }
 
@@ -114,28 +105,27 @@ impl Cluster {
             name = name.in_any_api(&clients.api).await;
         }
         let timeout = to_std(arguments.cluster.request_timeout);
-        let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
-        let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
+        let targets = TargetReader::new(&clients.api, timeout);
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
         let (apis, namespace) = (vec![name.key.api], Some(name.key.namespace.to_string()));
         let scope = Scope { apis, namespace };
         let sources = &arguments.sources;
-        let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
+        let mapper = targets.mapper().clone();
+        let metrics = MetricReader::new(&clients, mapper, sources, scope, timeout, sharing);
         Ok(Self {
-            owners: Owners::new(clients.api.clone(), mapper.clone(), timeout),
-            scales: ScaleClient::new(clients.api.clone(), timeout),
+            targets,
             metrics: metrics.await?,
             relisted: Cell::default(),
             has_reported_delay: Cell::default(),
             client: clients.api.clone(),
-            mapper,
             name,
             location: arguments.controller.clone(),
+            request_timeout: timeout,
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
-            sources: InProcessSources::from_flags(sources),
+            advisor: MetricAdvisor::new(clients.api.clone(), sources),
             placeholders: rule_advice::placeholders(&sources.rules),
         })
     }
@@ -143,7 +133,7 @@ impl Cluster {
     /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.name.read(&self.client).await?;
-        let controller = StatusController::from_managed_fields(&object);
+        let controller = StatusController::of_object(&object, Timestamp::now());
         let name = self.name.key.to_string();
         let mut hpa = autoscaler_name::decode_named(&object, &format!("the autoscaler {name}"))?;
         prepare_spec(&mut hpa.spec);
@@ -158,7 +148,7 @@ impl Cluster {
         if settings.has_ignored_settings() {
             settings = settings.with_built_in_state(lease_state);
         }
-        let target = self.read_target(&hpa).await;
+        let target = self.targets.scale(&hpa).await;
         if let Err(unavailable) = &target {
             self.require_permission(&hpa, &settings, unavailable)?;
         }
@@ -168,18 +158,16 @@ impl Cluster {
         };
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
-        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
         let selected = match (&selector, &target) {
             (Some(selector), Ok(target)) => {
-                let are_owned = settings.pods == PodSelection::Owned;
-                let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
                 let record = past.as_ref().ok();
                 let others = autoscalers.iter();
                 let others = others.filter(|one| one.api == self.name.key.api && one.name != name);
                 let others = others.map(|one| &one.hpa);
                 let is_ambiguous =
                     is_reported_ambiguous(&hpa, &name, record, settings.dry_run, others);
-                self.select(selector, owner, &hpa, &autoscalers, is_ambiguous).await?
+                self.select(selector, target, &hpa, &settings, &autoscalers, is_ambiguous).await?
             }
             _ => SelectedPods::default(),
         };
@@ -212,11 +200,8 @@ impl Cluster {
         let read_by_controller = fill_readings(&mut inputs, &values, errors);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
-        let rules = self.metrics.rules();
-        let mut metric_advice =
-            rules.map(|rules| rule_advice::advise(rules, &inputs)).unwrap_or_default();
-        collector_advice::add(&self.sources, &inputs, &mut metric_advice);
-        metrics_api_advice::add(&self.client, &inputs, &mut metric_advice).await;
+        let rules = self.metrics.rules().map(|rules| &**rules);
+        let metric_advice = self.advisor.advise(rules, &inputs).await;
         set_other_autoscalers(&mut autoscalers, now);
         let own = autoscalers.into_iter().find(|one| one.name == name);
         let (other_autoscalers, conflict) =
@@ -316,7 +301,8 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
         lease: &ControllerLease,
     ) -> Result<(AutoscalerDetail, String), Unavailable> {
-        let api = lease.debug_client(&self.client, &self.location).await?;
+        let api = lease.debug_client(&self.client, &self.location, self.request_timeout);
+        let api = api.await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
         let read_as_of = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();
@@ -354,15 +340,6 @@ impl Cluster {
         let name = target.name.as_str();
         let similar = most_similar(name, names.iter().copied());
         similar.filter(|_| !names.contains(&name)).map(ToOwned::to_owned)
-    }
-
-    async fn read_target(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-    ) -> Result<ScaleObject, ScaleUnavailable> {
-        let target = &hpa.spec.scale_target_ref;
-        let scale = read_scale(&self.mapper, &self.scales, &self.name.key.namespace, target).await;
-        scale.map(|(object, _)| object)
     }
 
     /// Reads the series of the rules, if the decision needs them and the relist interval has passed.

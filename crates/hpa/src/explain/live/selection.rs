@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Pod, SelectedPods, Selector,
-    api::{ConditionReason, ConditionType, CrossVersionObjectReference},
+    HorizontalPodAutoscaler, Pod, SelectedPods, Selector, Settings,
+    api::{ConditionReason, ConditionType},
 };
 use hpa_controller::scale_target::ScaleObject;
 use hpa_metrics::decode_value;
@@ -15,35 +14,27 @@ use serde_json::Value;
 use super::Cluster;
 use crate::{
     autoscaler_name::list_path,
-    explain::subject::{may_name_api, usable_selector},
+    explain::subject::may_name_api,
     kubectl::{self, escape},
     listed_autoscalers::ListedAutoscaler,
     manifests::string_at,
 };
 
-/// The maximum number of concurrent reads of scales. Their selectors show which other autoscalers
-/// count the same pods.
-const MAX_CONCURRENT_READS: usize = 8;
-
 impl Cluster {
-    /// The pods that match the autoscaler's selector and, if there is an owner, belong to it. Also
-    /// the autoscalers that select any of these pods: this one and, if `is_ambiguous`, others.
+    /// The pods that match the autoscaler's selector and, by its settings, count for it. Also the
+    /// autoscalers that select any of these pods: this one and, if `is_ambiguous`, others.
     /// `autoscalers` are those of the namespace, as far as they can be listed.
     pub(super) async fn select(
         &self,
         selector: &Selector,
-        owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
+        target: &ScaleObject,
         hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
         autoscalers: &[ListedAutoscaler],
         is_ambiguous: bool,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.list_pods(selector).await?;
-        let selected = match owner {
-            Some((target, reference)) => {
-                self.owners.only_owned(&self.name.key.namespace, pods, target, reference).await
-            }
-            None => SelectedPods::new(pods),
-        };
+        let selected = self.targets.select_pods(hpa, settings, target, pods).await;
         let SelectedPods { pods, ownership_error, .. } = selected;
         if ownership_error.is_some() {
             return Ok(SelectedPods { ownership_error, ..SelectedPods::default() });
@@ -51,17 +42,11 @@ impl Cluster {
         if pods.is_empty() {
             return Ok(SelectedPods::default());
         }
-        let selected = &pods;
         let own_name = self.name.key.to_string();
         let mut others = self.handled_autoscalers(hpa, autoscalers).await?;
         others.retain(|one| is_ambiguous && one.name != own_name);
-        let others = others.into_iter().map(|one| async move {
-            let selector = usable_selector(&self.read_target(&one.hpa).await.ok()?.scale)?;
-            let selects = selected.iter().any(|pod| pod.is_selected_by(&selector));
-            selects.then(|| one.name.clone())
-        });
-        let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
-        let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
+        let others = others.into_iter().map(|one| (one.name.clone(), &one.hpa)).collect();
+        let mut autoscalers = self.targets.selecting_autoscalers(others, &pods).await;
         autoscalers.push(own_name.clone());
         autoscalers.sort();
         Ok(SelectedPods { pods, autoscalers, own_name: Some(own_name), ..SelectedPods::default() })

@@ -44,13 +44,17 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-    // `invalid` reports values that the API server rejects.
-    let Some(resolved) = decoded.resolved.as_ref().filter(|_| decoded.hpa.is_some()) else {
-        return;
+    // If the spec is invalid, `invalid` reports its fields, and its metrics and its behavior may be
+    // others than those intended. Only the values of annotations are certain.
+    let is_certain = |problem: &SettingProblem| {
+        decoded.hpa.is_some()
+            || matches!(problem.place, SettingPlace::Annotation(_))
+                && matches!(problem.kind, ProblemKind::InvalidValue | ProblemKind::Raised)
     };
     // Each unknown name is reported above.
-    let is_known = |problem: &&SettingProblem| problem.kind != ProblemKind::UnknownName;
-    for problem in resolved.problems.iter().filter(is_known) {
+    let is_reported =
+        |problem: &&SettingProblem| problem.kind != ProblemKind::UnknownName && is_certain(problem);
+    for problem in decoded.resolved.problems.iter().filter(is_reported) {
         let field = match &problem.place {
             SettingPlace::Annotation(name) => member_path(ANNOTATIONS, name),
             SettingPlace::Field(path) => path.clone(),
@@ -76,7 +80,9 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !annotations.keys().any(|name| name.starts_with(COLLECTOR_PREFIX)) {
         return;
     }
-    let unknown_types = unknown_collector_types(subject.hpa);
+    let metrics = 0..subject.hpa.spec.metrics.len();
+    let unknown_types = metrics.filter_map(|index| unknown_collector_type(subject.hpa, index));
+    let unknown_types: Vec<_> = unknown_types.collect();
     let environment = environment_of_unknown_flags(subject.hpa);
     for finding in hpa_collectors::findings(subject.hpa, &environment) {
         let is_external = finding.subject.starts_with("annotations metric-config.external.");
@@ -94,34 +100,34 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Finds external metrics that have annotations for a collector, but whose label `type` names no
-/// collector. Without the label, the name of the metric counts. Returns a field and a message for
-/// each.
-fn unknown_collector_types(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
-    let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
-        let metric = &metric.external.as_ref()?.metric;
-        let prefix = format!("{COLLECTOR_PREFIX}external.{}.", metric.name);
-        let first = first_with_prefix(&hpa.metadata.annotations, &prefix)?;
-        let annotated = first.strip_prefix(&prefix)?.split('/').next()?;
-        let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
-        let label = labels.and_then(|labels| labels.get("type")).filter(|one| !one.is_empty());
-        let is_known = |name: &str| external_types().any(|known| known == name);
-        if is_known(label.unwrap_or(&metric.name)) {
-            return None;
-        }
-        let problem = match label {
-            Some(label) => format!("there is no collector {label:?}"),
-            None => "the label that names the collector is missing".to_owned(),
-        };
-        let similar = label.and_then(|label| most_similar(label, external_types()));
-        let advice = match similar.or(Some(annotated).filter(|name| is_known(name))) {
-            Some(name) => format!("set type: {name}"),
-            None => format!("set it to one of {}", external_types().collect::<Vec<_>>().join(", ")),
-        };
-        let field = format!("spec.metrics[{index}].external.metric.selector.matchLabels.type");
-        Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
-    });
-    metrics.collect()
+/// The problem of an external metric that has annotations for a collector, but whose label `type`
+/// names no collector. Without the label, the name of the metric counts. Returns a field and a
+/// message.
+pub(crate) fn unknown_collector_type(
+    hpa: &HorizontalPodAutoscaler,
+    index: usize,
+) -> Option<(String, String)> {
+    let metric = &hpa.spec.metrics.get(index)?.external.as_ref()?.metric;
+    let prefix = format!("{COLLECTOR_PREFIX}external.{}.", metric.name);
+    let first = first_with_prefix(&hpa.metadata.annotations, &prefix)?;
+    let annotated = first.strip_prefix(&prefix)?.split('/').next()?;
+    let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
+    let label = labels.and_then(|labels| labels.get("type")).filter(|one| !one.is_empty());
+    let is_known = |name: &str| external_types().any(|known| known == name);
+    if is_known(label.unwrap_or(&metric.name)) {
+        return None;
+    }
+    let problem = match label {
+        Some(label) => format!("there is no collector {label:?}"),
+        None => "the label that names the collector is missing".to_owned(),
+    };
+    let similar = label.and_then(|label| most_similar(label, external_types()));
+    let advice = match similar.or(Some(annotated).filter(|name| is_known(name))) {
+        Some(name) => format!("set type: {name}"),
+        None => format!("set it to one of {}", external_types().collect::<Vec<_>>().join(", ")),
+    };
+    let field = format!("spec.metrics[{index}].external.metric.selector.matchLabels.type");
+    Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
 }
 
 /// The field of a finding about a collector. It is the annotation that `subject` names, else the

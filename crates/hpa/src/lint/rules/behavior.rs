@@ -5,7 +5,6 @@ use hpa_calc::{
     api::{Behavior, HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingRules},
     defaults::apply_defaults,
     explain::counted,
-    history::Direction,
     settings::{DOMAIN, Tolerances},
 };
 use hpa_crd::member_path;
@@ -143,14 +142,11 @@ pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
     let Tolerances { up, down } = Tolerances::for_spec(spec, subject.settings);
     let (lowest, highest) = (f64::from(min), f64::from(max));
-    let is_too_wide = |direction| match direction {
-        Direction::Up => highest / lowest <= 1.0 + up,
-        Direction::Down => lowest / highest >= 1.0 - down,
-    };
-    for (direction, member, tolerance) in
-        [(Direction::Up, "scaleUp", up), (Direction::Down, "scaleDown", down)]
-    {
-        if is_too_wide(direction) {
+    for (member, tolerance, is_too_wide) in [
+        ("scaleUp", up, highest / lowest <= 1.0 + up),
+        ("scaleDown", down, lowest / highest >= 1.0 - down),
+    ] {
+        if is_too_wide {
             let message = format!(
                 "between {min} and {max} replicas, every step is within the tolerance of \
                  {tolerance}: the autoscaler reacts only to a load that is beyond its bounds"

@@ -10,6 +10,7 @@ use hpa_calc::{
 };
 use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey, source_of};
 use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::rules::counter::plain_counter;
 
 use super::{
     pods::{Utilization, utilizations},
@@ -20,7 +21,7 @@ use crate::{
     lint::{
         finding::Report,
         object::group,
-        queries::{computes_average, plain_counter},
+        queries::computes_average,
         served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
         workspace::ServedMetrics,
     },

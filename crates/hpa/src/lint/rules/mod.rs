@@ -11,6 +11,7 @@ mod target;
 mod target_group;
 mod validity;
 
+pub(crate) use self::annotations::unknown_collector_type;
 pub(super) use self::rule::Rule;
 use self::{
     rule::{

@@ -76,7 +76,7 @@ impl<'a> Subject<'a> {
         decoded: &'a DecodedAutoscaler,
     ) -> Option<Self> {
         let hpa = decoded.hpa.as_ref()?;
-        let settings = &decoded.resolved.as_ref()?.settings;
+        let settings = &decoded.resolved.settings;
         let acting_settings = decoded.acting_settings.as_ref()?;
         let others = OtherAutoscalers::default();
         Some(Self { workspace, manifest, hpa, settings, acting_settings, others })

@@ -25,6 +25,7 @@ use crate::{
 };
 
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
+const NAME_FIELD: &str = "metadata.name";
 /// The maximum number of other objects in the findings of a rule about one autoscaler.
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
@@ -82,7 +83,7 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     if let Some(other) = workspace.unscaled_anywhere(&target) {
         let message = format!(
             "{kind} {name} ({}) is in {}, and the autoscaler is in {}",
-            place(other),
+            other.place(NAME_FIELD),
             in_namespace(other),
             in_namespace(manifest)
         );
@@ -98,8 +99,11 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     };
     let member = if of_other_kind.is_some() { "kind" } else { "name" };
     if let Some(other) = of_other_kind.or_else(of_similar_name) {
-        let message =
-            format!("there is no {kind} {name}, but {} ({})", kind_and_name(other), place(other));
+        let message = format!(
+            "there is no {kind} {name}, but {} ({})",
+            kind_and_name(other),
+            other.place(NAME_FIELD)
+        );
         report.add(format!("{TARGET_FIELD}.{member}"), message);
     }
 }
@@ -108,14 +112,6 @@ fn in_namespace(manifest: &Manifest) -> String {
     match namespace(manifest) {
         "" => "no namespace".to_owned(),
         name => format!("namespace {name}"),
-    }
-}
-
-/// `file:line` of an object, or `cluster` for an object of a cluster.
-fn place(manifest: &Manifest) -> String {
-    match manifest.position("metadata.name").line {
-        0 => manifest.file.clone(),
-        line => format!("{}:{line}", manifest.file),
     }
 }
 
@@ -136,9 +132,9 @@ pub(super) fn duplicate_object(
         let message = format!(
             "{} occurs again in line {}: kubectl apply overwrites this one with it",
             kind_and_name(manifest),
-            other.position("metadata.name").line
+            other.position(NAME_FIELD).line
         );
-        report.add("metadata.name", message);
+        report.add(NAME_FIELD, message);
     }
 }
 
@@ -221,7 +217,7 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         let message = format!(
             "{} ({}) has the same target, and KEDA creates an {created_kind} for it: {effect}",
             kind_and_name(object),
-            place(object)
+            object.place(NAME_FIELD)
         );
         report.add(TARGET_FIELD, message);
     }
@@ -236,7 +232,7 @@ fn names_with_places(autoscalers: &[&Manifest], manifest: &Manifest) -> String {
     }
     let names = places.into_iter().map(|(name, autoscaler)| match autoscaler.line {
         0 => name,
-        _ => format!("{name} at {}", place(autoscaler)),
+        _ => format!("{name} at {}", autoscaler.place(NAME_FIELD)),
     });
     let suffix = if autoscalers.len() > MAX_NAMED_OBJECTS { " and others" } else { "" };
     names.collect::<Vec<_>>().join(", ") + suffix

@@ -13,8 +13,10 @@ use hpa_calc::{
     suggestions::is_similar,
     validation::{ValidationOptions, validate, validate_labels_and_annotations, validate_name},
 };
+use hpa_controller::k8s::StatusController;
 use hpa_crd::{FieldError, UnknownField};
 use hpa_metrics::{DecodeError, decode_value};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -27,7 +29,6 @@ use crate::{
         workspace::Workspace,
     },
     manifests::{DuplicateKey, Manifest, is_stdin, string_at},
-    status_controller::StatusController,
 };
 
 const UNKNOWN_FIELD: &str =
@@ -48,11 +49,12 @@ pub(super) struct DecodedAutoscaler {
     invalid: Vec<FieldError>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
-    /// The settings, with the controller's default flags. `None` if errors prevent the validation,
-    /// as in a patch or with a wrong type.
-    pub(super) resolved: Option<ResolvedSettings>,
+    /// The settings, with the controller's default flags. If errors prevent the validation, as in a
+    /// patch or with a wrong type, only those of annotations.
+    pub(super) resolved: ResolvedSettings,
     /// The settings of the controller that stored the status, with its default flags:
-    /// kube-controller-manager ignores those of the autoscaler. `None` like `resolved`.
+    /// kube-controller-manager ignores those of the autoscaler. `None` if errors prevent the
+    /// validation.
     pub(super) acting_settings: Option<Settings>,
 }
 
@@ -60,12 +62,13 @@ pub(super) struct DecodedAutoscaler {
 pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     let mut object = versions::without_nulls(manifest.object.clone());
     let mut decoded = DecodedAutoscaler {
-        status_is_from_reference: StatusController::from_managed_fields(&object).is_reference(),
+        status_is_from_reference: StatusController::of_object(&object, Timestamp::now())
+            .is_reference(),
         unknown: versions::to_v2(&mut object),
         intended_fields: Vec::new(),
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         hpa: None,
-        resolved: None,
+        resolved: annotated_settings(&manifest.object),
         acting_settings: None,
     };
     let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
@@ -100,6 +103,16 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         }
     }
     decoded
+}
+
+/// The settings of the annotations alone.
+fn annotated_settings(object: &Value) -> ResolvedSettings {
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let texts = annotations.into_iter().flatten();
+    let texts = texts.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    let mut hpa = HorizontalPodAutoscaler::default();
+    hpa.metadata.annotations = texts.collect();
+    Settings::default().for_autoscaler(&hpa, &SettingPolicy::default())
 }
 
 /// The message about an unknown field. Only an older version or the custom API may have the field.
@@ -169,7 +182,7 @@ impl DecodedAutoscaler {
         } else {
             resolved.settings.clone()
         });
-        self.resolved = Some(resolved);
+        self.resolved = resolved;
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
 }

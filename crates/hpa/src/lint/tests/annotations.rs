@@ -14,6 +14,24 @@ fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] h
     assert!(findings[0].message.starts_with(&expected), "{}", findings[0].message);
 }
 
+#[rstest]
+#[case::refused(json!(1), "pause", "yes")]
+#[case::of_another_type(json!("many"), "pause", "yes")]
+#[case::raised(json!("many"), "sync-period", "1s")]
+fn values_of_annotations_of_an_invalid_autoscaler_are_reported(
+    #[case] max_replicas: Value,
+    #[case] name: &str,
+    #[case] value: &str,
+) {
+    let findings = lint(manifests_with(&[
+        (0, "/spec/maxReplicas", max_replicas),
+        (0, "/metadata/annotations", annotation(name, value)),
+    ]));
+    let mut ids = rule_ids(&findings);
+    ids.sort_unstable();
+    assert_eq!(ids, ["invalid", "invalid-annotation"], "{findings:?}");
+}
+
 #[test]
 fn setting_that_behavior_overrides_has_no_effect() {
     let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 120 } });
@@ -43,7 +61,7 @@ fn convert_has_no_warning_of_settings_that_the_writer_of_the_status_ignores() {
     let [written, _] = changes;
     assert!(lint(manifests_with(&[written, dry_run])).is_empty(), "as docs/shadow-mode.md advises");
     let manifests = objects.into_iter().map(|object| Manifest::new("f.yaml", 1, object));
-    assert_eq!(annotation_warnings(manifests.collect()), [""; 0]);
+    assert_eq!(conversion_warnings(manifests.collect()), [""; 0]);
 }
 
 #[rstest]

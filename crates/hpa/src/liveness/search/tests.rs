@@ -1,6 +1,6 @@
 //! Tests of the search for leases.
 
-use hpa_controller::{HpaKey, KEEPS_HISTORY};
+use hpa_controller::{HpaKey, INSTANCE_SCOPE, KEEPS_HISTORY};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{TestbedExt, objects};
 use rstest::rstest;
@@ -70,6 +70,7 @@ fn writers(statuses: &[(&str, &str)]) -> Vec<AutoscalerStatusWriter> {
         key: HpaKey::new(*namespace, "web"),
         manager: (*manager).to_owned(),
         at: None,
+        built_in_at: None,
     };
     statuses.iter().map(writer).collect()
 }
@@ -123,13 +124,19 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([namespace("scaling"), namespace("eve")]);
     let now = Timestamp::now();
-    let of_hpa_rs = |namespace: &str, name: &str| {
+    let of_hpa_rs = |(namespace, name, annotation, value): (&str, &str, &str, &str)| {
         let mut lease = objects::lease(namespace, name, "new-0_1", now);
-        lease["metadata"]["annotations"][KEEPS_HISTORY] = "true".into();
+        lease["metadata"]["annotations"][annotation] = value.into();
         lease
     };
-    let leases = [("scaling", "new"), ("kube-system", "usual"), ("eve", "evil")];
-    testbed.apply_all(leases.map(|(namespace, name)| of_hpa_rs(namespace, name)));
+    // One stores no histories, and the others are of an earlier version.
+    let scope = r#"{"holder":"new-0_1","apis":["core"],"namespaces":["shop"]}"#;
+    let leases = [
+        ("scaling", "new", INSTANCE_SCOPE, scope),
+        ("kube-system", "usual", KEEPS_HISTORY, "true"),
+        ("eve", "evil", KEEPS_HISTORY, "true"),
+    ];
+    testbed.apply_all(leases.map(of_hpa_rs));
     let other_operator = objects::lease("scaling", "other", "other-0_1", now);
     testbed.apply_all([other_operator, objects::lease("scaling", "hpa", "", now)]);
     let client = testbed.client();
@@ -145,20 +152,13 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     assert_eq!(unnamed(Some("scaling"), "shop").await, [""; 0], "the reader named it");
     assert_eq!(unnamed(None, "scaling").await, ["usual"], "the lease may be a tenant's");
     // Beside a held lease, another instance may have replaced kube-controller-manager.
-    let container = serde_json::json!({
-        "name": "hpa", "image": "hpa", "args": ["run", "--namespace=shop"],
-    });
-    testbed.apply_all([serde_json::json!({
-        "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [container] },
-        "metadata": { "name": "new-0", "namespace": "scaling" },
-    })]);
     let of_shop = ("shop", "hpa-controller:scaling/new");
     for (manager, unnamed) in [(KUBE_CONTROLLER_MANAGER, &["usual"][..]), ("k3s", &[])] {
         let statuses = writers(&[of_shop, ("blog", manager)]);
         let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
         let names = found.others.iter().map(|lease| lease.name.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), unnamed);
-        let scopes = found.pods.keys().filter_map(|name| found.scope_of(name));
+        let scopes = found.holders().flatten().filter_map(|holder| holder.scope.as_ref());
         let namespaces: Vec<_> = scopes.map(|scope| scope.namespaces.as_slice()).collect();
         assert_eq!(namespaces, [["shop"]]);
     }

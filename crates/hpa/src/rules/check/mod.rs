@@ -16,7 +16,7 @@ use hpa_prometheus::{
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         query::on_one_line,
     },
-    source::RelistError,
+    source::{RelistError, ServerError, server_mistakes},
 };
 
 use self::report::{Report, UncheckedRules};
@@ -39,6 +39,8 @@ const PROMETHEUS_UNREAD: &str = "; not checked against Prometheus";
 const CLUSTER_UNREAD: &str = "; not checked against the cluster";
 /// Part of the first line about several places if one of them could not be checked.
 const PARTLY_CHECKED: &str = "; not all checked";
+/// The reason why Prometheus is not read if a server or a reference to one has a mistake.
+const INVALID_SERVERS: &str = "correct the servers first";
 /// The first line names at most this many unchecked rules for each cause.
 const MAX_UNCHECKED_RULES: usize = 10;
 
@@ -118,19 +120,26 @@ async fn check_config(
     config: &Config,
 ) -> anyhow::Result<CheckedRules> {
     let (flags, file) = (&arguments.connection, file_name(&arguments.file));
-    let Some(source) = connect_source(config, flags).await? else {
-        return Ok(match resource_mapper(flags).await?.load().await {
-            Ok(resources) => check_syntax(&file, config, &resources, None),
-            Err(error) => check_without_resources(&file, config, &with_causes(&error)),
-        });
+    let mistakes = server_mistakes(config, &flags.prometheus.server_permissions());
+    let source = if mistakes.is_empty() { connect_source(config, flags).await? } else { None };
+    let Some(source) = source else {
+        let may_connect = flags.connect || flags.prometheus.prometheus_url.is_some();
+        let cause = (may_connect && !mistakes.is_empty()).then_some(INVALID_SERVERS);
+        let mut checked = match resource_mapper(flags).await?.load().await {
+            Ok(resources) => check_syntax(&file, config, &resources, cause, &mistakes),
+            Err(error) => check_without_resources(&file, config, &with_causes(&error), &mistakes),
+        };
+        // The mistakes are certain, and remain in a later check.
+        checked.is_complete |= cause.is_some();
+        return Ok(checked);
     };
     match notify_of_delay(source.relist(), || warn_of_delay(&source)).await {
         Err(error @ RelistError::Mapper(_)) => {
-            return Ok(check_without_resources(&file, config, &with_causes(&error)));
+            return Ok(check_without_resources(&file, config, &with_causes(&error), &[]));
         }
         Err(RelistError::ServersFailed { causes, .. }) => {
             let cause = causes.join("; ");
-            return Ok(check_syntax(&file, config, &source.resources(), Some(&cause)));
+            return Ok(check_syntax(&file, config, &source.resources(), Some(&cause), &[]));
         }
         _ => {}
     }
@@ -141,7 +150,7 @@ async fn check_config(
     let servers = RuleServers::new(&source);
     let compiled = RuleSet::compile(config, &source.resources());
     if let Some(cause) = failure_of_only_server(config, &compiled, &servers).await {
-        return Ok(check_syntax(&file, config, &source.resources(), Some(&cause)));
+        return Ok(check_syntax(&file, config, &source.resources(), Some(&cause), &[]));
     }
     let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
     let findings = lint_each(config, &compiled, &source.resources());
@@ -221,10 +230,19 @@ async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> a
     let findings = lint(rest, &rules, &resources).into_iter();
     let findings: Vec<_> = findings.filter(|finding| is_independent(&finding.path)).collect();
     let warning_count = findings.iter().filter(|finding| finding.is_warning).count();
+    let servers = server_mistakes(rest, &flags.prometheus.server_permissions()).into_iter();
+    // The name of a server, or all servers, may be in a misspelled field.
+    let are_servers_known =
+        !issues.iter().any(|issue| issue.path.is_empty() || issue.path.starts_with("servers"));
+    let servers = servers.filter(|mistake| {
+        let is_reference = mistake.path.ends_with(".server");
+        is_independent(&mistake.path) && (are_servers_known || !is_reference)
+    });
     let undecodable = issues.iter().map(|issue| (Some(issue.position), issue.to_string()));
     let lines: Vec<_> = undecodable
         .chain(rejected.map(|error| (error.position, error.describe())))
         .chain(findings.iter().map(|finding| (finding.position, finding.to_string())))
+        .chain(servers.map(|mistake| (mistake.position, mistake.to_string())))
         .collect();
     if lines.len() == 1 {
         return error;
@@ -257,33 +275,41 @@ async fn failure_of_only_server(
 
 /// Checks rules without the resources of the API server, because they could not be read: finds only
 /// the mistakes that don't depend on them.
-fn check_without_resources(file: &str, config: &Config, cause: &str) -> CheckedRules {
+fn check_without_resources(
+    file: &str,
+    config: &Config,
+    cause: &str,
+    servers: &[ServerError],
+) -> CheckedRules {
     let errors = RuleSet::syntax_errors(config);
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
     let missing = missing.map(|path| (None, format!("{path} is missing")));
     let errors = errors.iter().map(|error| (error.position, error.describe()));
-    let lines: Vec<_> = errors.chain(missing).collect();
+    let servers = servers.iter().map(|mistake| (mistake.position, mistake.to_string()));
+    let lines: Vec<_> = errors.chain(missing).chain(servers).collect();
     let problem_count = lines.len();
     let unread = format!("{CLUSTER_UNREAD}: {}", on_one_line(cause));
     report_of_file(file, config, in_file_order(lines), problem_count, 0, &unread)
 }
 
 /// Checks rules without a Prometheus server. `cause` is the reason why those that should have been
-/// read can't be read. `None` if no flag allows one.
+/// read can't be read. `None` if no flag allows one. `servers`: the [`server_mistakes`].
 fn check_syntax(
     file: &str,
     config: &Config,
     resources: &ApiResources,
     cause: Option<&str>,
+    servers: &[ServerError],
 ) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
     let mistake_count = findings.iter().filter(|finding| !finding.is_warning).count();
-    let problem_count = rules.errors().count() + mistake_count;
+    let problem_count = rules.errors().count() + mistake_count + servers.len();
     let refused = rules.errors().map(|error| (error.position, error.describe()));
     let warnings = query_warnings(config, &rules, resources);
     let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
-    let mut lines = in_file_order(refused.chain(others).collect());
+    let servers = servers.iter().map(|mistake| (mistake.position, mistake.to_string()));
+    let mut lines = in_file_order(refused.chain(others).chain(servers).collect());
     let labels = rules.custom.iter().chain(&rules.external).flatten();
     let ambiguous = labels.flat_map(|rule| rule.labels.ambiguous());
     let ambiguous: Vec<String> = ambiguous

@@ -18,7 +18,9 @@ use hpa_prometheus::{
 };
 
 use super::report::{MAX_METRICS, Report};
-use crate::rules::{outcome::QueryProblem, sample, servers::PrometheusServer};
+use crate::rules::{
+    outcome::QueryProblem, sample, servers::PrometheusServer, short_range::query_without_result,
+};
 
 impl Report<'_> {
     /// Reports the value of a metric for an object that has it.
@@ -77,7 +79,7 @@ impl Report<'_> {
                     self.line(&format!("  {object} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.add_failure(server, rule, &object.to_string(), &error),
+            Err(error) => self.add_failure(server, rule, &object.to_string(), &error).await,
         }
         let explanation = self.servers.source.explain_custom(&request, &[name]);
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
@@ -162,7 +164,7 @@ impl Report<'_> {
     }
 
     /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
-    fn add_failure(
+    async fn add_failure(
         &mut self,
         server: PrometheusServer<'_>,
         rule: &RuleInspection,
@@ -172,7 +174,12 @@ impl Report<'_> {
         if let Some(QueryProblem::Unanswered(cause)) = server.problem_of(error) {
             return self.not_checked(&rule.status.rule, &cause);
         }
-        let text = format!("{object}: {}", describe(error));
+        let mut text = format!("{object}: {}", describe(error));
+        if let Some(query) = query_without_result(error)
+            && let Some(reason) = server.explain_short_range(query).await
+        {
+            text = format!("{text}: {reason}");
+        }
         let is_nan = text.contains(&NoValue::NotANumber.to_string());
         if is_nan { self.warning(&text) } else { self.problem(&text) }
     }
@@ -205,7 +212,10 @@ impl Report<'_> {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
                 if values.items.is_empty() && values.omitted.is_empty() {
-                    self.problem(&format!("no result{}", place.unwrap_or_default()));
+                    let reason = server.explain_short_range(&values.origin.query).await;
+                    let reason = reason.map(|reason| format!(": {reason}"));
+                    let (place, reason) = (place.unwrap_or_default(), reason.unwrap_or_default());
+                    self.problem(&format!("no result{place}{reason}"));
                 }
                 for OmittedSample { subject, reason } in values.omitted.iter().take(MAX_METRICS) {
                     self.warning(&format!("{} {subject}: {reason}", request.metric));
@@ -216,7 +226,7 @@ impl Report<'_> {
                     self.line(&format!("  {labels:?} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.add_failure(server, rule, &request.metric, &error),
+            Err(error) => self.add_failure(server, rule, &request.metric, &error).await,
         }
         let explanation = self.servers.source.explain_external(&request);
         self.add_query_warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;

@@ -20,9 +20,16 @@ pub(super) fn compare_lists(
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
     let obstacles: Vec<_> =
         errors.map(|(side, response)| format!("{side} answers {response}")).collect();
-    let statuses_differ = left.status != right.status;
+    let is_unavailable = left.is_unavailable() || right.is_unavailable();
+    let statuses_differ = left.status != right.status && !is_unavailable;
     if !obstacles.is_empty() {
-        return Ok(ApiComparison { name: api, obstacles, statuses_differ, ..<_>::default() });
+        return Ok(ApiComparison {
+            name: api,
+            obstacles,
+            is_unavailable,
+            statuses_differ,
+            ..<_>::default()
+        });
     }
     let (left_names, right_names) = (names(left)?, names(right)?);
     let unserved = match (&left_names, &right_names) {
@@ -35,18 +42,17 @@ pub(super) fn compare_lists(
         let obstacles = unserved.into_iter().collect();
         return Ok(ApiComparison { name: api, obstacles, ..<_>::default() });
     }
-    let is_served = left_names.is_some() || right_names.is_some();
     let (left_names, right_names) =
         (left_names.unwrap_or_default(), right_names.unwrap_or_default());
     Ok(ApiComparison {
         name: api,
         is_compared,
-        is_served,
         common_count: left_names.intersection(&right_names).count(),
         only_left: left_names.difference(&right_names).cloned().collect(),
         only_right: right_names.difference(&left_names).cloned().collect(),
         unserved,
         obstacles,
+        is_unavailable,
         statuses_differ,
     })
 }

@@ -122,12 +122,19 @@ async fn compare_values(
     let mut attempt = 1;
     loop {
         let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
+        let is_unavailable = left.is_unavailable() || right.is_unavailable();
         let (left, right) = (values::parse(&left)?, values::parse(&right)?);
         let differences = difference::value_differences(&left, &right, tolerance);
         if differences.is_empty() || attempt == MAX_ATTEMPTS {
             let is_compared = left.is_ok() && right.is_ok();
             let value_count = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
-            return Ok(RequestComparison { request, is_compared, value_count, differences });
+            return Ok(RequestComparison {
+                request,
+                is_compared,
+                is_unavailable,
+                value_count,
+                differences,
+            });
         }
         attempt += 1;
     }

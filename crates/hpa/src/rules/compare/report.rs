@@ -29,8 +29,6 @@ pub(super) struct ServerSummary {
 #[derive(Default)]
 pub(super) struct ApiComparison {
     pub(super) name: &'static str,
-    /// Whether at least one server has the API.
-    pub(super) is_served: bool,
     /// Whether both servers have the API.
     pub(super) is_compared: bool,
     /// The number of metrics that both servers have.
@@ -41,6 +39,8 @@ pub(super) struct ApiComparison {
     pub(super) unserved: Option<String>,
     /// The reasons why the lists are not compared, such as errors.
     pub(super) obstacles: Vec<String>,
+    /// Whether a server couldn't answer, as in [`RequestComparison::is_unavailable`].
+    pub(super) is_unavailable: bool,
     pub(super) statuses_differ: bool,
 }
 
@@ -49,6 +49,8 @@ pub(super) struct RequestComparison {
     pub(super) request: MetricRequest,
     /// Whether both servers returned a list of values, which may be empty.
     pub(super) is_compared: bool,
+    /// Whether a server couldn't answer, which is no difference.
+    pub(super) is_unavailable: bool,
     /// The number of compared values, as on the left server.
     pub(super) value_count: usize,
     pub(super) differences: Vec<String>,
@@ -67,7 +69,14 @@ impl Report {
 
     /// The number of requests whose values differ.
     fn different_request_count(&self) -> usize {
-        self.requests.iter().filter(|request| !request.differences.is_empty()).count()
+        let differs = |one: &&RequestComparison| !one.is_unavailable && !one.differences.is_empty();
+        self.requests.iter().filter(differs).count()
+    }
+
+    /// The number of requests, also for lists of metrics, that a server couldn't answer.
+    fn unanswered_count(&self) -> usize {
+        self.apis.iter().filter(|api| api.is_unavailable).count()
+            + self.requests.iter().filter(|request| request.is_unavailable).count()
     }
 
     /// Whether nothing was compared: no list of metrics, and no values.
@@ -89,7 +98,8 @@ impl Report {
             };
             return format!("{reasons}: nothing was compared");
         }
-        match (self.difference_count(), self.compared_value_count()) {
+        let compared = match (self.difference_count(), self.compared_value_count()) {
+            (0, 0) if self.unanswered_count() > 0 => "no value was compared".to_owned(),
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
@@ -102,14 +112,23 @@ impl Report {
                     ),
                 }
             }
+        };
+        match self.unanswered_count() {
+            0 => compared,
+            count => format!(
+                "{compared}; {} not compared (429, 502, 503 or 504)",
+                counted(count, "request")
+            ),
         }
     }
 
     /// If only lists of metrics were compared, and they are equal, nothing is known about values.
+    /// Requests that were not answered may differ.
     pub(super) fn outcome(&self) -> Outcome {
         match (self.difference_count(), self.compared_value_count()) {
             _ if self.compared_nothing() => Outcome::Inconclusive,
             (0, 0) => Outcome::Inconclusive,
+            (0, _) if self.unanswered_count() > 0 => Outcome::Inconclusive,
             (0, _) => Outcome::Success,
             _ => Outcome::Failure,
         }
@@ -165,10 +184,11 @@ impl fmt::Display for Report {
         let different = self.different_request_count();
         writeln!(
             f,
-            "{} for the metrics of {}, {}: {different} differ",
+            "{} for the metrics of {}, {}: differences in {}",
             counted(self.requests.len(), "request"),
             counted(self.autoscaler_count, "autoscaler"),
             counted(self.compared_value_count(), "value"),
+            counted(different, "request"),
         )?;
         for RequestComparison { request, differences, .. } in &self.requests {
             if differences.is_empty() {
@@ -190,7 +210,7 @@ impl fmt::Display for ApiComparison {
             writeln!(f, "{}: not compared", self.name)?;
             return self.obstacles.iter().try_for_each(|reason| writeln!(f, "  {reason}"));
         }
-        if !self.is_served {
+        if !self.is_compared && self.unserved.is_none() {
             return writeln!(f, "{}: neither server has it", self.name);
         }
         writeln!(

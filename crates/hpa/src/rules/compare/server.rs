@@ -43,6 +43,14 @@ pub(super) struct MetricsResponse {
     pub(super) body: Value,
 }
 
+impl MetricsResponse {
+    /// Whether the status says that the server, or one behind it, can't answer now. It says nothing
+    /// about its metrics.
+    pub(super) fn is_unavailable(&self) -> bool {
+        matches!(self.status, 429 | 502 | 503 | 504)
+    }
+}
+
 impl fmt::Display for MetricsResponse {
     /// The status and, if the body has one, the message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -138,7 +138,7 @@ async fn equal_servers_have_no_differences() {
          custom.metrics.k8s.io/v1beta2: neither server has it\n\
          external.metrics.k8s.io/v1beta1: neither server has it\n\
          metrics.k8s.io/v1beta1: neither server has it\n\
-         1 request for the metrics of 1 autoscaler, 2 values: 0 differ\n"
+         1 request for the metrics of 1 autoscaler, 2 values: differences in 0 requests\n"
     );
 }
 
@@ -157,7 +157,7 @@ async fn different_values_and_metrics_are_reported() {
         "3 differences (2 in lists of metrics, 1 in values): 3 values compared\n\
          custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
         "  only left: pods/old\n  only right: services/new\n",
-        "1 request for the metrics of 1 autoscaler, 3 values: 1 differ\n",
+        "1 request for the metrics of 1 autoscaler, 3 values: differences in 1 request\n",
         "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
          \x20   pod web-1: left 20, right 30\n\
          \x20   pod web-2: left 0, right has no value (prometheus-adapter reports NaN as 0)\n\
@@ -253,7 +253,8 @@ async fn resource_metrics_of_one_server_are_not_compared() {
     assert_eq!((report.difference_count(), report.compared_value_count()), (0, 1));
     let text = report.to_string();
     let expected = "metrics.k8s.io/v1beta1: not compared\n  right does not serve it: 404: not \
-                    found\n1 request for the metrics of 1 autoscaler, 1 value: 0 differ\n";
+                    found\n1 request for the metrics of 1 autoscaler, 1 value: differences in 0 \
+                    requests\n";
     assert!(text.ends_with(expected), "{text}");
     assert!(text.starts_with("no differences: 1 value compared\n"), "{text}");
 }
@@ -303,6 +304,39 @@ async fn only_status_404_means_that_an_api_is_not_served() {
     let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  right answers 401: Unauthorized\n";
     assert!(one.to_string().contains(expected), "{one}");
     assert_eq!(one.difference_count(), 1);
+}
+
+#[rstest]
+#[case::alone(false, Outcome::Inconclusive, "no differences: 1 value compared")]
+#[case::beside_a_difference(true, Outcome::Failure, "1 difference: 1 value compared")]
+#[tokio::test]
+async fn request_that_a_server_could_not_answer_is_no_difference(
+    #[case] differs: bool,
+    #[case] outcome: Outcome,
+    #[case] compared: &str,
+) {
+    let external = "/apis/external.metrics.k8s.io/v1beta1";
+    let unavailable = json!({"message": "the server is currently unable to handle the request"});
+    let server = |value: &str| {
+        FakeServer::default()
+            .with_custom_metrics(&["pods/rps"])
+            .with_pod_values(&[("web-1", value)])
+    };
+    let left = server("20").with_response(external, 503, unavailable);
+    let queue = json!({"type": "External", "external": {
+        "metric": {"name": "queue"}, "target": {"type": "Value", "value": "1"},
+    }});
+    let mut metrics = rps();
+    metrics.as_array_mut().unwrap().push(queue);
+    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
+    let left = left.with_response(path, 503, json!({}));
+    let right = server(if differs { "40" } else { "20" });
+    let report = report(&left, &right, metrics).await.unwrap();
+    assert_eq!(report.outcome(), outcome, "{report}");
+    let text = report.to_string();
+    let expected = format!("{compared}; 2 requests not compared (429, 502, 503 or 504)\n");
+    assert!(text.starts_with(&expected), "{text}");
+    assert!(text.contains("    left answers 503, right answers 404: not found\n"), "{text}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The first line of an explanation.
 
 use hpa_calc::explain::counted;
+use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
     source::RuleInspection,
@@ -15,6 +16,8 @@ pub(super) struct Headline<'e> {
     pub(super) inspected: &'e [RuleInspection],
     /// The numbers of objects of a custom metric, once their values have been read.
     pub(super) object_counts: Option<ObjectCounts>,
+    /// The rules of the other list of the file: custom metrics for an external one, and vice versa.
+    pub(super) other_rules: &'e [RuleInspection],
 }
 
 /// Numbers of objects with a custom metric.
@@ -118,16 +121,35 @@ impl Headline<'_> {
                 format!("{metric} isn't found: {refused} {are} refused: {error}: {mistake}")
             }
             (None, []) => {
-                let none = match inspected.len() {
+                let none = || match inspected.len() {
                     0 => "there are no rules".to_owned(),
                     1 => "the only rule doesn't have it".to_owned(),
                     _ => format!("none of {rules} has it"),
                 };
-                format!("{metric} has no value: {none}")
+                let reason = metric_in(self.other_rules, metric).unwrap_or_else(none);
+                format!("{metric} has no value: {reason}")
             }
         };
         (headline, Outcome::Failure)
     }
+}
+
+/// Says which of the rules for another API has a metric, with the command that explains it. Prefers
+/// the metric of pods.
+fn metric_in(rules: &[RuleInspection], metric: &str) -> Option<String> {
+    rules.iter().find_map(|rule| {
+        let mut metrics = rule.metrics.iter().filter(|one| one.metric == metric);
+        let first = metrics.clone().next()?;
+        let of_pods = metrics.find(|one| one.resource == Some(GroupResource::pods()));
+        let (api, resource) = match &of_pods.unwrap_or(first).resource {
+            Some(resource) => ("custom", format!("{resource}/")),
+            None => ("external", String::new()),
+        };
+        let rule = &rule.status.rule;
+        Some(format!(
+            "{rule} has it, but in another API: hpa rules explain {api} {resource}{metric}"
+        ))
+    })
 }
 
 /// The distinct failures of servers that left the series of a rule unknown.

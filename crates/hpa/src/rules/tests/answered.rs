@@ -47,7 +47,8 @@ fn is_selected(labels: &Labels, query: &str) -> bool {
 }
 
 /// A Prometheus that answers each query with the series of its first selector, or for `group by`
-/// with that label of them. Returns the URL.
+/// with that label of them. Of each series, it has a sample every 15 s, so `rate` has no result if
+/// the range is as short as in the tests. Returns the URL.
 async fn serve_prometheus() -> String {
     let list = |RawForm(form): RawForm| async move {
         let form = String::from_utf8_lossy(&form).into_owned();
@@ -58,11 +59,14 @@ async fn serve_prometheus() -> String {
     let answer = |Form(parameters): Form<Labels>| async move {
         let query = parameters.get("query").map(String::as_str).unwrap_or_default();
         let grouped = query.strip_prefix("group by (").and_then(|rest| rest.split(')').next());
-        let selected = series().into_iter().filter(|labels| is_selected(labels, query));
+        let selected = series()
+            .into_iter()
+            .filter(|labels| is_selected(labels, query) && !query.contains("rate("));
+        let value = if query.contains("changes(") { "15" } else { "1" };
         let now = jiff::Timestamp::now().as_second();
         let samples = selected.map(|mut labels| {
             labels.retain(|label, _| grouped.map_or(label != "__name__", |by| by == label));
-            json!({ "metric": labels, "value": [now, "1"] })
+            json!({ "metric": labels, "value": [now, value] })
         });
         let samples: Vec<_> = samples.collect();
         let data = json!({ "resultType": "vector", "result": samples });
@@ -158,18 +162,55 @@ async fn external_query_without_a_result_is_a_problem(
 }
 
 #[tokio::test]
+async fn range_that_is_too_short_for_two_samples_is_named() {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url];
+    let reason = "the range [5s] is shorter than the time between two samples (15s on average): \
+                  write at least [1m]\n";
+    let rules = RULES.replace("m{<<.LabelMatchers>>}", "rate(m{<<.LabelMatchers>>}[5s])");
+    let (text, outcome) = explain_with(&rules, "custom", "pods/m", &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    assert!(text.starts_with(&format!("m has no value: {reason}")), "{text}");
+    let (text, _) = explain_with(&rules, "external", "m", &flags).await;
+    assert!(text.lines().next().unwrap().ends_with(&format!(": {}", reason.trim())), "{text}");
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, Outcome::Failure, "{report}");
+    assert!(report.contains(&format!("\n  problem: no result: {reason}")), "{report}");
+    assert!(report.contains(&format!("has no result: {reason}")), "{report}");
+    let of_pods = "m{<<.LabelMatchers>>,container!=\"\"}";
+    let rules = resource_rules().replace(of_pods, &format!("rate({of_pods}[5s])"));
+    let (text, _) = explain_with(&rules, "resource", "pods/cpu", &flags).await;
+    assert!(text.contains(&format!(".containerQuery: no result: {reason}")), "{text}");
+}
+
+#[tokio::test]
 async fn external_metric_is_explained_in_a_namespace_if_its_rule_selects_one() {
     let url = serve_prometheus().await;
     let flags = ["--prometheus-url", &url];
     let rules = format!("externalRules:\n{}", external_rule("depth", NAMESPACED));
     let (text, outcome) = explain_without_namespace(&rules, "external", "depth", &flags).await;
     assert_eq!(outcome, Outcome::Failure, "{text}");
-    let first = "depth: external metrics are read in a namespace: add it to the request\n";
+    let first = "depth: external metrics are read in a namespace: add --namespace NAME\n";
     assert!(text.starts_with(first) && !text.contains("} = "), "{text}");
     let rules = format!("externalRules:\n{}", external_rule("lag", NOT_NAMESPACED));
     let (text, outcome) = explain_without_namespace(&rules, "external", "lag", &flags).await;
     assert_eq!(outcome, Outcome::Success, "{text}");
     assert!(text.contains("\nexternalRules[0] selects no namespace: "), "{text}");
+}
+
+#[tokio::test]
+async fn metric_of_the_other_list_is_named() {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url];
+    let rules = "rules:\n- seriesQuery: m\n  resources: {template: <<.Resource>>}\n  \
+                 metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)\n";
+    let (text, outcome) = explain_with(rules, "external", "m", &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    let first = "m has no value: rules[0] has it, but in another API: hpa rules explain custom \
+                 pods/m\n";
+    assert!(text.starts_with(first), "{text}");
+    let (text, _) = explain_without_namespace(rules, "custom", "pods/m", &flags).await;
+    assert!(text.contains("namespace") && !text.contains("share its queries"), "{text}");
 }
 
 #[tokio::test]

@@ -147,6 +147,18 @@ fn cause_of_most_failing_autoscalers_is_in_the_headline() {
     cluster.autoscalers.remove(1);
     let all = format!("2 of 3 autoscalers can't scale; all of them: {unavailable}");
     assert_eq!(headline(&cluster), all);
+    cluster.autoscalers.truncate(1);
+    let forbidden = |place: &str| {
+        format!("pods.metrics.k8s.io is forbidden: User \"h\" cannot list resource \"pods\"{place}")
+    };
+    for namespace in ["shop", "blog"] {
+        let cause = forbidden(&format!(" in the namespace \"{namespace}\""));
+        let mut one = autoscaler("web", failed("cpu", &cause));
+        one.hpa.metadata.namespace = namespace.to_owned();
+        cluster.autoscalers.push(one);
+    }
+    let all = forbidden(" in its namespace");
+    assert_eq!(headline(&cluster), format!("2 of 3 autoscalers can't scale; all of them: {all}"));
 }
 
 #[test]

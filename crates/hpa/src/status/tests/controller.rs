@@ -19,6 +19,9 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
 #[case::only_the_custom_api(
     |it: &mut ClusterState| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
+#[case::holder_of_the_custom_api_only(
+    |it: &mut ClusterState| set_apis(it, &[AutoscalerApi::Custom]), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+)]
 #[case::alone(
     |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
@@ -358,16 +361,19 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
 
         cluster.autoscalers[0] = autoscaler_of("blog", "web", &cluster.lease.name);
         cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+        assert_eq!(problems(&cluster), [], "it published that it handles all namespaces");
+        let scope = cluster.lease.holder.as_mut().expect("a holder").scope.take();
         let found = problems(&cluster);
         assert_eq!(found.len(), 1, "{found:?}");
         let doubt = "whether an instance with the lease scaling/hpa acts instead is unknown";
         assert!(found[0].0 == Level::Warning && found[0].1.ends_with(doubt), "{found:?}");
         assert!(found[0].1.starts_with("maybe no controller acts on 2 autoscalers"), "{found:?}");
+        cluster.lease.holder.as_mut().expect("a holder").scope = scope;
         cluster.autoscalers[0] = autoscaler_of("shop", "web", &cluster.lease.name);
     }
 }
 
-/// The release has a new name, and no status has changed since.
+/// The release has a new name, and no status has changed since. Its lease names no namespaces.
 #[test]
 fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
     let new = |namespace: &str| LeaseName { namespace: namespace.into(), name: "new".into() };
@@ -375,10 +381,11 @@ fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
     let mut expired = cluster.lease.holder.clone();
     expired.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     let released = Err(Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None });
+    let unpublished = healthy().lease.holder.map(|holder| LeaseHolder { scope: None, ..holder });
     for lost in [expired, released] {
         let holder = std::mem::replace(&mut cluster.lease.holder, lost);
         cluster.lease.others =
-            vec![ReadLease { name: new("scaling"), holder: healthy().lease.holder }];
+            vec![ReadLease { name: new("scaling"), holder: unpublished.clone() }];
         let text = run_checks(&cluster).text(false);
         let first = "‼ 0 errors, 1 warning: maybe no controller acts on 1 autoscaler (shop/web): ";
         assert!(text.starts_with(first), "{text}");
@@ -392,6 +399,10 @@ fn held_lease_that_no_status_names_makes_a_lost_one_a_warning() {
             *level == Level::Error && text.contains("lease scaling/hpa")
         };
         assert!(problems(&cluster).iter().any(is_error), "its instance may have own namespaces");
+        let mut elsewhere = healthy().lease.holder.expect("a holder");
+        elsewhere.scope.as_mut().expect("a scope").namespaces = vec!["blog".to_owned()];
+        cluster.lease.others = vec![ReadLease { name: new("scaling"), holder: Ok(elsewhere) }];
+        assert!(problems(&cluster).iter().any(is_error), "its instance handles other namespaces");
         cluster.lease.holder = holder;
     }
 }
@@ -495,10 +506,10 @@ fn releases_for_different_namespaces_are_no_problem() {
     assert!(run_checks(&cluster).text(false).contains("both overwrite"));
 }
 
-/// Sets the APIs that the pods that hold leases handle by their flags.
+/// Sets the APIs that the lease holder handles, if its scope is known.
 fn set_apis(cluster: &mut ClusterState, apis: &[AutoscalerApi]) {
-    for pod in cluster.lease.pods.values_mut().flatten() {
-        pod.scope.as_mut().expect("a scope").apis = apis.to_vec();
+    if let Some(scope) = &mut cluster.lease.holder.as_mut().expect("a holder").scope {
+        scope.apis = apis.to_vec();
     }
 }
 
@@ -506,10 +517,10 @@ fn set_apis(cluster: &mut ClusterState, apis: &[AutoscalerApi]) {
 #[rstest]
 #[case::recent("2026-01-31T11:59:50Z", true)]
 #[case::old("2026-01-31T11:58:06Z", true)]
-#[case::pod_unread("2026-01-31T11:58:06Z", false)]
+#[case::unpublished("2026-01-31T11:58:06Z", false)]
 fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     #[case] stored_at: &str,
-    #[case] is_pod_read: bool,
+    #[case] is_published: bool,
 ) {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
@@ -521,8 +532,8 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     set_apis(&mut cluster, &[AutoscalerApi::Custom]);
-    if !is_pod_read {
-        cluster.lease.pods.clear();
+    if !is_published {
+        cluster.lease.holder.as_mut().expect("a holder").scope = None;
     }
     let found = problems(&cluster);
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
@@ -531,7 +542,7 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     assert!(checks_of(&cluster).iter().any(is_ok));
     set_apis(&mut cluster, &AutoscalerApi::ALL);
     let is_conflict = run_checks(&cluster).text(false).contains("both overwrite");
-    assert_eq!(is_conflict, is_pod_read, "it handles both");
+    assert_eq!(is_conflict, is_published, "it handles both");
 }
 
 /// A tenant's autoscaler names a lease in the same namespace, which a pod of the tenant holds.

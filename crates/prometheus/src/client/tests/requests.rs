@@ -196,7 +196,11 @@ async fn header_can_have_several_values() {
     r#"{"status":"error","errorType":"execution","error":"boom"}"#,
     Some("execution: boom")
 )]
-#[case::success_of_a_proxy(200, "<html>", Some("isn't a response of Prometheus"))]
+#[case::success_of_a_proxy(
+    200,
+    "<html>",
+    Some("isn't a response of Prometheus: it isn't JSON, but may be the page of a login")
+)]
 #[case::error_of_a_proxy(503, "<html>", Some("unknown response code 503"))]
 #[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]
 #[case::proxy_with_tls(

@@ -3,7 +3,11 @@
 use std::cmp::Reverse;
 
 use super::Warning;
-use crate::rules::{query::selects_objects, registry::DiscoveredRule};
+use crate::rules::{
+    counter::plain_counter,
+    query::{example_query, selects_objects},
+    registry::DiscoveredRule,
+};
 
 /// Suffixes of series whose unit is often confused in targets, with the unit and advice.
 const UNITS: [(&[&str], &str, &str); 5] = [
@@ -35,15 +39,10 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Warns if a series looks like a counter and is read without its rate. `query` may be a template.
+/// Warns if a query reads a counter without its rate. `query` may be a template for the series.
 pub fn counter_without_rate(series: &str, query: &str) -> Option<Warning> {
-    let is_counter =
-        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
-    let is_read = query.contains(".Series") || query.contains(series);
-    // `delta` is for gauges, but its value is also a difference, wrong only after a reset.
-    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
-    let is_raw = is_counter && is_read && !rates.iter().any(|rate| query.contains(rate));
-    is_raw.then(|| Warning::CounterWithoutRate { series: series.to_owned() })
+    let series = plain_counter(&example_query(query, series))?;
+    Some(Warning::CounterWithoutRate { series })
 }
 
 /// Finds likely mistakes in a query for objects that `label` names. `others` are labels that name

@@ -16,13 +16,13 @@ impl fmt::Display for RequestProblem {
             Self::NoObjects => f.write_str("no objects: the selector selects none"),
             Self::UnknownResource(error) => write!(f, "the API has no such resource: {error}"),
             Self::NeedsNamespace(resource) => {
-                write!(f, "metrics of {resource} are read in a namespace: add it to the request")
+                write!(f, "metrics of {resource} are read in a namespace: add --namespace NAME")
             }
             Self::HasNamespace(resource) => {
-                write!(f, "metrics of {resource} are read without a namespace: remove it")
+                write!(f, "metrics of {resource} are read without a namespace: remove --namespace")
             }
             Self::ExternalNeedsNamespace => {
-                f.write_str("external metrics are read in a namespace: add it to the request")
+                f.write_str("external metrics are read in a namespace: add --namespace NAME")
             }
         }
     }

@@ -128,7 +128,7 @@ pub enum RuleOutcome {
         /// Likely mistakes in the query.
         warnings: Vec<Warning>,
         /// Whether autoscalers of a namespace can share the query, or a reason that they can't.
-        /// `None` for external metrics.
+        /// `None` for external metrics, and if the request has a problem.
         sharing: Option<Result<(), NotPerObject>>,
     },
 }
@@ -223,7 +223,7 @@ pub fn explain_custom(
         let query =
             discovered.rule.custom_query(series, objects, metric_selector, resources, compat);
         let label = discovered.rule.labels.label(resource, resources).unwrap_or_default();
-        let sharing = query.render_shared().map(drop);
+        let sharing = request_problem.is_none().then(|| query.render_shared().map(drop));
         outcome_of_query(discovered, series, query.render(), Some((&label, sharing)))
     });
     Explanation { request_problem, rules }
@@ -345,14 +345,14 @@ fn outcome_of_query(
     discovered: &DiscoveredRule,
     series: &str,
     query: Result<String, QueryError>,
-    objects: Option<(&str, Result<(), NotPerObject>)>,
+    objects: Option<(&str, Option<Result<(), NotPerObject>>)>,
 ) -> RuleOutcome {
     let series = series.to_owned();
     match query {
         Ok(query) => {
             let (label, sharing) = objects.unzip();
             let warnings = warnings(discovered, &series, &query, label);
-            RuleOutcome::Applies { series, query, warnings, sharing }
+            RuleOutcome::Applies { series, query, warnings, sharing: sharing.flatten() }
         }
         Err(error) => RuleOutcome::NoQuery { series, error },
     }

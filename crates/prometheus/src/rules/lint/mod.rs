@@ -54,7 +54,7 @@ const NAMESPACED_ADVICE: &str = ", or set `namespaced: false` in an external rul
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
 /// Finds mistakes in `rules`, then in `externalRules` and `resourceRules`, except for those in
-/// [`RuleSet::errors`].
+/// [`RuleSet::errors`] and [`server_mistakes`](crate::source::server_mistakes).
 pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     merge_unknown_fields(lint_each(config, rules, resources))
 }

@@ -221,6 +221,7 @@ fn query_for_containers_that_also_reads_pods_is_a_warning(
 #[case::rate("jobs_total", "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m]))", false)]
 #[case::recorded("jobs_total", "sum(job:rate5m{<<.LabelMatchers>>})", false)]
 #[case::gauge("jobs", "sum(<<.Series>>{<<.LabelMatchers>>})", false)]
+#[case::number_of_series("jobs_total", "count(<<.Series>>{<<.LabelMatchers>>})", false)]
 fn counter_without_rate_is_a_warning(
     #[case] series: &str,
     #[case] query: &str,

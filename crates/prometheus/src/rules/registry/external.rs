@@ -1,28 +1,14 @@
 //! The metrics of `external.metrics.k8s.io`.
 
-use hpa_calc::Selector;
-
 use super::{DiscoveredRule, MetricRule, SortedMetrics, last_rule};
-use crate::rules::{Compat, query::QueryError};
-use hpa_metrics::{resource::ApiResources, source::ListedExternalMetric};
+use crate::rules::Compat;
+use hpa_metrics::source::ListedExternalMetric;
 
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
     rules: Vec<DiscoveredRule>,
     sorted: SortedMetrics,
-}
-
-/// The reason that an external metric has no query.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExternalQueryError {
-    /// No rule has a series for the metric.
-    #[error("external metric {0} is not registered")]
-    Unknown(String),
-    /// The query can't be built.
-    #[error("unable to generate a query for the metric: {0}")]
-    Query(#[from] QueryError),
 }
 
 impl ExternalRegistry {
@@ -53,20 +39,5 @@ impl ExternalRegistry {
                 Some((discovered, discovered.series.metric(metric)?.last))
             }),
         )
-    }
-
-    /// The query that reads a metric.
-    pub fn query(
-        &self,
-        namespace: &str,
-        metric: &str,
-        selector: &Selector,
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<String, ExternalQueryError> {
-        let found = self.metric_rule(metric);
-        let MetricRule { rule, series, .. } =
-            found.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
-        Ok(rule.external_query(&series, namespace, selector, resources, compat)?)
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use custom::{CustomQueryError, CustomRegistry, FoundMetric};
-pub use external::{ExternalQueryError, ExternalRegistry};
+pub use external::ExternalRegistry;
 
 use crate::rules::{
     rule::Rule,

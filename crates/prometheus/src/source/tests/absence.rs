@@ -45,7 +45,8 @@ async fn absence(server: &Prometheus, metric: &str) -> String {
 #[tokio::test]
 async fn rule_that_names_the_series_of_a_metric_is_reported() {
     let server = Prometheus::default();
-    let expected = "rules[0] of --metrics-config describes jobs, but found no series now";
+    let expected =
+        "rules[0] of --metrics-config describes jobs, but found no series when last listed";
     assert_eq!(absence(&server, "jobs").await, expected);
     server.set_series(NAMED_SERIES, &json!([{ "__name__": "jobs_total", "namespace": "shop" }]));
     let expected = "rules[0] of --metrics-config describes jobs, but not for pods";

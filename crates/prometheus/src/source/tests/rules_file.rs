@@ -10,7 +10,10 @@ use super::fake::{
 };
 use crate::{
     rules::{Compat, Config, config::Server},
-    source::{PrometheusSettings, PrometheusSource, RulesFile, Servers},
+    source::{
+        PrometheusSettings, PrometheusSource, RulesFile, ServerPermissions, Servers,
+        server_mistakes,
+    },
 };
 
 #[tokio::test]
@@ -43,6 +46,51 @@ async fn rule_reads_from_the_server_that_it_names() {
     let status = source.rule_status();
     assert_eq!((&*status[1].server, &*status[1].server_url), ("eu", "http://eu"));
     assert_eq!((&*status[0].server, &*status[0].server_url), ("main", "http://main"));
+}
+
+#[test]
+fn all_mistakes_about_servers_are_found() {
+    let rules = "servers:
+- {name: eu, url: http://eu, headers: [X-Scope-OrgID=shop], timeout: 5s}
+- {name: eu, url: http://eu}
+- {name: us, url: '127.0.0.1:9090'}
+- {name: colon, url: http://a, headers: ['Authorization: Bearer secret']}
+- {name: empty, url: http://a, headers: [X-Scope-OrgID]}
+- {name: verb, url: http://a, verb: PUT}
+- {name: file, url: http://a, tokenFile: /etc/passwd}
+- {name: pod, url: http://a, authInCluster: true}
+- {name: half, url: http://a, username: me}
+- {url: http://a}
+rules:
+- {seriesQuery: up}
+- {seriesQuery: up, server: us}
+externalRules:
+- {seriesQuery: up, server: asia}
+resourceRules: {server: asia}
+";
+    let permissions =
+        ServerPermissions { directory: Some("/creds".into()), service_account: false };
+    let mistakes = server_mistakes(&Config::parse(rules).unwrap(), &permissions);
+    let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let expected = [
+        (3, "servers[1].name: there are two servers with the name \"eu\""),
+        (4, "servers[2].url: the server \"us\" can't be used: the URL"),
+        (5, "servers[3].headers: the server \"colon\" can't be used: the header \"Authorization"),
+        (6, "servers[4].headers: the server \"empty\" can't be used: the header \"X-Scope"),
+        (7, "servers[5].verb: the server \"verb\" can't be used: unsupported"),
+        (8, "servers[6].tokenFile: the server \"file\" may not use the file /etc/passwd"),
+        (9, "servers[7].authInCluster: the server \"pod\" may not use the service account"),
+        (10, "servers[8]: the server \"half\" can't be used: basic authentication needs both"),
+        (11, "servers[9]: a server needs a name"),
+        (16, "externalRules[0].server: there is no server \"asia\" in `servers`"),
+        (17, "resourceRules.server: there is no server \"asia\" in `servers`"),
+    ];
+    assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+    for (mistake, (line, start)) in mistakes.iter().zip(expected) {
+        let (position, text) = mistake.split_once(": ").unwrap();
+        assert!(position.starts_with(&format!("line {line}, ")), "{mistake}");
+        assert!(text.starts_with(start), "{mistake}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::fake::{RULES, external, objects, prometheus, request, resources, sample, source};
 use crate::{
+    client::RuleQueryFailure,
     rules::{Compat, Config},
     source::{PrometheusSettings, PrometheusSource, Servers},
 };
@@ -102,8 +103,10 @@ async fn error_about_a_response_names_the_server_once() {
     let expected = "unable to fetch metrics: Prometheus at http://main: the response isn't a \
                     response of Prometheus: ";
     assert!(text.starts_with(expected) && text.matches("http://").count() == 1, "{text}");
+    assert!(!RuleQueryFailure::is_logged_outage(&error));
     server.answers.lock().insert(query.to_owned(), (502, json!("")));
     let error = source.read_external(external("queue_length")).await.unwrap_err();
+    assert!(RuleQueryFailure::is_logged_outage(&error), "the client logs it");
     let expected = "unable to fetch metrics: Prometheus at http://main: unknown response code 502";
     assert_eq!(hpa_metrics::describe(&error), expected);
     let down = json!({ "status": "error", "errorType": "unavailable", "error": "store down" });

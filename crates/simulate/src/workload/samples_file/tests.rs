@@ -16,6 +16,7 @@ fn offsets(text: &str, column: Option<&str>) -> Vec<(f64, f64)> {
 #[rstest]
 #[case::durations("time,rps\n0,1\n# pause\n\n1m, 2.5\n")]
 #[case::exported("\u{feff}\"Time\",\"Value\"\r\n\"0\",\"1\"\r\n\"1m\",\"2.5\"\r\n")]
+#[case::separator_line("\u{feff}sep=,\r\n\"Time\",\"Value\"\r\n0,1\r\n1m,2.5\r\n")]
 #[case::timestamps("2026-01-01T00:00:00Z,1\n2026-01-01T00:01:00Z,2.5")]
 #[case::local("2026-10-31 00:00;1;\n2026-10-31 00:01;2.5;")]
 #[case::tabs("time\tload\n0\t1\n30\t\n60\t2.5")]

@@ -12,7 +12,7 @@ use hpa_simulate::workload::{
 };
 use serde_json::Value;
 
-use super::state::State;
+use super::State;
 use crate::{Testbed, json_fields};
 
 const COUNTER: &str = "counter";

@@ -6,7 +6,7 @@ use hpa_simulate::workload::{
 };
 use serde_json::{Value, json};
 
-use super::state::State;
+use super::State;
 use crate::{
     Testbed, json_fields,
     workload::controllers::{Owner, list_owners},

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::state::{Shared, State};
+use super::{Shared, State};
 use crate::{
     error::{ApiError, name_with_group},
     metrics_provider::{

@@ -4,7 +4,6 @@ mod exposition;
 mod incidents;
 mod metrics;
 mod runner;
-mod state;
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -21,15 +20,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
-use self::{
-    metrics::SimulatedMetrics,
-    runner::Runner,
-    state::{Shared, State},
-};
-use super::clock::SimulatedClock;
+use self::{metrics::SimulatedMetrics, runner::Runner};
 use crate::{
-    Config, MetricsProvider, ServerHandle, Testbed, error::ApiError, json_fields,
-    registry::Resource,
+    Config, MetricsProvider, ServerHandle, Testbed, clock::SimulatedClock, error::ApiError,
+    json_fields, registry::Resource,
 };
 
 /// The media type of Prometheus' text format.
@@ -39,6 +33,30 @@ const EXPOSITION_TYPE: &str = "text/plain; version=0.0.4";
 #[derive(Clone)]
 pub struct Simulation {
     shared: Arc<Shared>,
+}
+
+/// The part of a simulation that its clones share.
+struct Shared {
+    scenario: Scenario,
+    clock: SimulatedClock,
+    state: Mutex<State>,
+    /// The last simulated second that is complete.
+    completed: watch::Sender<f64>,
+}
+
+struct State {
+    model: ClusterModel,
+    /// The simulated time at which the scenario starts.
+    start: Timestamp,
+    /// The incidents that haven't happened yet, in any order.
+    incidents: Vec<Incident>,
+}
+
+impl Shared {
+    /// Simulated seconds from `start` to now.
+    fn seconds_since(&self, start: Timestamp) -> f64 {
+        self.clock.now().duration_since(start).as_secs_f64()
+    }
 }
 
 /// Stops the simulation when it is dropped.

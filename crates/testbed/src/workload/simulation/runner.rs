@@ -9,8 +9,8 @@ use hpa_simulate::workload::{
 use jiff::Timestamp;
 
 use super::{
+    Shared, State,
     incidents::{apply_incident, take_due},
-    state::{Shared, State},
 };
 use crate::{Testbed, workload::controllers};
 

@@ -1,36 +1,38 @@
 //! Turns the older versions of autoscaling into v2, as the API server does.
 
-use hpa_crd::{FieldError, member_path};
 use serde_json::{Map, Value, json};
 
-pub(crate) const V1: &str = "autoscaling/v1";
+use crate::types::{FieldError, member_path};
+
+/// The `apiVersion` of the oldest version that the API server serves.
+pub const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
-pub(crate) const V2_BETA_1: &str = "autoscaling/v2beta1";
+/// The `apiVersion` whose metrics have the fields that v1 has in an annotation.
+pub const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
 
 /// The members that a metric's source can be in. The metric's type names one of them.
-pub(crate) const SOURCES: [&str; 5] =
-    ["resource", "containerResource", "pods", "object", "external"];
+pub const SOURCES: [&str; 5] = ["resource", "containerResource", "pods", "object", "external"];
 /// The field of v1 that became a metric in v2.
-pub(crate) const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
+pub const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 
 /// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
 /// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
-pub(crate) const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
-pub(crate) const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// The annotations with fields of the status.
-const STATUS_ANNOTATIONS: [&str; 2] = [
+pub const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
+pub const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// The annotations with fields of the status: its conditions, and its current metrics.
+pub const STATUS_ANNOTATIONS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/conditions",
     "autoscaling.alpha.kubernetes.io/current-metrics",
 ];
 
 /// Whether an `apiVersion` has autoscalers that this program can convert.
-pub(crate) fn is_known(api_version: &str) -> bool {
-    [V1, V2, V2_BETA_1, V2_BETA_2, hpa_crd::API_VERSION].contains(&api_version)
+pub fn is_known(api_version: &str) -> bool {
+    [V1, V2, V2_BETA_1, V2_BETA_2, crate::API_VERSION].contains(&api_version)
 }
 
 /// The release of Kubernetes that removed a version of autoscaling. `None` if none did.
-pub(crate) fn removed_in(api_version: &str) -> Option<&'static str> {
+pub fn removed_in(api_version: &str) -> Option<&'static str> {
     match api_version {
         V2_BETA_1 => Some("1.25"),
         V2_BETA_2 => Some("1.26"),
@@ -39,7 +41,7 @@ pub(crate) fn removed_in(api_version: &str) -> Option<&'static str> {
 }
 
 /// Removes null fields, which templates can produce. The API server treats them as absent.
-pub(crate) fn without_nulls(value: Value) -> Value {
+pub fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let present = members.into_iter().filter(|(_, value)| !value.is_null());
@@ -55,7 +57,7 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 /// unchanged: v2beta2 has the fields of v2. Drops the fields that the version doesn't have: in v2,
 /// they might have an effect that they never had. Returns an error for each, except for null and
 /// for fields in annotations.
-pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
+pub fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
         return Vec::new();
@@ -204,7 +206,7 @@ const SOURCE_MEMBERS: &[(&[&str], &str, &str)] = &[
 ];
 
 /// The members of a source in v2beta1, each with its path in v2.
-pub(super) fn source_members(source: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn source_members(source: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let members = SOURCE_MEMBERS.iter().filter(move |(sources, ..)| sources.contains(&source));
     members.map(|(_, old, new)| (*old, *new))
 }

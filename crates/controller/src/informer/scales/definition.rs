@@ -1,109 +1,18 @@
-//! Derives scales from custom resources, with the paths in their definitions.
+//! Reads the paths of custom resources' scales from their definitions.
 
-use std::{borrow::Cow, fmt, future::pending, time::Duration};
+use std::{future::pending, time::Duration};
 
-use hpa_calc::{api::Scale, selector::MAX_TEXT_BYTES};
 use hpa_metrics::describe;
 use kube::Client;
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
-use serde_json::{Value, value::RawValue};
+use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
-use super::workload::{ScalePaths, ScaleSource, replicas, scale_object};
-use crate::{
-    cache::ScaleCache,
-    k8s::PartialObject,
-    scale_target::{Mapping, ScaleObject},
-};
+use super::scale_paths::{ScalePaths, SelectorField, split_path};
+use crate::{cache::ScaleCache, scale_target::Mapping};
 
 /// The delay before a forbidden watch or a definition is requested again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
-
-/// An object whose spec and status stay text: a custom resource may be nested deeper than a `Value`
-/// can be, and must not fail the list that contains it.
-pub(super) type CustomResource = PartialObject;
-
-impl CustomResource {
-    /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
-    /// object: the API server then returns no scale. Also fails if the value is nested too deeply
-    /// for a `Value`. Such a value is neither a number nor a string, so it can't be part of a
-    /// scale.
-    fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
-        let Some((first, rest)) = path.split_first() else { return Ok(None) };
-        let mut value = match first.as_str() {
-            "spec" => self.spec.as_deref(),
-            "status" => self.status.as_deref(),
-            _ => None,
-        };
-        for field in rest {
-            let Some(object) = value else { return Ok(None) };
-            value = member(object, field)?;
-        }
-        value.map(|value| serde_json::from_str(value.get())).transpose()
-    }
-}
-
-impl ScaleSource for CustomResource {
-    fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject> {
-        let selector = match &paths.selector {
-            Some(path) => self.value_at(path).ok()?,
-            None => None,
-        };
-        let scale = Scale {
-            // Without spec replicas, the API server refuses to return a scale.
-            spec_replicas: replicas(&self.value_at(&paths.spec_replicas).ok()??)?,
-            status_replicas: match self.value_at(&paths.status_replicas).ok()? {
-                Some(value) => replicas(&value)?,
-                None => 0,
-            },
-            selector: match &selector {
-                Some(selector) => {
-                    // A longer text is not a selector. It is read again for the error.
-                    let text = selector.as_str().filter(|text| text.len() <= MAX_TEXT_BYTES)?;
-                    text.to_owned()
-                }
-                None => String::new(),
-            },
-        };
-        Some(scale_object(self, scale))
-    }
-}
-
-/// The member of a JSON object. `None` if there is none, or if the object is `null`. The last of
-/// equal names counts, as in a Go map.
-fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, serde_json::Error> {
-    struct Member<'a>(&'a str);
-
-    impl<'de> Visitor<'de> for Member<'_> {
-        type Value = Option<&'de RawValue>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut member = None;
-            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                if key == self.0 {
-                    member = Some(map.next_value()?);
-                } else {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-            Ok(member)
-        }
-    }
-
-    serde_json::Deserializer::from_str(object.get()).deserialize_any(Member(name))
-}
 
 /// The needed fields of a `CustomResourceDefinition`.
 #[derive(Debug, Deserialize)]
@@ -148,13 +57,10 @@ impl Definition {
         Some(ScalePaths {
             spec_replicas: split_path(&scale.spec_replicas),
             status_replicas: split_path(&scale.status_replicas),
-            selector: selector.map(split_path),
+            selector: selector
+                .map_or(SelectorField::None, |path| SelectorField::Text(split_path(path))),
         })
     }
-}
-
-fn split_path(path: &str) -> Vec<String> {
-    path.trim_start_matches('.').split('.').map(ToOwned::to_owned).collect()
 }
 
 /// Reads a kind's scale paths from its definition, and retries until that succeeds. It may never
@@ -231,9 +137,11 @@ async fn read_definition(client: &Client, mapping: &Mapping) -> Result<Definitio
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use hpa_calc::selector::MAX_TEXT_BYTES;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::k8s::PartialObject;
 
     fn paths() -> ScalePaths {
         let definition: Definition = serde_json::from_value(json!({ "spec": { "versions": [
@@ -252,8 +160,8 @@ mod tests {
     fn scale(spec: Value, status: Value) -> Option<(i32, i32, String)> {
         let metadata = json!({ "name": "a", "namespace": "n" });
         let object = json!({ "metadata": metadata, "spec": spec, "status": status });
-        let object: CustomResource = serde_json::from_value(object).expect("an object");
-        let scale = object.scale(&paths())?.scale;
+        let object: PartialObject = serde_json::from_value(object).expect("an object");
+        let scale = paths().scale(&object)?.scale;
         Some((scale.spec_replicas, scale.status_replicas, scale.selector))
     }
 
@@ -278,10 +186,10 @@ mod tests {
               {{ "metadata": {{ "name": "b", "namespace": "n" }},
                 "spec": {{ "pool": {{ "size": {deep} }} }} }}]"#
         );
-        let objects: Vec<CustomResource> = serde_json::from_str(&text).expect("a list");
+        let objects: Vec<PartialObject> = serde_json::from_str(&text).expect("a list");
         let scales: Vec<_> = objects
             .iter()
-            .map(|object| object.scale(&paths()).map(|scale| scale.scale.spec_replicas))
+            .map(|object| paths().scale(object).map(|scale| scale.scale.spec_replicas))
             .collect();
         assert_eq!(scales, [Some(3), None]);
     }

@@ -1,0 +1,84 @@
+//! Reads the targets of autoscalers for commands that decide as the controller would.
+
+use std::{ops::Deref, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use hpa_calc::{HorizontalPodAutoscaler, Pod, SelectedPods, Settings, settings::PodSelection};
+use kube::Client;
+
+use super::{
+    mapper::{MapperConfig, RestMapper},
+    owners::Owners,
+    scale::{ScaleClient, ScaleObject, ScaleUnavailable, read_scale},
+};
+
+/// Reads the scales of targets, and the pods that count for an autoscaler.
+pub struct TargetReader {
+    mapper: Arc<RestMapper>,
+    scales: ScaleClient,
+    owners: Owners,
+}
+
+impl TargetReader {
+    /// The maximum number of scales that are read concurrently.
+    pub const MAX_CONCURRENT_READS: usize = 8;
+
+    /// `timeout` limits each request.
+    pub fn new(client: &Client, timeout: Duration) -> Self {
+        let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
+        let mapper = Arc::new(RestMapper::new(client.clone(), config));
+        let scales = ScaleClient::new(client.clone(), timeout);
+        let owners = Owners::new(client.clone(), mapper.clone(), timeout);
+        Self { mapper, scales, owners }
+    }
+
+    /// The mapper of the targets' kinds.
+    pub fn mapper(&self) -> &Arc<RestMapper> {
+        &self.mapper
+    }
+
+    /// Reads the scale of an autoscaler's target, with the target's UID.
+    pub async fn scale(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<ScaleObject, ScaleUnavailable> {
+        let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
+        read.map(|(object, _)| object)
+    }
+
+    /// Of the pods that the target's selector matches, those that count for an autoscaler with
+    /// these settings.
+    pub async fn select_pods(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        target: &ScaleObject,
+        pods: Vec<Arc<Pod>>,
+    ) -> SelectedPods {
+        if settings.pods != PodSelection::Owned {
+            return SelectedPods::new(pods);
+        }
+        let (namespace, reference) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        self.owners.only_owned(namespace, pods, target, reference).await
+    }
+
+    /// The names of those of `hpas` that select any of the pods. Reads the scale of each for its
+    /// selector, and leaves out those whose scale can't be read.
+    pub async fn selecting_autoscalers<H>(
+        &self,
+        hpas: Vec<(String, H)>,
+        pods: &[Arc<Pod>],
+    ) -> Vec<String>
+    where
+        H: Deref<Target = HorizontalPodAutoscaler>,
+    {
+        let selecting = hpas.into_iter().map(|(name, hpa)| async move {
+            let selector = self.scale(&hpa).await.ok()?.scale.usable_selector()?;
+            let selects = pods.iter().any(|pod| pod.is_selected_by(&selector));
+            selects.then_some(name)
+        });
+        let selecting = stream::iter(selecting).buffer_unordered(Self::MAX_CONCURRENT_READS);
+        selecting.filter_map(|name| async { name }).collect().await
+    }
+}

@@ -1,0 +1,47 @@
+//! Advice about the metrics of a decision, for reports of a cluster.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hpa_calc::Inputs;
+use hpa_prometheus::source::PrometheusSource;
+use kube::Client;
+
+use super::{
+    collector_advice,
+    metrics_api_advice::{self, MetricsApis},
+    rule_advice::{self, RuleLookups},
+};
+use crate::{args::SourceArguments, collectors::InProcessSources};
+
+/// The time for which facts about a metric are reused. The dashboard asks after each change.
+pub(super) const FRESHNESS: Duration = Duration::from_secs(15);
+
+/// Gives advice by the sources that flags configure, and by the metrics APIs.
+pub(crate) struct MetricAdvisor {
+    rules: RuleLookups,
+    apis: MetricsApis,
+    sources: InProcessSources,
+}
+
+impl MetricAdvisor {
+    pub(crate) fn new(client: Client, arguments: &SourceArguments) -> Self {
+        let sources = InProcessSources::from_flags(arguments);
+        Self { rules: RuleLookups::default(), apis: MetricsApis::new(client), sources }
+    }
+
+    /// Advice about metrics that can't be read, or have a wrong value, by their index. `rules` are
+    /// those of the decision.
+    pub(crate) async fn advise(
+        &self,
+        rules: Option<&PrometheusSource>,
+        inputs: &Inputs,
+    ) -> BTreeMap<usize, String> {
+        let mut advice = match rules {
+            Some(rules) => rule_advice::advise(rules, &self.rules, inputs).await,
+            None => BTreeMap::new(),
+        };
+        collector_advice::add(&self.sources, inputs, &mut advice);
+        metrics_api_advice::add(&self.apis, inputs, &mut advice).await;
+        advice
+    }
+}

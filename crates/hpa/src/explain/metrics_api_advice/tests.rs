@@ -1,0 +1,159 @@
+use std::{
+    future::ready,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use hpa_calc::api::CrossVersionObjectReference;
+use hpa_controller::k8s::{ClientLimits, Clients};
+use http::{Request, Response};
+use kube::client::Body;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+const MISSING: &str = "the server could not find the metric http_request for pods";
+
+fn api_service(condition: Value) -> Value {
+    json!({
+        "spec": { "service": { "namespace": "m", "name": "adapter" } },
+        "status": { "conditions": [condition] },
+    })
+}
+
+fn api(names: &[&str]) -> Api {
+    let resources: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
+    let service = api_service(json!({ "type": "Available", "status": "True" }));
+    let listed_names = listed_metrics(&json!({ "resources": resources }));
+    Api { group: "custom.metrics.k8s.io", listed_names, service }
+}
+
+fn pods_query(metric: &str) -> MetricQuery {
+    let metric_selector = hpa_calc::Selector::everything();
+    MetricQuery::Pods { metric: metric.to_owned(), metric_selector }
+}
+
+#[rstest]
+#[case::misspelled(
+    &["pods/http_requests", "namespaces/lag"], MISSING,
+    "has no metric http_request (similar: http_requests). Correct the name in spec.metrics[2]"
+)]
+#[case::unlike_all(&["pods/a", "pods/lag"], MISSING, "http_request (it has a, lag).")]
+#[case::other_resource(
+    &["services/http_request"], MISSING,
+    "has http_request for services, not for pods. Use a metric of type Object in spec.metrics[2]"
+)]
+#[case::none_listed(
+    &[], MISSING, "lists no metrics, so its adapter may not reach Prometheus. Read the log of \
+     its adapter: kubectl logs -n m service/adapter. If"
+)]
+#[case::failing(
+    &["pods/http_request"], "an error on the server",
+    "the request fails as the message says. Read the log of its adapter: kubectl logs -n m \
+     service/adapter. If the adapter reads Prometheus, check the server and the rules: hpa \
+     rules check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
+)]
+fn failing_api_has_advice(#[case] names: &[&str], #[case] message: &str, #[case] expected: &str) {
+    let error = ReadError::fetch(MetricsApi::Custom, message);
+    let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
+    assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
+}
+
+#[test]
+fn listed_metric_without_the_object_has_advice() {
+    let query = MetricQuery::Object {
+        object: CrossVersionObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Service".to_owned(),
+            name: "webb".to_owned(),
+            ..CrossVersionObjectReference::default()
+        },
+        metric: "http_request".to_owned(),
+        metric_selector: hpa_calc::Selector::everything(),
+    };
+    let message = "the server could not find the metric http_request for services webb";
+    let error = ReadError::fetch(MetricsApi::Custom, message);
+    let text = api(&["services/http_request"]).advise(&query, 2, &error).expect("advice");
+    let expected = "custom.metrics.k8s.io lists http_request, but not for Service webb. Check \
+                    whether this object exists: spec.metrics[2].object.describedObject names \
+                    it.";
+    assert_eq!(text, expected);
+}
+
+#[rstest]
+#[case::external("external.metrics.k8s.io")]
+#[case::resource(RESOURCE_GROUP)]
+fn unreachable_api_has_the_reason_of_its_api_service(#[case] group: &'static str) {
+    let reason = "Get \"https://10.0.0.7:443\": x509: certificate has expired";
+    let condition = json!({ "type": "Available", "status": "False", "message": reason });
+    let api = Api { group, listed_names: None, service: api_service(condition) };
+    let message = "the server is currently unable to handle the request";
+    let advise = |message: &str| {
+        let error = ReadError::fetch(MetricsApi::External, message);
+        api.advise(&pods_query("q"), 0, &error)
+    };
+    assert_eq!(
+        advise(message).expect("advice"),
+        format!(
+            "{group} is not available according to its APIService: {reason}. If its server \
+             runs, see the log: kubectl logs -n m service/adapter"
+        )
+    );
+    assert_eq!(advise("q.external.metrics.k8s.io is forbidden: User \"ann\""), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_of_pods_is_read_once_within_the_freshness() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let (counted, body) = (
+        count.clone(),
+        json!({
+            "preferredVersion": { "version": "v1beta1" },
+            "items": [{ "containers": [{ "usage": { "cpu": "1", "memory": "2" } }] }],
+        }),
+    );
+    let service = tower::service_fn(move |_: Request<Body>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let body = Body::from(body.to_string().into_bytes());
+        ready(Ok::<_, Infallible>(Response::new(body)))
+    });
+    let apis = MetricsApis::new(Clients::from_service(service, &ClientLimits::default()).api);
+    let read = async |selector: &str| {
+        let (namespace, selector) = ("shop".to_owned(), selector.to_owned());
+        let names = apis.usage_names(PodSelection { namespace, selector }).await;
+        assert_eq!(*names, BTreeSet::from(["cpu", "memory"].map(str::to_owned)));
+        count.load(Ordering::Relaxed)
+    };
+    assert_eq!((read("app=web").await, read("app=web").await), (2, 2));
+    assert_eq!(read("app=api").await, 4);
+    tokio::time::advance(FRESHNESS).await;
+    assert_eq!(read("app=web").await, 6);
+}
+
+#[test]
+fn reachable_resource_api_and_unreadable_api_service_have_no_reason() {
+    let error = ReadError::fetch(MetricsApi::Resource, "timeout");
+    let service = api_service(json!({ "type": "Available", "status": "True" }));
+    let api = Api { group: RESOURCE_GROUP, listed_names: None, service };
+    assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
+    let api = Api { service: Value::Null, ..api };
+    assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
+}
+
+#[rstest]
+#[case::unlisted(&["externalmetrics"], MISSING)]
+#[case::listed(&["pods/http_request"], MISSING)]
+#[case::forbidden(&[], "pods.custom.metrics.k8s.io is forbidden: User \"ann\"")]
+fn other_errors_have_no_advice(#[case] names: &[&str], #[case] message: &str) {
+    let error = ReadError::fetch(MetricsApi::Custom, message);
+    assert_eq!(api(names).advise(&pods_query("http_request"), 2, &error), None);
+}
+
+#[test]
+fn empty_result_has_advice_only_if_the_api_lists_other_names() {
+    let empty = ReadError::Empty(MetricsApi::Custom);
+    let advise = |names| api(names).advise(&pods_query("lag"), 0, &empty);
+    assert_eq!(advise(&["pods/lag"]), None);
+    assert_eq!(advise(&[]), None);
+    assert!(advise(&["pods/lags"]).expect("advice").contains("similar: lags"));
+}
