@@ -169,8 +169,8 @@ impl Decision<'_> {
     ///
     /// While a direction is paused, the status has the condition `Paused=True`, which the reference
     /// doesn't have. The status of all other conditions is unaffected, so that alerts on them don't
-    /// mistake a pause for a failure. While the pause prevents scaling, `AbleToScale` states that
-    /// the scale was read instead of `ReadyForNewScale`. Without a pause, `Paused` is removed.
+    /// mistake a pause for a failure. While the pause prevents scaling, the reason of `AbleToScale`
+    /// is `SucceededGetScale` instead of `ReadyForNewScale`. Without a pause, `Paused` is removed.
     pub(crate) fn apply_pause(&mut self) {
         let pause = self.settings.pause;
         if pause == Pause::NONE {

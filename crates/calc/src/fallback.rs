@@ -34,8 +34,9 @@ pub(crate) const FALLBACK: &str = "fallback";
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
 
-/// The text between a metric and the start of its failure in the condition's message.
-const FAILS_SINCE: &str = " fails since ";
+/// The text between a metric and the start of its failure in the condition's message. The metric
+/// may have been read since, for less than [`RECOVERY`] at a time.
+const FAILING_SINCE: &str = " has kept failing since ";
 
 /// The start of a failure that a status implies, if the condition's message doesn't have the start.
 const UNKNOWN_START: Timestamp = Timestamp::MIN;
@@ -104,12 +105,13 @@ impl<'a> Fallbacks<'a> {
         let proposed = counted(replicas, "replica");
         let name = type_and_name(spec);
         let since = format!("{:.0}", state.since);
-        self.active_texts.push(format!("{name}{FAILS_SINCE}{since}, {proposed} proposed"));
+        self.active_texts.push(format!("{name}{FAILING_SINCE}{since}, {proposed} proposed"));
         let text = match state.recovering_since {
             None if state.since == UNKNOWN_START => format!("{proposed}, because it fails"),
-            None => format!("{proposed}, because it fails since {since}"),
+            None => format!("{proposed}, because it has kept failing since {since}"),
             Some(at) => format!(
-                "{proposed}, until it has been read for {}s; it failed from {since} to {at:.0}",
+                "{proposed}, until it has been read for {}s; it kept failing from {since} to \
+                 {at:.0}",
                 RECOVERY.as_secs()
             ),
         };
@@ -153,7 +155,7 @@ impl<'a> Fallbacks<'a> {
             self.events.push(Event::warning(
                 EventReason::MetricFallbackStarted,
                 format!(
-                    "{name} has failed since {:.0}: its fallback proposes {replicas}",
+                    "{name} has kept failing since {:.0}: its fallback proposes {replicas}",
                     state.since
                 ),
             ));
@@ -249,7 +251,7 @@ pub(crate) fn failures_by_status(
 
 /// The start of a metric's failure in the condition's message.
 fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
-    let (_, rest) = message.split_once(&format!("{}{FAILS_SINCE}", type_and_name(spec)))?;
+    let (_, rest) = message.split_once(&format!("{}{FAILING_SINCE}", type_and_name(spec)))?;
     rest.split_once(',')?.0.parse().ok()
 }
 

@@ -176,22 +176,33 @@ pub enum QueryError {
     /// The hosts or the weights of the object can't be used.
     #[error("{0}")]
     Object(String),
-    /// The result is empty or NaN, or has a type without a value, such as a string.
-    #[error("query '{0}'{no_result}", no_result = error_texts::NO_RESULT)]
-    NoResult(String),
-    /// As [`Self::NoResult`], for a query to which the restriction to a namespace was added.
+    /// The result has no value.
     #[error(
-        "query '{query}'{no_result}: {restricted}{namespace} (--collector-namespace-label)",
-        no_result = error_texts::NO_RESULT,
-        restricted = error_texts::RESTRICTED_TO_NAMESPACE
+        "query '{query}'{}: {reason}{}",
+        error_texts::NO_RESULT,
+        restriction(.namespace.as_deref())
     )]
-    NoResultInNamespace { query: String, namespace: String },
+    NoResult {
+        /// The query as sent.
+        query: String,
+        /// A reason of [`error_texts`].
+        reason: &'static str,
+        /// The namespace to which the query was restricted.
+        namespace: Option<String>,
+    },
     /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
     /// The value in thousandths is NaN or doesn't fit into 64 bits.
     #[error("the value {0:e} is out of range")]
     OutOfRange(f64),
+}
+
+/// The end of an error about a query that was restricted to a namespace.
+fn restriction(namespace: Option<&str>) -> String {
+    let Some(namespace) = namespace else { return String::new() };
+    let restricted = error_texts::RESTRICTED_TO_NAMESPACE;
+    format!("; {restricted}{namespace} (--collector-namespace-label)")
 }
 
 /// A failed request.

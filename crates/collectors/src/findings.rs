@@ -281,7 +281,8 @@ fn named_query<'c>(config: &'c MetricConfig, environment: &Environment) -> Optio
 }
 
 /// Annotations that name another collector than the type of an external metric does, Prometheus
-/// queries that `parse` refuses, and values that are divided twice by the replicas.
+/// queries that `parse` refuses or that return no value, and values that are divided twice by the
+/// replicas.
 pub(crate) fn setting_findings(
     config: &MetricConfig,
     environment: &Environment,
@@ -303,9 +304,10 @@ pub(crate) fn setting_findings(
     }
     if collector.name == "prometheus"
         && let Ok((key, query)) = query_setting(config)
-        && let Err(error) = parse(query)
+        && let Some(problem) =
+            parse(query).map_or_else(|error| Some(error.to_string()), |query| query.value_problem())
     {
-        warn(format!("{key}: {error}"));
+        warn(format!("{key}: {problem}"));
     }
     let is_divided = collector.name == "prometheus" && config.object.is_some();
     if is_divided && config.per_replica && config.has_average_target {

@@ -15,11 +15,11 @@ const MAX_LENGTH: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstanceScope {
-    /// The identity of the holder that wrote it. One of an earlier version keeps the annotation of
-    /// its predecessor.
+    /// The identity of the holder that wrote it. A holder of an earlier version keeps the
+    /// annotation of its predecessor.
     pub holder: String,
     pub apis: Vec<AutoscalerApi>,
-    /// All if it is empty.
+    /// Empty for all namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
 }

@@ -277,6 +277,8 @@ impl Leader<'_> {
             self.informers.caches.autoscalers.clone(),
             self.dependencies.clock.clone(),
             self.history.clone(),
+            // The lease expires, and then the successor acquires it and reads the histories.
+            election.config.lease_duration.saturating_mul(2),
         );
         let validity = predecessor.as_ref().and_then(history_validity);
         store.restore(validity).await;

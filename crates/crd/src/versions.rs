@@ -20,11 +20,9 @@ pub const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 /// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
 pub const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
 pub const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// The annotations with fields of the status: its conditions, and its current metrics.
-pub const STATUS_ANNOTATIONS: [&str; 2] = [
-    "autoscaling.alpha.kubernetes.io/conditions",
-    "autoscaling.alpha.kubernetes.io/current-metrics",
-];
+/// The annotations with fields of the status.
+pub const CONDITIONS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/conditions";
+pub const CURRENT_METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
 /// Whether an `apiVersion` has autoscalers that this program can convert.
 pub fn is_known(api_version: &str) -> bool {
@@ -108,7 +106,8 @@ pub fn to_v2(object: &mut Value) -> Vec<FieldError> {
 /// Removes the annotations with fields of v2, and returns their metrics and behavior. As in the API
 /// server, an annotation that can't be decoded counts as absent.
 fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>, Option<Value>) {
-    annotations.retain(|name, _| !STATUS_ANNOTATIONS.contains(&name.as_str()));
+    let of_status = [CONDITIONS_ANNOTATION, CURRENT_METRICS_ANNOTATION];
+    annotations.retain(|name, _| !of_status.contains(&name.as_str()));
     let mut decode = |name| {
         let text = annotations.remove(name)?;
         serde_json::from_str::<Value>(text.as_str()?).ok().map(without_nulls)
@@ -346,7 +345,7 @@ mod tests {
             "apiVersion": V1,
             "metadata": { "annotations": {
                 METRICS_ANNOTATION: metrics, BEHAVIOR_ANNOTATION: behavior,
-                STATUS_ANNOTATIONS[0]: "[]",
+                CONDITIONS_ANNOTATION: "[]",
             } },
             "spec": { "targetCPUUtilizationPercentage": 60 },
             "status": { "currentCPUUtilizationPercentage": 3 },

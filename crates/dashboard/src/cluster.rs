@@ -1,4 +1,4 @@
-//! What decisions are made from: targets, metrics, and objects of the core group.
+//! The sources of decisions: targets, metrics, and objects of the core group.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -186,7 +186,7 @@ async fn read_peer_lease_holder(client: &Client, summary: &Summary) -> Option<St
         manager => LeaseName::of_manager(manager)?,
     };
     let holder = LeaseHolder::read(client, &lease).await.ok()?;
-    (!holder.is_expired(Timestamp::now())).then(|| holder.host_name().to_owned())
+    (!holder.is_expired()).then(|| holder.host_name().to_owned())
 }
 
 /// Fails if autoscalers or pods can't be listed, or if the user may not read pod metrics or scales.

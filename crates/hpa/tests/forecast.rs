@@ -119,6 +119,35 @@ fn short_load_is_reported_as_not_enough_history() {
 }
 
 #[test]
+fn missing_part_of_a_long_history_is_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write_load(&folder, 28, |_| 1.0);
+    let sentence = " % of the history is missing.";
+    let forecast = || utf8(&forecast_file(&file, &["--target=1"]).stdout);
+    assert!(!forecast().contains(sentence));
+    let text = fs::read_to_string(&file).unwrap();
+    // Three days.
+    let is_kept = |(line, _): &(usize, &str)| !(1000..1864).contains(line);
+    let kept: Vec<&str> = text.lines().enumerate().filter(is_kept).map(|(_, text)| text).collect();
+    fs::write(&file, kept.join("\n")).unwrap();
+    let stdout = forecast();
+    assert!(stdout.starts_with("Forecasts would have helped"), "{stdout}");
+    assert!(stdout.contains(sentence), "{stdout}");
+    let json = forecast_file(&file, &["--target=1", "--output=json"]).stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert!((0.1..0.12).contains(&json["missingShare"].as_f64().unwrap()), "{json:#}");
+}
+
+#[test]
+fn constant_load_needs_no_forecasts() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_day = |minute: i64| (8..18).contains(&(minute % 1440 / 60));
+    let file = write_load(&folder, 28, |minute| if is_day(minute) { 1.0 } else { 3.0 });
+    let stdout = utf8(&forecast_file(&file, &[]).stdout);
+    assert!(stdout.starts_with("No forecasts needed: the load never changes."), "{stdout}");
+}
+
+#[test]
 fn column_is_chosen_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("two.csv");

@@ -97,6 +97,26 @@ fn reports_need_no_other_file_and_name_every_variant() {
 }
 
 #[test]
+fn page_starts_with_the_answer_and_notes_samples_that_are_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let scenario = fs::read_to_string(example("flapping.yaml")).expect("a scenario");
+    let (start, rest) = scenario.split_once("    sum:\n").expect("a load");
+    let (_, end) = rest.split_once("metrics:\n").expect("metrics");
+    let scenario = format!("{start}    samples: {{file: load.csv}}\nmetrics:\n{end}");
+    fs::write(path("scenario.yaml"), scenario).expect("a scenario");
+    fs::write(path("load.csv"), "time,load\n0s,300\n2h,400\n4h,300\n6h,300\n").expect("samples");
+    let page = path("page.html");
+    let (status, text, errors) =
+        hpa(&["simulate", &path("scenario.yaml"), "--variant=base", "--html", &page]);
+    assert_eq!(status, Some(0), "{errors}");
+    let page = fs::read_to_string(page).expect("a page");
+    let answer = text.lines().next().expect("the answer");
+    assert!(page.contains(&format!("<h1>flapping</h1>\n<p>{answer}</p>\n")), "{page}");
+    assert!(page.contains("after 2h are left out (duration).</p>"), "{page}");
+}
+
+#[test]
 fn errors_name_file_line_and_field() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("scenario.yaml");

@@ -217,8 +217,8 @@ async fn advice_names_the_failing_collector() {
     let expected = "waiting needs the collector prometheus (annotations \
                     metric-config.object.waiting.prometheus/*), which is off: add --prometheus-url";
     explain("orders", &collectors_on, expected).await;
-    let expected = "scheduled is the value of ScalingSchedule evening, which no metrics API has. \
-                    If the controller runs with --scaling-schedule";
+    let expected = "scheduled is the value of ScalingSchedule evening. If the controller runs with \
+                    --scaling-schedule";
     explain("night", &collectors_on, expected).await;
     let expected =
         format!("The {mails} are settings of the collector json-path. If the controller runs");

@@ -95,7 +95,7 @@ pub enum MetricError {
     #[error("{}", error_texts::NO_KNOWN_VERSION)]
     NoKnownVersion,
     /// The resource of an object's kind could not be determined.
-    #[error("unable to map kind {kind} to resource")]
+    #[error("{}{kind} to resource", error_texts::UNMAPPED_KIND)]
     UnknownKind {
         /// `Kind` or `Kind.group`.
         kind: Box<str>,
@@ -124,8 +124,8 @@ pub enum MetricError {
     /// server could not find the metric M for pods NAME".
     #[error("no value for the object: {0}")]
     NoValueForObject(#[source] NotFound),
-    /// The external metric exists, but has no value. Only for sources in this process: a metrics
-    /// API returns an empty list instead.
+    /// The metric exists, but has no value. Only for external metrics and those of pods, from
+    /// sources in this process: a metrics API returns an empty list instead.
     #[error("{}", error_texts::NO_VALUE)]
     NoValue(#[source] NotFound),
     /// The sources in this process don't have the metric, and the metrics API failed.

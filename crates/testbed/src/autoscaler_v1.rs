@@ -2,15 +2,14 @@
 //! which has annotations in place of newer fields.
 
 use hpa_crd::versions::{
-    BEHAVIOR_ANNOTATION as BEHAVIOR, METRICS_ANNOTATION as METRICS, SOURCES, STATUS_ANNOTATIONS,
+    BEHAVIOR_ANNOTATION as BEHAVIOR, CONDITIONS_ANNOTATION as CONDITIONS,
+    CURRENT_METRICS_ANNOTATION as CURRENT_METRICS, METRICS_ANNOTATION as METRICS, SOURCES,
     TARGET_CPU, V1, source_members, to_v2,
 };
 use serde_json::{Map, Value, json};
 
 use crate::json_fields;
 
-const CONDITIONS: &str = STATUS_ANNOTATIONS[0];
-const CURRENT_METRICS: &str = STATUS_ANNOTATIONS[1];
 const V2: &str = "autoscaling/v2";
 
 /// The section of an autoscaler that a metric is in.

@@ -116,7 +116,7 @@ async fn measure(
 }
 
 /// Returns the adapter's flags: one kubeconfig for all requests, no client-side rate limit, and a
-/// loopback port. `dir` has the files, and is for the adapter's certificate.
+/// loopback port. The adapter reads its files from `dir`, and stores its certificate there.
 fn comparable_flags(
     arguments: &AdapterArguments,
     adapter: &Adapter,

@@ -156,14 +156,17 @@ pub struct CrossVersionObjectReference {
     pub unknown: UnknownFields,
 }
 
-/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`).
+/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`), but `gateways`
+/// instead of its `gatewaies`.
 #[must_use]
 pub fn plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
     if singular.ends_with("endpoints") {
         return singular;
     }
-    if let Some(stem) = singular.strip_suffix('y') {
+    if let Some(stem) = singular.strip_suffix('y')
+        && !stem.ends_with(['a', 'e', 'o', 'u'])
+    {
         return format!("{stem}ies");
     }
     if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }

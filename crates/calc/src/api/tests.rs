@@ -332,8 +332,9 @@ fn applied_pod_level_resources_are_reported_for_the_pod() {
 #[case("Ingress", "ingresses")]
 #[case("RouteGroup", "routegroups")]
 #[case("NetworkPolicy", "networkpolicies")]
+#[case("Gateway", "gateways")]
 #[case("Endpoints", "endpoints")]
 #[case("EtcdEndpoints", "etcdendpoints")]
-fn plurals_are_those_of_apimachinery(#[case] kind: &str, #[case] expected: &str) {
+fn plurals_are_guessed_from_kinds(#[case] kind: &str, #[case] expected: &str) {
     assert_eq!(plural(kind), expected);
 }

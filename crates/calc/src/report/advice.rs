@@ -72,7 +72,8 @@ pub(super) fn advise(
             (_, None) if reported.has_own_sources() && is_of_missing_api(metric) => {}
             (_, None) if reported.may_be_of_unreadable_source(index, &metric.explanation) => {
                 advice.push(format!(
-                    "Whether the controller's source has {} is unknown, because it can't be read.",
+                    "Whether the controller's source has {} is unknown, because that source can't \
+                     be read.",
                     metric.name
                 ));
             }

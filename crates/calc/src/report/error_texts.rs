@@ -11,15 +11,22 @@ pub const NO_CUSTOM_API: &str = "no custom metrics API (custom.metrics.k8s.io) r
 /// controller supports: also while its server fails. As in the reference.
 pub const NO_KNOWN_VERSION: &str = "no known available metric versions found";
 
+/// The start of the error if the kind of an object can't be mapped to a resource. The kind follows.
+pub const UNMAPPED_KIND: &str = "unable to map kind ";
+
+/// Part of the error with [`UNMAPPED_KIND`] if the API server doesn't have the kind.
+pub const NO_SUCH_KIND: &str = "no matches for kind ";
+
 /// The start of the error of a request if no server is registered for the API.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
 
 /// Part of the API server's error if the client may not read the metric.
 pub const FORBIDDEN: &str = " is forbidden: User ";
 
-/// Part of the error of a request that an API server, or the server behind it, answers with status
+/// Parts of the errors of a request that an API server, or the server behind it, answers with status
 /// 500.
-pub(super) const SERVER_ERROR: &str = "has prevented the request from succeeding";
+const SERVER_ERRORS: [&str; 2] =
+    ["has prevented the request from succeeding", "Internal error occurred"];
 
 /// Part of the error with [`NOT_DISCOVERED`] if the discovery of the API server, which rules need,
 /// can't be read. The cause follows.
@@ -31,6 +38,15 @@ pub const DEADLINE_EXCEEDED: &str = "context deadline exceeded";
 
 /// Part of the errors of requests without a complete response in time. The time limit follows.
 pub const NO_RESPONSE_WITHIN: &str = "no response within ";
+
+/// Part of the error if a response of Prometheus isn't complete in time. The time limit follows.
+pub const TOOK_LONGER_THAN: &str = " took longer than ";
+
+/// Whether Prometheus didn't respond in time.
+pub(super) fn is_late(error: &str) -> bool {
+    let parts = [TOOK_LONGER_THAN, NO_RESPONSE_WITHIN, "no response from "];
+    error.contains(PROMETHEUS) && parts.iter().any(|part| error.contains(part))
+}
 
 /// Part of the errors if Prometheus doesn't respond. The server follows: its address, or the flag
 /// that has its URL.
@@ -48,6 +64,9 @@ pub const FOUND_NO_SERIES: &str = "found no series";
 
 /// Part of the error if no series had the metric's name when the rule's series were last listed.
 pub const NO_SERIES_OF_NAME: &str = "none of its series has that name";
+
+/// Part of the error if a rule has the metric, but not for the resource, which follows.
+pub const OF_OTHER_RESOURCES: &str = "but not for ";
 
 /// Whether a rule didn't have the metric when its series were last listed. It has the metric after
 /// the next list if the series exist by then.
@@ -83,15 +102,24 @@ pub const NOT_A_NUMBER: &str = "the sample is not a number (NaN)";
 /// The reason if the sample of a query is infinite.
 pub const INFINITE: &str = "the sample is infinite";
 
+/// The reason if the query of a collector returns a scalar that is NaN.
+pub const SCALAR_IS_NAN: &str = "the scalar is not a number (NaN)";
+
+/// The reason if the query of a collector returns a range vector.
+pub const RANGE_VECTOR: &str = "the result is a range vector";
+
+/// The reason if the query of a collector returns no samples.
+pub const NO_SAMPLES: &str = "the result has no samples";
+
 /// Part of the error if a collector may not read an address, with the flag that permits it.
 pub const REFUSED_ADDRESS: &str = "--collector-address";
 
-/// Part of the error if the query of a collector has no result, or NaN.
+/// Part of the error if the result of a collector's query has no value. The reason follows.
 pub const NO_RESULT: &str = " did not result a valid response";
 
 /// Part of the error with [`NO_RESULT`] if a restriction to a namespace was added to the query. The
 /// namespace follows.
-pub const RESTRICTED_TO_NAMESPACE: &str = "it is restricted to the namespace ";
+pub const RESTRICTED_TO_NAMESPACE: &str = "the query is restricted to the namespace ";
 
 /// Part of the error if a server other than Prometheus refuses the query of a collector.
 pub const REFUSES_THE_QUERY: &str = " refuses the query: ";
@@ -134,20 +162,14 @@ pub const ONE_IS_NOT_NUMERIC: &str = "one of several values is not a number";
 pub const OF_ANOTHER_TYPE: &str = ", not a number";
 
 /// The start of the error of a collector if the document of a server can't be read.
-pub const INVALID_DOCUMENT: &str = "invalid document at byte ";
+pub const INVALID_DOCUMENT: &str = "the response can't be read as JSON: ";
 
 /// The start of the error of a collector if a path can't be evaluated for the document of a server.
 pub const EVALUATION_FAILED: &str = "evaluation failed: ";
 
-/// Whether a server responded to a collector, but its document has no number at the path.
+/// Whether a server responded to a collector with JSON, but without a number at the path.
 pub fn has_no_number(error: &str) -> bool {
-    let parts = [
-        PATH_SELECTS_NOTHING,
-        ONE_IS_NOT_NUMERIC,
-        OF_ANOTHER_TYPE,
-        INVALID_DOCUMENT,
-        EVALUATION_FAILED,
-    ];
+    let parts = [PATH_SELECTS_NOTHING, ONE_IS_NOT_NUMERIC, OF_ANOTHER_TYPE, EVALUATION_FAILED];
     parts.iter().any(|part| error.contains(part))
 }
 
@@ -163,8 +185,8 @@ pub fn is_unsent_query(error: &str) -> bool {
     error.contains(QUERY_SYNTAX) || error.contains(QUERY_NOT_RESTRICTED)
 }
 
-/// Whether Prometheus, or a proxy before it, responded with 503. Prometheus responds so, without an
-/// error in the response, until it has read its write-ahead log.
+/// Whether Prometheus, or a proxy before it, responded with 503. Until Prometheus has read its
+/// write-ahead log, it sends this status without an error in the response.
 pub(super) fn is_unavailable(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["503"])
 }
@@ -194,7 +216,10 @@ pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     // The URL has no ": ".
     let answer = error.split_once(PROMETHEUS).and_then(|(_, server)| server.split_once(": "));
     let error_type = answer.and_then(|(_, answer)| answer.split_once(": ")).map(|(kind, _)| kind);
-    has_error || error_type.is_some_and(|kind| SERVER_ERROR_TYPES.contains(&kind))
+    let reported = error.split_once(REPORTED).map_or("", |(_, reported)| reported);
+    let reported = reported.split([':', ';', ',']).next();
+    let mut types = error_type.into_iter().chain(reported);
+    has_error || types.any(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
 /// Whether one of these status codes follows `start` in an error.
@@ -206,9 +231,17 @@ fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
 /// Part of the error of a collector if a request failed. The server follows.
 pub const REQUEST_TO: &str = "the request to ";
 
-/// Whether Prometheus responded that it isn't ready yet. The second text is without its message.
+/// The start of an error of Prometheus without its message. The type follows.
+pub const REPORTED: &str = "Prometheus reported ";
+
+/// Whether Prometheus responded that it isn't ready yet.
 pub(super) fn is_not_ready(error: &str) -> bool {
-    error.contains(": unavailable: ") || error.contains("Prometheus reported unavailable")
+    error.contains(": unavailable: ") || error.contains(&format!("{REPORTED}unavailable"))
+}
+
+/// Whether the server refused to answer because of its limits.
+pub(super) fn is_over_limit(error: &str) -> bool {
+    has_status(error, UNKNOWN_STATUS, &["429"])
 }
 
 /// Part of the error of a collector if a query to Prometheus failed. The server follows.
@@ -243,6 +276,11 @@ const IN_PROCESS: [&str; 7] = [
 pub fn not_discovered(sources: &str, problems: &[String]) -> String {
     let separator = if problems.is_empty() { "" } else { ": " };
     format!("{METRICS_OF}{sources}{NOT_DISCOVERED}{separator}{}", problems.join("; "))
+}
+
+/// Whether an API server, or the server behind it, answered with status 500.
+pub fn is_server_error(error: &str) -> bool {
+    SERVER_ERRORS.iter().any(|part| error.contains(part))
 }
 
 /// Whether an error says that no server is registered for a metrics API.

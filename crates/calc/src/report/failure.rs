@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
-        SERVER_ERROR, UNKNOWN_METRIC, is_api_missing, is_in_process,
+        UNKNOWN_METRIC, is_api_missing, is_in_process, is_server_error,
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
@@ -28,9 +28,6 @@ use crate::{
 
 /// A sample is stale if it is older than its measurement window plus this duration.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
-
-/// Parts of the API server's errors if a metrics API answered with status 500.
-pub(super) const ERRORS_OF_ADAPTERS: [&str; 2] = [SERVER_ERROR, "Internal error occurred"];
 
 /// Advice about a metric that has a value in the controller's status, but could not be read here.
 pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
@@ -75,12 +72,23 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
 pub(super) fn pods_without_metrics(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let metrics = inputs.hpa.spec.metrics.iter().zip(&decision.explanation().metrics);
     metrics.enumerate().find_map(|(index, (spec, metric))| match metric.failure? {
-        MetricFailure::Empty if !spec.source_type.exists_without_pods() => no_pod_runs(inputs),
+        failure
+            if has_no_value(failure, metric.error.as_deref())
+                && !spec.source_type.exists_without_pods() =>
+        {
+            no_pod_runs(inputs)
+        }
         MetricFailure::NoSamples => absent_container(inputs, index)
             .map(|container| format!("no pod has a container {container}"))
             .or_else(|| no_pod_runs(inputs)),
         _ => None,
     })
+}
+
+/// Whether a metrics API or a collector answered, but without a value.
+fn has_no_value(failure: MetricFailure, error: Option<&str>) -> bool {
+    failure == MetricFailure::Empty
+        || failure == MetricFailure::Fetch && error.is_some_and(|error| error.starts_with(NO_VALUE))
 }
 
 /// A clause that counts the target's pods by state. `None` if one of them runs and may be ready, or
@@ -119,7 +127,7 @@ pub(super) fn about_failure(
         failure => failure,
     };
     if is_by_pod
-        && failure == MetricFailure::Empty
+        && has_no_value(failure, metric.explanation.error.as_deref())
         && let Some(state) = no_pod_runs(inputs)
     {
         return about_idle_pods(inputs, metric, &state);
@@ -158,7 +166,9 @@ pub(super) fn about_failure(
 /// Advice about an empty response while no pod runs or is ready, as `state` says.
 fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str) -> String {
     let (name, command) = (&metric.name, pods_command(inputs, "describe"));
-    if inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
+    // A collector reads only ready pods.
+    let is_of_collector = metric.explanation.error.as_deref().is_some_and(is_in_process);
+    if is_of_collector || inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
         return format!(
             "There is no value of {name}, because {state}. The events of the pods say why: {command}"
         );
@@ -309,7 +319,7 @@ fn about_failed_request(inputs: &Inputs, metric: &MetricReport) -> String {
 /// Advice if the API of metrics of this type is registered, and fails with this error.
 pub(super) fn about_failing_api(source_type: &MetricSourceType, error: &str) -> String {
     let api = metrics_api(source_type);
-    if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
+    if is_server_error(error) {
         return format!(
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
              apiservices | grep {api} names. If the controller reads another source, see that."

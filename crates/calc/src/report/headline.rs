@@ -59,11 +59,10 @@ pub(super) fn sentence(
         || !is_idle && ReportedFailure::new(inputs, decision).is_some()
         || succeeded_pods_of_reference(inputs).is_some();
     let absent = absent_pods(inputs, decision);
-    let others = if absent.is_none() {
-        let ignored = ignored_pods(inputs, decision);
-        ignored.or_else(|| failure::pods_without_metrics(inputs, decision))
-    } else {
-        None
+    let others = match absent {
+        Some(_) => None,
+        None => ignored_pods(inputs, decision)
+            .or_else(|| failure::pods_without_metrics(inputs, decision)),
     };
     let unready = unready_pods(inputs, decision).filter(|_| others.is_none());
     let clauses: Vec<_> = [Some(why), absent, others, unready].into_iter().flatten().collect();

@@ -42,7 +42,7 @@ pub use self::{
         TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
     },
     short::{ShortReport, State, Surroundings},
-    source_failure::rules_explain_command,
+    source_failure::{about_result_of_collector, rules_explain_command},
     text::ReportLines,
     warning::{Warning, describe_built_in},
 };

@@ -5,9 +5,8 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, FORBIDDEN, NO_KNOWN_VERSION, UNKNOWN_METRIC, is_in_process,
-        is_unreadable_source,
+        is_server_error, is_unreadable_source,
     },
-    failure::ERRORS_OF_ADAPTERS,
     inputs::Inputs,
 };
 use crate::{
@@ -342,8 +341,9 @@ fn is_same(error: &str, cause: &str) -> bool {
 
 /// Whether a metrics API failed with this error.
 pub(super) fn is_failure_of_api(error: &str) -> bool {
-    let mut parts = [METRICS_API, NO_KNOWN_VERSION].into_iter().chain(ERRORS_OF_ADAPTERS);
-    parts.any(|part| error.contains(part)) && !error.contains(FORBIDDEN) && !is_in_process(error)
+    let is_of_api =
+        error.contains(METRICS_API) || error.contains(NO_KNOWN_VERSION) || is_server_error(error);
+    is_of_api && !error.contains(FORBIDDEN) && !is_in_process(error)
 }
 
 /// The cause in a message about metrics or a write of the scale, without the texts that the

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_AGGREGATOR, NO_COLLECTOR_READS,
-        NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC,
-        has_no_number, is_api_missing, is_in_process, is_of_server, is_refused_access,
-        is_refused_query, is_unknown_path, is_unsent_query,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, INVALID_DOCUMENT, NO_AGGREGATOR,
+        NO_COLLECTOR_READS, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
+        RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing, is_in_process, is_late,
+        is_of_server, is_refused_access, is_refused_query, is_unknown_path, is_unsent_query,
     },
     failure,
     inputs::Inputs,
@@ -113,6 +113,8 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
         source_failure::about_api_server_resources()
     } else if let Some(advice) = source_failure::about_answer(cause, CONTROLLER_URL) {
         advice
+    } else if is_late(cause) {
+        source_failure::about_lateness().to_owned()
     } else if cause.contains(PROMETHEUS)
         || (cause.contains(NOT_DISCOVERED) && !cause.contains(AUTOSCALERS_NOT_SYNCED))
     {
@@ -127,6 +129,8 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
         source_failure::about_absence(inputs, metric, cause)
     } else if cause.starts_with(NO_VALUE) {
         source_failure::about_no_value(inputs, metric, cause)
+    } else if let Some(advice) = source_failure::about_result_of_collector(&metric.name, cause) {
+        advice
     } else if is_api_missing(cause) {
         failure::about_missing_api(&metric.source_type)
     } else if has_collectors && !cause.contains(METRICS_API) {
@@ -148,6 +152,9 @@ fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     } else if cause.contains(NO_AGGREGATOR) {
         "these annotations: the path selects several values, and the setting aggregator (avg, min, \
          max or sum), which combines them, is missing"
+    } else if cause.contains(INVALID_DOCUMENT) {
+        "the address and the path in these annotations: the server answers, but not with JSON that \
+         can be read"
     } else if has_no_number(cause) {
         "these annotations: the server answers, but its response has no number at the path"
     } else if is_unsent_query(cause) {

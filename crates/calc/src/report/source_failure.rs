@@ -2,9 +2,10 @@
 
 use super::{
     error_texts::{
-        AUTOSCALERS_NOT_SYNCED, INFINITE, NOT_A_NUMBER, NOT_DISCOVERED, NOT_OF_PROMETHEUS,
-        PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_STATUS, is_api_missing,
-        is_in_process, is_not_ready, is_refused_access, is_refused_query,
+        AUTOSCALERS_NOT_SYNCED, INFINITE, NO_RESULT, NOT_A_NUMBER, NOT_DISCOVERED,
+        NOT_OF_PROMETHEUS, OF_OTHER_RESOURCES, PROMETHEUS, RANGE_VECTOR, REFUSED_ADDRESS,
+        RESOURCES_NOT_READ, RESTRICTED_TO_NAMESPACE, SCALAR_IS_NAN, UNKNOWN_STATUS, is_api_missing,
+        is_in_process, is_late, is_not_ready, is_over_limit, is_refused_access, is_refused_query,
         is_server_error_of_prometheus, is_unavailable, lacked_series,
     },
     inputs::Inputs,
@@ -16,8 +17,14 @@ use crate::{
     shell::{quote, quote_always, quote_operand},
 };
 
+/// PromQL for 0 without labels.
+const VECTOR_0: &str = "vector(0)";
+
 /// Part of an error that shows a query.
 const THE_QUERY: &str = "the query ";
+
+/// Part of the error of a collector that has no value. Its name, or a verb, follows.
+const COLLECTOR: &str = "collector ";
 
 /// Advice about a metric that a rule could not read here: the request to Prometheus failed, or
 /// Prometheus refused the query. `None` for other errors.
@@ -30,10 +37,16 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
         return Some(advice);
     }
     Some(if error.contains(PROMETHEUS) {
-        "The request to Prometheus fails here, as the message says. Check --prometheus-url URL, or \
-         servers in the rules file. If only the cluster reaches that server: kubectl port-forward \
-         --namespace NAMESPACE service/NAME PORT, and here --prometheus-url http://localhost:PORT."
-            .to_owned()
+        let cause = if is_late(error) {
+            about_lateness()
+        } else {
+            "The request to Prometheus fails here, as the message says. Check --prometheus-url \
+             URL, or servers in the rules file."
+        };
+        format!(
+            "{cause} If only the cluster reaches that server: kubectl port-forward --namespace \
+             NAMESPACE service/NAME PORT, and here --prometheus-url http://localhost:PORT."
+        )
     } else if error.contains(RESOURCES_NOT_READ) {
         about_api_server_resources()
     } else if error.contains(NOT_DISCOVERED) && !error.contains(AUTOSCALERS_NOT_SYNCED) {
@@ -61,22 +74,34 @@ pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
          --prometheus-token-file, --prometheus-username with --prometheus-password-file, and \
          --prometheus-header, or the credentials of the server in the rules file."
             .to_owned()
+    } else if is_over_limit(error) {
+        "The server answers, but limits requests (429). Raise its limits, or send fewer requests: \
+         with a longer --metrics-relist-interval, fewer rules, or --share-queries=auto (the \
+         default)."
+            .to_owned()
     } else if is_server_error_of_prometheus(error) {
         "Prometheus answers with an error of its own, as the message says. Read its log.".to_owned()
     } else if is_unavailable(error) {
-        "The server isn't available (503): Prometheus answers so while it reads its write-ahead log \
-         after a start, and a proxy before it if it doesn't reach Prometheus or is overloaded. If \
-         this persists, read the logs of both."
+        "The server isn't available (503). Prometheus answers with this status while it reads its \
+         write-ahead log after a start, and a proxy before it if it can't reach Prometheus or is \
+         overloaded. If this persists, read the logs of both."
             .to_owned()
     } else if error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS) {
         format!(
             "The server answers, but not as Prometheus does, as the message says. Check {url} with \
              its path, or servers in the rules file. If they are right, read the log of that \
-             server, or of the proxy before it."
+             server, or of the proxy before it, which may ask for a login."
         )
     } else {
         return None;
     })
+}
+
+/// Advice about Prometheus that doesn't respond in time.
+pub(super) fn about_lateness() -> &'static str {
+    "Prometheus doesn't respond in time, as the message says: it is slow or overloaded, or the \
+     packets are dropped on the way. Measure the query in its user interface, and make a slow one \
+     a recording rule, or raise --prometheus-query-timeout."
 }
 
 /// Advice about the discovery of the API server, which rules need, if it can't be read.
@@ -108,10 +133,17 @@ pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str)
     };
     let about_list =
         if lacked_series(error) { format!(" {}", about_relist()) } else { String::new() };
+    let command = rules_explain_command(&inputs.hpa, index, None);
+    if error.contains(OF_OTHER_RESOURCES) {
+        return format!(
+            "The rule in the message has {name}, but for other resources: {command} says for which. \
+             Correct the metric in spec.metrics[{index}], or add an override for the resource to \
+             the rule.{about_api}"
+        );
+    }
     format!(
         "Check the name in spec.metrics[{index}], and the rule or the collector of the controller \
-         that is to have {name}: {} says which rules have it.{about_list}{about_api}",
-        rules_explain_command(&inputs.hpa, index, None)
+         that is to have {name}: {command} says which rules have it.{about_list}{about_api}"
     )
 }
 
@@ -141,10 +173,13 @@ pub fn rules_explain_command(
         MetricSourceType::Object => {
             let object = metric.object.as_ref().map(|source| &source.described_object);
             let kind = object.map_or("", |object| &object.kind);
-            let object = object.map_or("", |object| &object.name);
+            // A controller reads the metric of the autoscaler's own Namespace.
+            let object = match kind {
+                "Namespace" => namespace(hpa),
+                _ => quote(object.map_or("", |object| &object.name)),
+            };
             let metric = format!("{}/{name}", plural(kind));
-            let metric = quote(&metric);
-            (format!("custom {metric} --name {}", quote(object)), String::new())
+            (format!("custom {} --name {object}", quote(&metric)), String::new())
         }
         MetricSourceType::Pods => (format!("custom {of_pods}"), String::new()),
         _ => (format!("resource {of_pods}"), String::new()),
@@ -152,32 +187,84 @@ pub fn rules_explain_command(
     let selector = metric.series_selector().filter(|selector| !selector.is_empty());
     let selector = selector.map(|one| format!(" --selector {}", quote_always(&one.to_string())));
     let selector = selector.unwrap_or_default();
+    let object = metric.object.as_ref().map(|source| &source.described_object);
+    // Metrics of these kinds of the core group are read without a namespace.
+    let is_root_scoped = object.is_some_and(|object| {
+        !object.api_version.contains('/')
+            && matches!(&*object.kind, "Namespace" | "Node" | "PersistentVolume")
+    });
+    let namespace =
+        if is_root_scoped { String::new() } else { format!(" --namespace {}", namespace(hpa)) };
     format!(
-        "hpa rules explain {argument} --namespace {}{selector} --config FILE --prometheus-url \
-         URL{operand}",
-        namespace(hpa)
+        "hpa rules explain {argument}{namespace}{selector} --config FILE --prometheus-url \
+         URL{operand}"
     )
+}
+
+/// Advice about a metric of the rule or collector whose query has a result, but no usable one.
+/// `None` if the error has another reason. `default` is PromQL for 0.
+fn about_unusable_result(name: &str, error: &str, default: &str) -> Option<String> {
+    Some(if error.contains(NOT_A_NUMBER) {
+        format!(
+            "The query in the message returns NaN for {name}: a sample of its series is NaN, or it \
+             divides 0 by 0, or takes a quantile of a histogram that counted nothing in its window. \
+             A longer window helps against the last two. Or, if {name} is 0 then: (QUERY) >= 0 or \
+             {default}."
+        )
+    } else if error.contains(SCALAR_IS_NAN) {
+        format!(
+            "The query in the message returns a scalar that is NaN for {name}: scalar() of no \
+             series, or of several, is NaN, as is 0 divided by 0. Check the names and labels."
+        )
+    } else if error.contains(INFINITE) {
+        format!(
+            "The query in the message returns an infinite {name}: it divides by 0, or a sample of \
+             its series is infinite. Correct the divisor."
+        )
+    } else if error.contains(RANGE_VECTOR) {
+        format!(
+            "The query in the message returns a range vector, which has no current value of {name}: \
+             remove the range, such as [5m], or use a function of it, such as rate() for a counter \
+             and max_over_time() for a gauge."
+        )
+    } else {
+        return None;
+    })
+}
+
+/// Advice about a collector's query whose result has no value. `None` for other errors.
+pub fn about_result_of_collector(name: &str, error: &str) -> Option<String> {
+    if !error.contains(NO_RESULT) {
+        return None;
+    }
+    let about_namespace = || {
+        error.contains(RESTRICTED_TO_NAMESPACE).then(|| {
+            format!(
+                "The query of {name} has no result in the namespace to which the controller \
+                 restricts it (--collector-namespace-label), as the message says: check the \
+                 namespace and the labels that it selects."
+            )
+        })
+    };
+    let advice = about_unusable_result(name, error, VECTOR_0).or_else(about_namespace);
+    Some(advice.unwrap_or_else(|| {
+        format!(
+            "The query of {name} has no result now: check its names and labels, and that each \
+             range, such as [5m], has at least two samples. Add `or {VECTOR_0}` only if the query \
+             has a result under load, and none means 0."
+        )
+    }))
 }
 
 /// Advice about a metric that a rule or a collector has, but without a value. `error` says why.
 pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str) -> String {
     let MetricReport { name, index, .. } = metric;
-    if error.contains(NOT_A_NUMBER) {
-        let default = match metric.source_type {
-            MetricSourceType::External => "vector(0)",
-            _ => "0 * OTHER, with OTHER a query that always has a number for these objects",
-        };
-        return format!(
-            "The query in the message returns NaN for {name}: it divides 0 by 0, or takes a \
-             quantile of a histogram that counted nothing in its window. Use a longer window. Or, \
-             if {name} is 0 then: (QUERY) >= 0 or {default}."
-        );
-    }
-    if error.contains(INFINITE) {
-        return format!(
-            "The query in the message returns an infinite {name}: it divides by 0. Correct the \
-             divisor."
-        );
+    let default = match metric.source_type {
+        MetricSourceType::External => VECTOR_0,
+        _ => "0 * OTHER, with OTHER a query that always has a number for these objects",
+    };
+    if let Some(advice) = about_unusable_result(name, error, default) {
+        return advice;
     }
     if error.contains(THE_QUERY) {
         return format!(
@@ -186,7 +273,7 @@ pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str
             rules_explain_command(&inputs.hpa, *index, None)
         );
     }
-    if error.contains("collector ") {
+    if error.contains(COLLECTOR) {
         return format!(
             "The collector found no value of {name}. Check the names and selectors in \
              spec.metrics[{index}], its settings in annotations metric-config.*, and its server."

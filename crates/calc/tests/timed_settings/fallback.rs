@@ -60,7 +60,7 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     assert_eq!(
         events(&started)[1..],
         [
-            "Warning MetricFallbackStarted: External metric m has failed since \
+            "Warning MetricFallbackStarted: External metric m has kept failing since \
              2026-01-05T12:00:00Z: its fallback proposes 5 replicas",
             "Normal SuccessfulRescale: New size: 5; reason: the fallback of External metric m",
         ]
@@ -69,8 +69,8 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     assert!(started.error.as_ref().is_some_and(hpa_calc::ReconcileError::is_partial));
     assert_eq!(
         run.condition(FALLBACK).unwrap(),
-        "True FallbackActive: External metric m fails since 2026-01-05T12:00:00Z, 5 replicas \
-         proposed"
+        "True FallbackActive: External metric m has kept failing since 2026-01-05T12:00:00Z, 5 \
+         replicas proposed"
     );
     let metric = &started.explanation.metrics[0];
     assert_eq!((metric.error.as_deref(), metric.proposed_replicas), (Some("down"), Some(5)));
@@ -78,7 +78,7 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     assert_eq!(
         sentence,
         "stays at 5: m cannot be read: down; metrics ask for 5; fallback: 5 replicas, because it \
-         fails since 2026-01-05T12:00:00Z"
+         has kept failing since 2026-01-05T12:00:00Z"
     );
     assert_eq!(events(&run.reconcile(75, &[None])).len(), 1, "only the failure itself");
     for second in [90, 105] {

@@ -75,8 +75,8 @@ impl CollectedMetric {
         Self { config, selector, annotations_hash, plan, state: Mutex::default() }
     }
 
-    /// Whether the selector in the spec is equal. An absent one is equal to one that selects
-    /// everything.
+    /// Whether the selector in the spec equals this one. If the spec has none, it is one that
+    /// selects everything.
     pub(super) fn has_selector(&self, selector: &Selector) -> bool {
         self.selector.as_ref() == Some(selector)
     }

@@ -225,6 +225,21 @@ fn unknown_metric(request: &CustomQuery) -> MetricError {
     MetricError::UnknownMetric(NotFound::Other(reason))
 }
 
+/// The error if no pod of a target has a value, although an autoscaler of the namespace has a
+/// collector for the metric.
+fn no_value_of_pods(origin: &Origin) -> MetricError {
+    if origin.rule.is_empty() {
+        let reason = "no autoscaler of these pods has a collector for it".to_owned();
+        return MetricError::UnknownMetric(NotFound::Other(reason));
+    }
+    let reason = format!(
+        "{} has none of these pods: they were not ready at its last read, or not for \
+         min-pod-ready-age, or it reads the pods of another autoscaler",
+        origin.rule
+    );
+    MetricError::NoValue(NotFound::Other(reason))
+}
+
 impl CollectionSource {
     fn has_custom(&self, request: &CustomQuery) -> bool {
         let CustomQuery { resource, namespace, metric, .. } = request;
@@ -242,6 +257,8 @@ impl CollectionSource {
             .any(|object| resource_kind::is_of_kind(resource, &object.api_version, &object.kind))
     }
 
+    /// Like [`Self::selected_external`], but stops at the first metric: many autoscalers may share a
+    /// name.
     fn has_external(&self, request: &ExternalQuery) -> bool {
         let ExternalQuery { namespace, metric, metric_selector } = request;
         let metrics = self.metrics_named(namespace, MetricType::External, metric);
@@ -299,7 +316,12 @@ impl CollectionSource {
             return Err(MetricError::UnknownMetric(NotFound::Other(reason)));
         }
         let pods = self.pods(&request.namespace, objects).await?;
-        self.pod_values(request, Some(objects), &pods).await
+        let values = self.pod_values(request, Some(objects), &pods).await?;
+        // A metrics API returns an empty list. Without pods, a controller needs no other reason.
+        if values.items.is_empty() && !pods.is_empty() && !self.selects_by_labels {
+            return Err(no_value_of_pods(&values.origin));
+        }
+        Ok(values)
     }
 
     /// The external metrics that a query selects. If several autoscalers have this metric with the

@@ -98,6 +98,23 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn controller_gets_the_reason_if_none_of_the_pods_has_a_value() {
+    let mut fixture = Fixture::new(32);
+    fixture.source = CollectionSource::new(fixture.collection.clone());
+    fixture.apply(&pods_hpa("web"));
+    let error = fixture.pods("shop", "app=api").await.unwrap_err();
+    let expected = "has none of these pods: they were not ready at its last read, or not for \
+        min-pod-ready-age, or it reads the pods of another autoscaler";
+    let text = describe(&error);
+    assert!(text.starts_with("no value: collector ") && text.ends_with(expected), "{text}");
+    assert_eq!(fixture.pods("shop", "app=none").await.unwrap(), [""; 0]);
+    fixture.apply(&pods_hpa("db"));
+    let error = fixture.pods("shop", "app=api").await.unwrap_err();
+    let expected = "no such metric: no autoscaler of these pods has a collector for it";
+    assert_eq!(describe(&error), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn metric_without_a_collector_may_be_that_of_a_new_autoscaler() {
     let fixture = Fixture::new(32);
     let request = CustomQuery {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hpa_calc::MilliValue;
+use hpa_calc::{MilliValue, report::error_texts};
 use hpa_go_compat::truncate_to_i64;
 use hpa_prometheus::{
     client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
@@ -87,9 +87,9 @@ impl Collector for PrometheusQuery {
         let result = self.query_server(query.clone(), context).await?;
         let milli_value = |replicas| {
             to_milli_value(&query, &result, replicas, compat).map_err(|error| match error {
-                QueryError::NoResult(sent) if query != self.query => {
-                    let namespace = context.namespace.to_owned();
-                    QueryError::NoResultInNamespace { query: sent, namespace }
+                QueryError::NoResult { query: sent, reason, .. } if query != self.query => {
+                    let namespace = Some(context.namespace.to_owned());
+                    QueryError::NoResult { query: sent, reason, namespace }
                 }
                 other => other,
             })
@@ -231,7 +231,9 @@ enum ServerOwner {
 /// query.
 fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
     match failure {
-        QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
+        QueryFailure::Decode(_) => {
+            QueryFailure::Decode("it is not JSON of its API, or has no numbers".to_owned())
+        }
         // The hint may contain the destination of a redirection.
         QueryFailure::Status { server, status, .. } => {
             let (reported, hint) = (String::new(), String::new());
@@ -254,18 +256,28 @@ fn to_milli_value(
     replicas: Option<i32>,
     compat: Compat,
 ) -> Result<i64, QueryError> {
-    let no_result = || QueryError::NoResult(query.chars().take(MAX_QUERY_CHARS_IN_ERROR).collect());
-    let value = match result {
+    let no_result = |reason| {
+        let query = query.chars().take(MAX_QUERY_CHARS_IN_ERROR).collect();
+        QueryError::NoResult { query, reason, namespace: None }
+    };
+    let (value, nan) = match result {
         QueryResult::Vector(samples) => {
-            samples.iter().flatten().next().ok_or_else(no_result)?.value
+            let first = samples.iter().flatten().next();
+            let first = first.ok_or_else(|| no_result(error_texts::NO_SAMPLES))?;
+            (first.value, error_texts::NOT_A_NUMBER)
         }
-        QueryResult::Scalar { value, .. } => *value,
-        // The reference reads a matrix as 0, and can't decode a string.
-        QueryResult::Other(kind) if compat != Compat::Off && kind == "matrix" => 0.0,
-        QueryResult::Other(_) => return Err(no_result()),
+        QueryResult::Scalar { value, .. } => (*value, error_texts::SCALAR_IS_NAN),
+        // The reference reads a matrix as 0. A string is no valid response.
+        QueryResult::Other(_) if compat == Compat::Off => {
+            return Err(no_result(error_texts::RANGE_VECTOR));
+        }
+        QueryResult::Other(_) => (0.0, error_texts::NOT_A_NUMBER),
     };
     if value.is_nan() {
-        return Err(no_result());
+        return Err(no_result(nan));
+    }
+    if value.is_infinite() && compat == Compat::Off {
+        return Err(no_result(error_texts::INFINITE));
     }
     let value = match replicas {
         Some(replicas) if replicas < 1 && compat == Compat::Off => {

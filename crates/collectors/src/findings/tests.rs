@@ -67,6 +67,11 @@ fn valid_annotations_have_no_finding() {
     "annotations metric-config.external.queue.prometheus/*: query: the query \
      ends where `,` or `)` is expected"
 )]
+#[case::range_vector(
+    &[("external.queue.prometheus/query", "x[5m]"), KEY, ENDPOINT],
+    "annotations metric-config.external.queue.prometheus/*: query: the result is a range vector, \
+     which has no current value: use a function, such as rate"
+)]
 #[case::no_metric(
     &[QUERY, KEY, ENDPOINT, ("pods.rps.json-path/path", "/")],
     "annotations metric-config.pods.rps.json-path/*: spec.metrics has no metric rps of the \

@@ -11,7 +11,7 @@ pub enum ExtractError {
     #[error("invalid path at byte {position}: {problem}")]
     Path { position: usize, problem: &'static str },
     /// The document is not JSON, or exceeds a limit.
-    #[error("{}{position}: {problem}", error_texts::INVALID_DOCUMENT)]
+    #[error("{}{problem} at byte {position}", error_texts::INVALID_DOCUMENT)]
     Document { position: usize, problem: &'static str },
     /// The path or expression can't be evaluated for the document.
     #[error("{start}{0}", start = error_texts::EVALUATION_FAILED)]

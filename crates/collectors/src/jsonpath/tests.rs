@@ -138,7 +138,8 @@ fn depth_and_size_of_documents_are_bounded() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert_eq!(extractor().extract(nested(200).as_bytes()), Err(ExtractError::Empty));
     let error = extractor().extract(nested(201).as_bytes()).expect_err("too deep");
-    assert_eq!(error.to_string(), "invalid document at byte 201: nested too deeply");
+    let expected = "the response can't be read as JSON: nested too deeply at byte 201";
+    assert_eq!(error.to_string(), expected);
     let limits = Limits { values: 3, ..Limits::default() };
     let error = extractor().with_limits(limits).extract(b"[1,2,3]").expect_err("too many");
     assert!(error.to_string().contains("too many values"), "{error}");

@@ -139,7 +139,7 @@ impl Iterator for Sweep {
 
 impl Ramp {
     /// The first instant at which a window contributes at least `value`.
-    pub(crate) fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
+    fn first_at_least(self, window: &Window, value: i64) -> Option<Timestamp> {
         let is_reached = |at| self.value(window, at) >= value;
         let (from, to) = self.extent(window);
         let at = first_instant(from, window.start.clamp(from, to), is_reached);
@@ -147,7 +147,7 @@ impl Ramp {
     }
 
     /// The first instant after its end at which a window contributes less than `value`.
-    pub(crate) fn first_below(self, window: &Window, value: i64) -> Timestamp {
+    fn first_below(self, window: &Window, value: i64) -> Timestamp {
         let (from, to) = self.extent(window);
         first_instant(window.end.clamp(from, to), to, |at| self.value(window, at) < value)
     }

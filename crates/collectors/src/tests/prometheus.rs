@@ -89,14 +89,21 @@ async fn server_is_chosen_by_alias_or_url() {
 #[rstest]
 #[case::no_sample(
     ok(r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#),
-    "query 'up' did not result a valid response"
+    "query 'up' did not result a valid response: the result has no samples"
 )]
-#[case::nan(vector("NaN"), "query 'up' did not result a valid response")]
-#[case::infinite(vector("+Inf"), "the value inf is out of range")]
+#[case::nan(
+    vector("NaN"),
+    "query 'up' did not result a valid response: the sample is not a number (NaN)"
+)]
+#[case::nan_scalar(
+    ok(r#"{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}"#),
+    "query 'up' did not result a valid response: the scalar is not a number (NaN)"
+)]
+#[case::infinite(vector("+Inf"), "did not result a valid response: the sample is infinite")]
 #[case::too_large(vector("1e308"), "the value 1e308 is out of range")]
 #[case::matrix(
     ok(r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#),
-    "query 'up' did not result a valid response"
+    "query 'up' did not result a valid response: the result is a range vector"
 )]
 #[case::refused(
     with_status(
@@ -268,8 +275,9 @@ async fn restricted_query_without_a_result_is_named_as_sent() {
     };
     let plan = external("prometheus", &[("query", "sum(queue)")]);
     let error = error(fetch(settings, Objects::default(), &plan).await);
-    let expected = "query 'sum(queue{namespace=\"shop\"})' did not result a valid response: it is \
-                    restricted to the namespace shop (--collector-namespace-label)";
+    let expected = "query 'sum(queue{namespace=\"shop\"})' did not result a valid response: the \
+                    sample is not a number (NaN); the query is restricted to the namespace shop \
+                    (--collector-namespace-label)";
     assert!(error.ends_with(expected), "{error}");
 }
 

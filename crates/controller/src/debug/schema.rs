@@ -309,6 +309,16 @@ impl From<DecisionSettings> for Settings {
     }
 }
 
+/// The time by which the controller's clock, which its response has as `at`, is behind the
+/// reader's. Negative if it is ahead. A slow response is no lag.
+pub fn clock_lag(
+    at: Timestamp,
+    requested_at: Timestamp,
+    responded_at: Timestamp,
+) -> SignedDuration {
+    at.min(responded_at).max(requested_at).duration_since(at)
+}
+
 /// The settings for decisions outside a controller. `controller` has the settings that the
 /// controller's debug API serves, if it does.
 ///

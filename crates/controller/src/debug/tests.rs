@@ -332,6 +332,13 @@ fn decision_settings_round_trip_through_json() {
 }
 
 #[test]
+fn slow_response_is_no_lag_of_the_clock() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let lag = |second| clock_lag(at(second), at(100), at(120)).as_secs();
+    assert_eq!([40, 100, 119, 125].map(lag), [60, 0, 0, -5]);
+}
+
+#[test]
 fn settings_of_the_controller_are_effective_unless_flags_set_others() {
     let defaults = hpa_calc::Settings::default();
     let controller = defaults.clone().with_tolerance(0.05);

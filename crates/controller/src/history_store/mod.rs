@@ -70,6 +70,8 @@ pub(crate) struct HistoryStore {
     /// Wakes `run` when a write is scheduled.
     changed: Notify,
     health: Arc<HistoryHealth>,
+    /// The longest time that a leader change takes.
+    max_leader_change: Duration,
 }
 
 /// The validity of the stored histories, according to the lease.
@@ -124,6 +126,7 @@ impl HistoryStore {
         autoscalers: Arc<Autoscalers>,
         clock: Arc<dyn Clock>,
         health: Arc<HistoryHealth>,
+        max_leader_change: Duration,
     ) -> Self {
         Self {
             api,
@@ -134,6 +137,7 @@ impl HistoryStore {
             schedule: Mutex::new(WriteSchedule::new(1, Instant::now())),
             changed: Notify::new(),
             health,
+            max_leader_change,
         }
     }
 
@@ -159,12 +163,18 @@ impl HistoryStore {
                     );
                     self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
                 }
-                if let Some(HistoryValidity { until, is_complete: false }) = validity {
-                    warn!(
+                match validity {
+                    Some(HistoryValidity { until, is_complete: false }) => warn!(
                         %until,
                         "the previous leader could not store all histories, so stabilization \
                          windows start again with the current replicas"
-                    );
+                    ),
+                    Some(HistoryValidity { until, .. }) if self.ended_long_ago(until) => info!(
+                        %until,
+                        "the previous leader ended long ago, so stabilization windows start again \
+                         with the current replicas"
+                    ),
+                    _ => {}
                 }
             }
             Err(error) => {
@@ -257,12 +267,20 @@ impl HistoryStore {
         let (spec, status) = (&object.spec, &object.status);
         let history = snapshot.restore(spec, status, &settings, valid_until, now.wall);
         debug!(hpa = %key, ?history, "restored the history");
-        let is_complete = validity.is_none_or(|validity| validity.is_complete);
+        let is_complete = validity.is_none_or(|validity| validity.is_complete)
+            && !self.ended_long_ago(valid_until);
         let replicas = is_complete.then_some(status.desired_replicas);
         autoscaler.restore_history(history, replicas, now);
         let uid = object.metadata.uid.clone();
         schedule.insert(key.clone(), ShardEntry { uid, history: snapshot });
         true
+    }
+
+    /// Whether a history that was valid until a time ended longer ago than a leader change takes.
+    /// Its last part is then missing: the recommendations since are unknown.
+    fn ended_long_ago(&self, valid_until: Timestamp) -> bool {
+        let age = Duration::try_from(self.clock.now().duration_since(valid_until));
+        age.is_ok_and(|age| age > self.max_leader_change)
     }
 
     /// Writes shards as they become due. Once `stop` is cancelled, writes the changed shards and

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// The field manager of an instance without leader election, and the prefix of all others.
 const FIELD_MANAGER: &str = "hpa-controller";
 
+/// The field manager of kube-controller-manager.
+const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
 /// The longest field manager that the API server accepts.
 const MAX_FIELD_MANAGER: usize = 128;
 
@@ -85,9 +88,6 @@ impl fmt::Display for StatusWrite {
     }
 }
 
-/// The field manager of kube-controller-manager.
-const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
-
 /// An entry of `managedFields`. All members are text, so that no entry makes an object undecodable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -138,9 +138,9 @@ impl StatusController {
 }
 
 impl ManagedFieldsEntry {
-    /// The field manager and the time of the status write that the entry records, if it records one.
-    /// Writes of the scale and the spec don't count, because users and deployment tools also make
-    /// them.
+    /// The field manager and the time of the status write that the entry records, if it records
+    /// one. Writes of the scale and the spec don't count, because users and deployment tools also
+    /// make them.
     fn status_writer(&self, now: Timestamp) -> Option<(String, Option<Timestamp>)> {
         if self.subresource.as_deref() != Some("status") {
             return None;

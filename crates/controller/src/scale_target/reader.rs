@@ -47,8 +47,8 @@ impl TargetReader {
         read.map(|(object, _)| object)
     }
 
-    /// Of the pods that the target's selector matches, those that count for an autoscaler with
-    /// these settings.
+    /// Selects the pods that count for an autoscaler with these settings. `pods` are those that the
+    /// target's selector matches.
     pub async fn select_pods(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -63,8 +63,8 @@ impl TargetReader {
         self.owners.only_owned(namespace, pods, target, reference).await
     }
 
-    /// The names of those of `hpas` that select any of the pods. Reads the scale of each for its
-    /// selector, and leaves out those whose scale can't be read.
+    /// The names of the autoscalers in `hpas` that select any of the pods. Reads the scale of each
+    /// for its selector, and leaves out autoscalers whose scale can't be read.
     pub async fn selecting_autoscalers<H>(
         &self,
         hpas: Vec<(String, H)>,

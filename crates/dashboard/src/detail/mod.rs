@@ -12,10 +12,10 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{effective_settings, fill_forecasts, fill_readings, settings_of_controller},
+    debug::{clock_lag, effective_settings, fill_forecasts, fill_readings, settings_of_controller},
     scale_target::ScaleUnavailable,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::runtime::watcher;
 use tokio::{
     sync::mpsc,
@@ -200,7 +200,7 @@ impl Detail {
             return (ControllerRecords::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
         let manager = entry.controller.name.as_deref();
-        let now = self.cluster.options.clock.now();
+        let requested_at = self.cluster.options.clock.now();
         let mut past = match source.records(&self.id, manager, entry.series.past_until()).await {
             Ok(past) => past,
             Err(error) => {
@@ -212,10 +212,9 @@ impl Detail {
                 );
             }
         };
-        // `now` is from before the read: otherwise, the last sample could be in the future.
-        let ahead = past
-            .now
-            .map_or(SignedDuration::ZERO, |controller_now| now.duration_since(controller_now));
+        let responded_at = self.cluster.options.clock.now();
+        let ahead = past.now.map(|at| clock_lag(at, requested_at, responded_at));
+        let ahead = ahead.unwrap_or_default();
         self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
         for decision in &mut past.decisions {
             decision.from = shifted(decision.from, ahead);

@@ -7,7 +7,6 @@ pub(crate) mod stored_fields;
 mod tests;
 
 pub(crate) use self::settings::fields_to_annotations;
-pub(crate) use hpa_crd::versions;
 
 use std::process::ExitCode;
 

@@ -6,10 +6,10 @@ use hpa_calc::{
     validation::{ValidationOptions, validate},
 };
 use hpa_controller::AutoscalerApi;
-use hpa_crd::FieldError;
+use hpa_crd::{FieldError, versions};
 use serde_json::{Value, json};
 
-use super::{settings, stored_fields::StoredFields, versions};
+use super::{settings, stored_fields::StoredFields};
 use crate::{autoscaler_name::describe, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
@@ -38,9 +38,8 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     if api_version == to.api_version() {
         drop_server_state(object);
         let name = describe(object);
-        let unknown = hpa_crd::unknown_fields(object).into_iter().flatten();
-        let errors = unknown.map(|field| field_error(&field.path, "unknown field".to_owned()));
-        return errors.map(|error| format!(" ({name}): {error}")).collect();
+        let unknown = hpa_crd::unknown_fields(object).unwrap_or_default().into_iter();
+        return unknown.map(|field| format!(" ({name}): {}: unknown field", field.path)).collect();
     }
     // The object belongs to another API group.
     if !versions::is_known(api_version) {

@@ -1,11 +1,12 @@
 //! The names that a field of v2 has in an object of `autoscaling/v1` or `autoscaling/v2beta1`.
 
-use hpa_crd::member_path;
-use serde_json::Value;
-
-use super::versions::{
-    BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1, source_members,
+use hpa_crd::{
+    member_path,
+    versions::{
+        BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1, source_members,
+    },
 };
+use serde_json::Value;
 
 /// The places of an autoscaler's metrics and behavior. In `autoscaling/v1`, the metric of CPU is
 /// `targetCPUUtilizationPercentage`, and other metrics and `behavior` are in annotations. In

@@ -8,17 +8,16 @@ use hpa_dashboard::{AutoscalerStatusWriter, OverdueAutoscaler};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable, item_key},
+    debug_client::{LeaseName, Unavailable, format_minutes, item_key},
     liveness::{Idle, Leases},
 };
 
-const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
+/// The end of all sentences.
+pub(super) const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Describes each lease whose controller makes no decisions: no instance holds it, it has expired,
-/// or kube-controller-manager's HPA controller is off. Each sentence has the number of statuses
-/// that the controller stored.
+/// A sentence for each cause that no controller acts on autoscalers, with their number.
 ///
 /// `writers` has the writer of each autoscaler's status. For each lease of hpa-rs that is missing
 /// or has no holder, `released` has the time at which that was first seen.
@@ -27,89 +26,28 @@ pub(super) fn describe_leases(
     writers: &[AutoscalerStatusWriter],
     released: &BTreeMap<LeaseName, Timestamp>,
 ) -> Option<String> {
-    let idle = writers.iter().filter_map(|AutoscalerStatusWriter { key, manager, .. }| {
-        let idle = leases.idle(key.api, &key.namespace, manager)?;
-        Some((manager.as_str(), idle))
-    });
-    let mut by_manager = BTreeMap::<&str, (Idle, usize)>::new();
-    for (manager, idle) in idle {
-        by_manager.entry(manager).or_insert((idle, 0)).1 += 1;
-    }
-    let now = leases.now;
-    let sentences = by_manager.into_iter().filter_map(|(manager, (idle, status_count))| {
-        let built_in = LeaseName::built_in();
-        let (name, holder) = match manager {
-            KUBE_CONTROLLER_MANAGER => (&built_in, &leases.built_in.holder),
-            _ => leases.lease_of(manager)?,
-        };
-        let addition = idle.addition();
-        match holder {
-            Ok(holder) if holder.is_expired(now) => {
-                Some(describe_expired(holder, status_count, &addition, now))
+    let (mut counts, mut ages) = (BTreeMap::<Idle, usize>::new(), BTreeMap::new());
+    for AutoscalerStatusWriter { key, manager, .. } in writers {
+        let Some(idle) = leases.idle(key.api, &key.namespace, manager) else { continue };
+        let lease = leases.lease_of(manager).map_or(&leases.lease.name, |(name, _)| name);
+        // A lease that was not found was probably never held.
+        let since = released.get(lease).filter(|_| idle.search.is_none());
+        if let Some(age) = since.map(|since| leases.now.duration_since(*since)) {
+            if age <= MAX_LEADER_CHANGE {
+                continue;
             }
-            Err(_) if manager != KUBE_CONTROLLER_MANAGER => {
-                let since = released.get(name)?;
-                describe_released(name, status_count, &addition, *since, now)
-            }
-            // Its holder works, but handles other autoscalers.
-            Ok(_) if manager != KUBE_CONTROLLER_MANAGER => {
-                let sentence = idle.sentence(&counted(status_count, "autoscaler"));
-                Some(format!("{sentence}. {PAGE_MAY_BE_OLD}"))
-            }
-            Ok(_) | Err(_) => Some(describe_cause(name, status_count, &idle.reason())),
+            ages.insert(lease, age);
         }
-    });
-    let sentences: Vec<_> = sentences.collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
-}
-
-/// A sentence about a lease that has expired. `addition` is the end of the cause.
-fn describe_expired(
-    holder: &LeaseHolder,
-    status_count: usize,
-    addition: &str,
-    now: Timestamp,
-) -> String {
-    if holder.has_unreadable_time {
-        return format!(
-            "Whether a controller makes decisions with the lease {}, whose holder stored the status \
-             of {}, is unknown: the time of its last renewal can't be read{addition}. \
-             {PAGE_MAY_BE_OLD}",
-            holder.lease,
-            counted(status_count, "autoscaler")
-        );
+        *counts.entry(idle).or_default() += 1;
     }
-    let pod = holder.host_name();
-    let cause = match holder.renewed.map(|renewed| now.duration_since(renewed)) {
-        Some(age) => format!("{pod} has not renewed it for {}{addition}", format_minutes(age)),
-        None => format!("{pod} has never renewed it{addition}"),
-    };
-    describe_cause(&holder.lease, status_count, &cause)
-}
-
-/// A sentence about a lease that has had no holder for longer than a change of leaders takes.
-/// `addition` is the end of the cause.
-fn describe_released(
-    lease: &LeaseName,
-    status_count: usize,
-    addition: &str,
-    since: Timestamp,
-    now: Timestamp,
-) -> Option<String> {
-    let age = now.duration_since(since);
-    let cause = match age.as_mins() {
-        0 => format!("no instance holds it{addition}"),
-        _ => format!("no instance has held it for at least {}{addition}", format_minutes(age)),
-    };
-    (age > MAX_LEADER_CHANGE).then(|| describe_cause(lease, status_count, &cause))
-}
-
-fn describe_cause(lease: &LeaseName, status_count: usize, cause: &str) -> String {
-    let autoscalers = counted(status_count, "autoscaler");
-    format!(
-        "No controller makes decisions with the lease {lease}, whose holder stored the status of \
-         {autoscalers}: {cause}. {PAGE_MAY_BE_OLD}"
-    )
+    let causes = counts.into_iter().rev();
+    let causes = causes.map(|(idle, count)| idle.sentence(&counted(count, "autoscaler")) + ".");
+    let ages = ages.into_iter().filter(|(_, age)| age.as_mins() > 0).map(|(lease, age)| {
+        let age = format_minutes(age);
+        format!("No instance has held the lease {lease} for at least {age}.")
+    });
+    let sentences: Vec<_> = causes.chain(ages).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// A sentence about a leader, if the last reconcile of an autoscaler is longer ago than `limit` and
@@ -123,7 +61,7 @@ pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) 
     let oldest = format_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
     Some(format!(
         "The controller answers, but has made no decision for {oldest} about at least one of the \
-         autoscalers that it reconciles, in any namespace. {PAGE_MAY_BE_OLD}"
+         autoscalers that it reconciles, in any namespace."
     ))
 }
 
@@ -137,20 +75,7 @@ pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Ov
 
 /// A sentence about the debug API of `--controller-url`, if it can't be read.
 pub(super) fn describe_unreadable_url(url: &str, error: &Unavailable) -> String {
-    format!(
-        "Whether the controller at {url} makes decisions is unknown: {error}. {PAGE_MAY_BE_OLD}"
-    )
-}
-
-/// Formats `40s`, `3m` or `2h 5m`. Seconds are left out after the first minute, because each
-/// change of a sentence is sent to all pages.
-fn format_minutes(age: SignedDuration) -> String {
-    let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{}s", age.as_secs()),
-        (0, _) => format!("{minutes}m"),
-        _ => format!("{hours}h {minutes}m"),
-    }
+    format!("Whether the controller at {url} makes decisions is unknown: {error}.")
 }
 
 #[cfg(test)]
@@ -161,7 +86,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::liveness::{ControllerLease, KubeControllerManager, NamespaceWriters, ReadLease};
+    use crate::{
+        debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder},
+        liveness::{ControllerLease, KubeControllerManager, NamespaceWriters, ReadLease},
+    };
 
     const LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
@@ -185,46 +113,25 @@ mod tests {
         Leases { lease, writers: &NO_WRITERS, built_in, now }
     }
 
-    #[rstest]
-    #[case::just_expired(Some(40), "hpa-1 has not renewed it for 40s.")]
-    #[case::dead(Some(200), "hpa-1 has not renewed it for 3m.")]
-    #[case::dead_for_hours(Some(7500), "hpa-1 has not renewed it for 2h 5m.")]
-    #[case::never_renewed(None, "hpa-1 has never renewed it.")]
-    fn expired_lease_is_described(#[case] age: Option<i64>, #[case] expected: &str) {
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let holder = LeaseHolder {
-            lease: LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() },
-            identity: "hpa-1_x".to_owned(),
-            acquired: None,
-            renewed: age.map(|age| now - SignedDuration::from_secs(age)),
-            has_unreadable_time: false,
-            duration: SignedDuration::from_secs(15),
-            transitions: 0,
-            scope: None,
-        };
-        let sentence = describe_expired(&holder, 3, "", now);
-        let lease = "No controller makes decisions with the lease scaling/hpa, ";
-        assert!(sentence.starts_with(lease), "{sentence}");
-        assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
-        assert!(sentence.contains(expected), "{sentence}");
-
-        let unreadable = LeaseHolder { renewed: None, has_unreadable_time: true, ..holder };
-        let sentence = describe_expired(&unreadable, 3, "", now);
-        let unknown = "Whether a controller makes decisions with the lease scaling/hpa, ";
-        assert!(sentence.starts_with(unknown), "{sentence}");
-        assert!(sentence.contains("the time of its last renewal can't be read. "), "{sentence}");
-    }
-
     #[test]
     fn lease_without_a_holder_is_reported_after_the_limit() {
-        let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let sentence =
-            |age| describe_released(&lease, 1, "", now - SignedDuration::from_secs(age), now);
-        assert_eq!(sentence(10), None, "a rollout");
-        assert!(sentence(15).is_some_and(|text| text.contains("no instance holds it. ")));
-        let sentence = sentence(200).unwrap();
-        assert!(sentence.contains("no instance has held it for at least 3m. "), "{sentence}");
+        let released = Err(Unavailable::NotHeld { lease: name.clone(), released: None });
+        let holder = Err(Unavailable::NoLease(LeaseName::built_in()));
+        let built_in = KubeControllerManager { holder, flags: None, last_write: None };
+        let lease = lease(name.clone(), released);
+        let leases = leases(&lease, &built_in, now);
+        let sentences = |age| {
+            let since = BTreeMap::from([(name.clone(), now - SignedDuration::from_secs(age))]);
+            describe_leases(&leases, &[writer("hpa-controller:scaling/hpa")], &since)
+        };
+        assert_eq!(sentences(10), None, "a rollout");
+        let lost = "No controller with a known lease acts on 1 autoscaler: no instance holds the \
+                    lease scaling/hpa.";
+        assert_eq!(sentences(15).as_deref(), Some(lost));
+        let age = " No instance has held the lease scaling/hpa for at least 3m.";
+        assert_eq!(sentences(200), Some(lost.to_owned() + age));
     }
 
     #[rstest]
@@ -268,6 +175,7 @@ mod tests {
         let built_in = |last_write| KubeControllerManager {
             holder: Ok(LeaseHolder {
                 lease: LeaseName::built_in(),
+                read_at: now,
                 identity: "cp-1_x".to_owned(),
                 acquired: None,
                 renewed: Some(seconds_ago(1)),
@@ -306,6 +214,7 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let held = Ok(LeaseHolder {
             lease: new.clone(),
+            read_at: now,
             identity: "hpa-1_x".to_owned(),
             acquired: None,
             renewed: Some(now),
@@ -337,27 +246,29 @@ mod tests {
         let published = leases(&lease, &built_in, now);
         let sentence = describe_leases(&published, &writers[2..], &released).unwrap();
         let expected = "Maybe no controller acts on 1 autoscaler: an instance with the lease \
-                        scaling/two handles other autoscalers (annotation of the lease). The";
-        assert!(sentence.starts_with(expected), "{sentence}");
+                        scaling/two handles other autoscalers (annotation of the lease).";
+        assert_eq!(sentence, expected);
         lease.holder.as_mut().unwrap().scope = None;
         let leases = leases(&lease, &built_in, now);
         let sentence = describe_leases(&leases, &writers, &released).unwrap();
-        let expected = "No controller makes decisions with the lease scaling/one, whose holder \
-                        stored the status of 2 autoscalers: no instance holds it, and whether an \
-                        instance with the lease scaling/two acts instead is unknown. ";
-        assert!(sentence.starts_with(expected), "{sentence}");
+        let expected = "Maybe no controller acts on 2 autoscalers: no instance holds the lease \
+                        scaling/one, and whether an instance with the lease scaling/two acts \
+                        instead is unknown.";
+        assert_eq!(sentence, expected);
 
         let namespaces = NamespaceWriters::new(&writers);
         let leases = Leases { writers: &namespaces, ..leases };
         assert_eq!(describe_leases(&leases, &writers, &released), None, "it handles the namespace");
     }
 
+    /// Whichever of them stored the status.
     #[test]
-    fn statuses_of_each_lease_that_is_not_held_are_counted() {
+    fn autoscalers_of_two_stopped_controllers_are_counted_together() {
         let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
         let dead = Ok(LeaseHolder {
             lease: LeaseName::built_in(),
+            read_at: now,
             identity: "cp-1_x".to_owned(),
             acquired: None,
             renewed: Some(now - SignedDuration::from_secs(45)),
@@ -381,11 +292,9 @@ mod tests {
         assert_eq!(
             describe_leases(&leases, &writers, &released).as_deref(),
             Some(
-                "No controller makes decisions with the lease scaling/hpa, whose holder stored the \
-                 status of 1 autoscaler: no instance holds it. The rest of the page may be old. No \
-                 controller makes decisions with the lease kube-system/kube-controller-manager, \
-                 whose holder stored the status of 2 autoscalers: cp-1 has not renewed it for 45s. \
-                 The rest of the page may be old."
+                "No controller with a known lease acts on 3 autoscalers: no instance holds the \
+                 lease scaling/hpa, and no controller has renewed the lease \
+                 kube-system/kube-controller-manager for 45s."
             )
         );
         assert_eq!(describe_leases(&leases, &[], &released), None);

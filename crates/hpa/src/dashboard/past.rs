@@ -29,6 +29,8 @@ use crate::{
 
 /// The time for which the result of a search for the leader is used.
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
+/// A debug API that takes longer to fail delays no page.
+const MAX_FAILURE_DELAY: Duration = Duration::from_secs(2);
 /// The end of a sentence that counts all autoscalers of a controller.
 const UNKNOWN_AUTOSCALERS: &str = "It is unknown which ones; this page may not show them.";
 /// The age of the oldest decisions that the page has.
@@ -42,6 +44,9 @@ pub(super) struct ControllerPast {
     last_search: Mutex<Option<LeaderSearch>>,
     /// For each lease that is missing or has no holder, the time at which that was first seen.
     released_since: Mutex<BTreeMap<LeaseName, Timestamp>>,
+    /// The lease and the error of the debug API, if it took long to fail in the last poll. Pages
+    /// don't wait for it again until the next poll.
+    silent: Mutex<Option<(LeaseName, Unavailable)>>,
 }
 
 /// The result of a search for the leader: its debug API, or the reason why there is none.
@@ -64,6 +69,7 @@ impl ControllerPast {
             request_timeout,
             last_search: Mutex::default(),
             released_since: Mutex::default(),
+            silent: Mutex::default(),
         }
     }
 
@@ -74,7 +80,7 @@ impl ControllerPast {
             matches!(holder, Err(Unavailable::NotHeld { .. } | Unavailable::NoLease(_)))
         });
         let released = released.map(|(name, _)| {
-            let first_seen = since.get(name).copied().unwrap_or(leases.now);
+            let first_seen = since.get(name).copied().unwrap_or_else(Timestamp::now);
             (name.clone(), first_seen)
         });
         let released: BTreeMap<_, _> = released.collect();
@@ -146,7 +152,14 @@ impl ControllerPast {
             return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
         let named = manager.and_then(LeaseName::of_manager);
-        let api = self.leader_api(LeaseName::choose(&self.location, named.as_ref()), None).await;
+        let lease = LeaseName::choose(&self.location, named.as_ref());
+        let is_of_lease = |of: &LeaseName| self.location.controller_url.is_some() || *of == lease;
+        if let Some((of, error)) = &*self.silent.lock().await
+            && is_of_lease(of)
+        {
+            return Err(error.clone().for_writer(manager));
+        }
+        let api = self.leader_api(lease, None).await;
         let api = api.map_err(|error| error.for_writer(manager))?;
         let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key, since).await;
@@ -181,12 +194,22 @@ impl RecordSource for ControllerPast {
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
+        let now = Timestamp::now();
         let lease = ControllerLease::find(&self.client, &self.location, None, writers).await;
-        let built_in = KubeControllerManager::read(&self.client).await.with_statuses(writers);
-        let namespaces = NamespaceWriters::new(writers);
-        let leases = lease.with(&built_in, &namespaces);
         let instance = async { self.holder_api(&lease).await?.instance(&self.location).await };
-        let instance = instance.await;
+        let start = tokio::time::Instant::now();
+        let instance = async { (instance.await, start.elapsed()) };
+        let (built_in, (instance, delay)) =
+            tokio::join!(KubeControllerManager::read(&self.client), instance);
+        let silent = instance.as_ref().err().filter(|_| delay > MAX_FAILURE_DELAY);
+        if silent.is_some() {
+            // Another instance may be the leader now.
+            *self.last_search.lock().await = None;
+        }
+        *self.silent.lock().await = silent.map(|error| (lease.name.clone(), error.clone()));
+        let built_in = built_in.with_statuses(writers);
+        let namespaces = NamespaceWriters::new(writers);
+        let leases = lease.with(&built_in, &namespaces, now);
         let at_url = instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
         let is_by_lease = |one: &&AutoscalerStatusWriter| !at_url.contains(&one.key.to_string());
         let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
@@ -197,8 +220,11 @@ impl RecordSource for ControllerPast {
         let is_unknown = self.location.controller_url.is_some() && instance.is_err();
         let of_instance = self.describe_instance(&instance, limit);
         let of_instance = of_instance.filter(|_| lost.is_none() || is_unknown);
-        let inactivity: Vec<String> = of_instance.into_iter().chain(lost).collect();
-        let inactivity = (!inactivity.is_empty()).then(|| inactivity.join(" "));
+        let mut inactivity: Vec<String> = lost.into_iter().chain(of_instance).collect();
+        let inactivity = (!inactivity.is_empty()).then(|| {
+            inactivity.push(inactivity::PAGE_MAY_BE_OLD.to_owned());
+            inactivity.join(" ")
+        });
         let (failed_writes, items) = match instance {
             Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
             // Another read would most likely fail as well, after the time limit.

@@ -20,6 +20,9 @@ const MAX_LISTED: u32 = 500;
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
+    /// The time at which the lease was requested. The holder is judged by it, because it may have
+    /// renewed the lease while something else was read.
+    pub(crate) read_at: Timestamp,
     /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
     /// The time at which the holder acquired the lease. `None` if the lease has no such time, or
@@ -48,17 +51,19 @@ impl LeaseHolder {
     /// Reads a lease. Fails if it doesn't exist or has no holder.
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
         let leases: Api<ElectionLease> = Api::namespaced(client.clone(), &lease.namespace);
+        let read_at = Timestamp::now();
         let object = leases.get_opt(&lease.name).await;
         let action = format!("get the lease {lease}");
         let object = object.map_err(|error| Unavailable::request(&action, error))?;
         let object = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?;
-        Self::of_object(lease, object)
+        Self::of_object(lease, object, read_at)
     }
 
     /// The holders of the leases of hpa-rs in a namespace. Empty if the user may not list leases.
     /// An annotation shows that a lease is one of hpa-rs.
     pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
         let leases: Api<ElectionLease> = Api::namespaced(client.clone(), namespace);
+        let read_at = Timestamp::now();
         let listed = leases.list(&ListParams::default().limit(MAX_LISTED)).await;
         let listed = listed.map(|list| list.items).unwrap_or_default().into_iter();
         let holders = listed.filter_map(|object| {
@@ -66,13 +71,17 @@ impl LeaseHolder {
             [INSTANCE_SCOPE, KEEPS_HISTORY].iter().find_map(|name| annotations.get(*name))?;
             let name = object.metadata.name.clone()?;
             let lease = LeaseName { namespace: namespace.to_owned(), name };
-            Self::of_object(&lease, object).ok()
+            Self::of_object(&lease, object, read_at).ok()
         });
         holders.collect()
     }
 
     /// Fails if the lease has no holder.
-    fn of_object(lease: &LeaseName, object: ElectionLease) -> Result<Self, Unavailable> {
+    fn of_object(
+        lease: &LeaseName,
+        object: ElectionLease,
+        read_at: Timestamp,
+    ) -> Result<Self, Unavailable> {
         let spec = object.spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
@@ -86,6 +95,7 @@ impl LeaseHolder {
         let scope = scope.and_then(|scope| InstanceScope::parse(scope, &identity));
         Ok(Self {
             lease: lease.clone(),
+            read_at,
             identity,
             acquired: spec.acquire_time.as_ref().and_then(LeaseTime::timestamp),
             renewed,
@@ -98,8 +108,15 @@ impl LeaseHolder {
 
     /// Whether the holder has let the lease expire. A lease with an unreadable time counts as
     /// expired.
-    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
-        self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
+    pub(crate) fn is_expired(&self) -> bool {
+        self.age().is_none_or(|age| age > self.duration)
+    }
+
+    /// The time since the last renewal when the lease was read. `None` without a readable time.
+    pub(crate) fn age(&self) -> Option<SignedDuration> {
+        let age = self.read_at.duration_since(self.renewed?);
+        // The clock of the holder may be ahead of this one.
+        Some(age.max(SignedDuration::ZERO))
     }
 
     /// The time at which the lease expires unless it is renewed. `None` without a readable time.
@@ -108,13 +125,13 @@ impl LeaseHolder {
     }
 
     /// A message such as `no controller has renewed the lease a/b for 47s`.
-    pub(crate) fn describe_expiry(&self, now: Timestamp) -> String {
+    pub(crate) fn describe_expiry(&self) -> String {
         let lease = &self.lease;
         if self.has_unreadable_time {
             return format!("the time of the last renewal of the lease {lease} can't be read");
         }
-        let since = self.renewed.map(|renewed| now.duration_since(renewed).as_secs());
-        let since = since.map_or_else(|| " yet".to_owned(), |since| format!(" for {since}s"));
+        let since = self.age().map(|age| format!(" for {}", format_minutes(age)));
+        let since = since.unwrap_or_else(|| " yet".to_owned());
         format!("no controller has renewed the lease {lease}{since}")
     }
 
@@ -137,6 +154,17 @@ impl LeaseHolder {
             is_ready: is_ready(&pod),
             debug_port: debug_port(&pod),
         })
+    }
+}
+
+/// Formats `40s`, `3m` or `2h 5m`. Seconds are left out after the first minute, because each
+/// change of a sentence of the dashboard is sent to all pages.
+pub(crate) fn format_minutes(age: SignedDuration) -> String {
+    let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{}s", age.as_secs()),
+        (0, _) => format!("{minutes}m"),
+        _ => format!("{hours}h {minutes}m"),
     }
 }
 

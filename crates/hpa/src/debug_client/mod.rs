@@ -29,7 +29,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 pub(crate) use self::{
-    lease::{LeaderPod, LeaseHolder},
+    lease::{LeaderPod, LeaseHolder, format_minutes},
     lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
     list::item_key,
     unavailable::Unavailable,
@@ -240,6 +240,10 @@ impl DebugClient {
                 message: message(&body, "/message"),
             }),
             (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),
+            // Without a proxy, the server itself answered.
+            (StatusCode::NOT_FOUND, false) if self.token.is_none() => {
+                Err(Unavailable::not_the_api(&self.source))
+            }
             (status, false) => {
                 let message = message(&body, "/message");
                 let colon = if message.is_empty() { "" } else { ": " };

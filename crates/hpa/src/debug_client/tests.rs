@@ -1,6 +1,7 @@
 use futures::stream;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
+use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
@@ -182,11 +183,52 @@ async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
     }));
     let holder = holder.await;
     assert_eq!((&*holder.identity, holder.renewed), ("a_1", None));
-    assert!(holder.is_expired(Timestamp::UNIX_EPOCH));
+    assert!(holder.is_expired());
     assert_eq!(
-        holder.describe_expiry(Timestamp::UNIX_EPOCH),
+        holder.describe_expiry(),
         "the time of the last renewal of the lease kube-system/hpa-controller can't be read"
     );
+}
+
+#[tokio::test]
+async fn lease_is_judged_by_the_time_at_which_it_was_read() {
+    let read = read_holder(serde_json::json!({
+        "metadata": {}, "spec": { "holderIdentity": "a_1" },
+    }));
+    let read = read.await;
+    let duration = SignedDuration::from_secs(15);
+    for (age, expected) in [
+        (Some(-5), None),
+        (Some(15), None),
+        (Some(16), Some(" for 16s")),
+        (Some(200), Some(" for 3m")),
+        (Some(7500), Some(" for 2h 5m")),
+        (None, Some(" yet")),
+    ] {
+        let renewed = age.map(|age| read.read_at - SignedDuration::from_secs(age));
+        let holder = LeaseHolder { renewed, duration, ..read.clone() };
+        let expiry = holder.is_expired().then(|| holder.describe_expiry());
+        let start = "no controller has renewed the lease kube-system/hpa-controller";
+        assert_eq!(expiry, expected.map(|end| [start, end].concat()));
+    }
+}
+
+/// The port of the metrics, for example.
+#[tokio::test]
+async fn server_of_something_else_is_reported_as_such() {
+    let service = tower::service_fn(move |_: Request<Body>| async {
+        let response = http::Response::builder().status(404).body(Body::empty());
+        Ok::<_, std::convert::Infallible>(response.expect("a response"))
+    });
+    let client = DebugClient {
+        client: Client::new(service, "default"),
+        prefix: String::new(),
+        token: None,
+        time_limit: None,
+        source: "http://127.0.0.1:1".to_owned(),
+    };
+    let error = client.status().await.expect_err("no status").to_string();
+    assert_eq!(error, "http://127.0.0.1:1 serves something else than the debug API");
 }
 
 /// A server whose pages all have the same autoscaler and name another page.

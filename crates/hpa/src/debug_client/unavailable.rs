@@ -62,6 +62,8 @@ pub(crate) enum Unavailable {
     Refused(String),
     #[error("the debug API can't be reached: {0}")]
     Unreachable(String),
+    #[error("{0} serves something else than the debug API")]
+    NotTheApi(String),
     #[error("this version of hpa can't decode the document of the debug API: {0}")]
     Undecodable(String),
     #[error("the status was stored by {0}, which has no debug API")]
@@ -119,7 +121,7 @@ impl Unavailable {
     }
 
     pub(super) fn not_the_api(source: &str) -> Self {
-        Self::Unreachable(format!("{source} serves something else at this port"))
+        Self::NotTheApi(source.to_owned())
     }
 
     /// The error of a failed request to the API server. `action` completes "not permitted to".

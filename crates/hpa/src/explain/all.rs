@@ -37,12 +37,13 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let namespace = arguments.cluster.namespace.as_deref();
     let (mut autoscalers, scope) =
         list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
+    let now = Timestamp::now();
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
     let fallback = scope.describe_fallback().map(|sentence| sentence + ".");
-    let idle = idle::describe_all(&client, &arguments.controller, timeout, &mut autoscalers).await;
+    let location = &arguments.controller;
+    let idle = idle::describe_all(&client, location, timeout, &mut autoscalers, now).await;
     let notes: Vec<String> = fallback.into_iter().chain(idle).collect();
-    let now = Timestamp::now();
     set_other_autoscalers(&mut autoscalers, now);
     read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let problems = autoscalers.iter().filter_map(|autoscaler| {

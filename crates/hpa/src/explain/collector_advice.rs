@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, ReadError, api::MetricSpec, go_text::truncate,
-    report::error_texts, shell::quote,
+    HorizontalPodAutoscaler, Inputs, ReadError,
+    api::MetricSpec,
+    go_text::truncate,
+    report::{about_result_of_collector, error_texts},
+    shell::quote,
 };
-use hpa_collectors::{CollectorSource, Finding, Server, source_of};
+use hpa_collectors::{CollectorSource, Environment, Finding, Server, source_of};
 
 use crate::{
     args::CollectorArguments,
     collectors::{InProcessSources, environment_of_unknown_flags},
-    lint::unknown_collector_type,
+    lint::{mistake_of_annotation, unknown_collector_type},
 };
 
 /// The maximum length of a path in advice, in characters.
@@ -19,7 +22,8 @@ const MAX_PATH_LEN: usize = 200;
 /// The name of the collector of scaling schedules.
 const SCHEDULE_COLLECTOR: &str = "schedule";
 
-/// Adds advice for metrics of collectors that can't be read, unless they already have advice.
+/// Adds advice for metrics of collectors that can't be read, or whose query has a likely mistake,
+/// unless they already have advice.
 pub(super) fn add(
     sources: &InProcessSources,
     inputs: &Inputs,
@@ -27,26 +31,47 @@ pub(super) fn add(
 ) {
     let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(&inputs.hpa));
     let environment = unknown.as_ref().unwrap_or(&sources.settings.environment);
-    for (index, query) in inputs.plan().queries() {
-        let Some(Err(error)) = inputs.readings.get(index) else { continue };
-        if advice.contains_key(&index) {
-            continue;
-        }
+    for (index, _) in inputs.plan().queries() {
         let Some(metric) = inputs.hpa.spec.metrics.get(index) else { continue };
-        let text = match source_of(&inputs.hpa, metric, environment) {
-            Some(Ok(source)) if source.collector == SCHEDULE_COLLECTOR => {
-                Some(schedule_advice(sources, inputs, metric))
-            }
-            Some(Ok(source)) => {
-                source_advice(sources, &inputs.hpa, query.metric_name(), &source, error)
-            }
-            Some(Err(finding)) if sources.has_collectors || is_about_annotations(&finding) => {
-                let finding = about_unknown_type(&inputs.hpa, index, finding);
-                Some(invalid_settings_advice(sources, inputs, &finding))
-            }
-            Some(Err(_)) | None => None,
+        let text = match inputs.readings.get(index) {
+            _ if advice.contains_key(&index) => None,
+            Some(Ok(_)) => mistake_advice(&inputs.hpa, metric, environment),
+            Some(Err(error)) => failure_advice(sources, inputs, index, metric, environment, error),
+            None => None,
         };
         advice.extend(text.map(|text| (index, text)));
+    }
+}
+
+/// Advice about a metric that has a value, but whose query in an annotation has a likely mistake.
+fn mistake_advice(
+    hpa: &HorizontalPodAutoscaler,
+    metric: &MetricSpec,
+    environment: &Environment,
+) -> Option<String> {
+    let mistake = mistake_of_annotation(hpa, metric, environment)?;
+    Some(format!("Check {}: {mistake}.", metric.metric_name()))
+}
+
+/// Advice about a metric of a collector that can't be read.
+fn failure_advice(
+    sources: &InProcessSources,
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricSpec,
+    environment: &Environment,
+    error: &ReadError,
+) -> Option<String> {
+    match source_of(&inputs.hpa, metric, environment)? {
+        Ok(source) if source.collector == SCHEDULE_COLLECTOR => {
+            Some(schedule_advice(sources, inputs, metric))
+        }
+        Ok(source) => source_advice(sources, &inputs.hpa, metric.metric_name(), &source, error),
+        Err(finding) if sources.has_collectors || is_about_annotations(&finding) => {
+            let finding = about_unknown_type(&inputs.hpa, index, finding);
+            Some(invalid_settings_advice(sources, inputs, &finding))
+        }
+        Err(_) => None,
     }
 }
 
@@ -54,12 +79,11 @@ fn schedule_advice(sources: &InProcessSources, inputs: &Inputs, metric: &MetricS
     let (name, object) = (metric.metric_name(), metric.object.as_ref());
     let object = object.map(|object| &object.described_object);
     let (kind, schedule) = object.map_or(("", ""), |object| (&*object.kind, &*object.name));
-    if !sources.has_schedules {
-        return format!(
-            "{name} is the value of {kind} {schedule}, which no metrics API has. If the \
-             controller runs with --scaling-schedule, use its flags here."
-        );
-    }
+    let (flag, advice) = if sources.has_schedules {
+        (" (--scaling-schedule)", "")
+    } else {
+        ("", " If the controller runs with --scaling-schedule, use its flags here.")
+    };
     let namespace = &inputs.hpa.metadata.namespace;
     let namespace = if kind.starts_with("Cluster") {
         String::new()
@@ -67,8 +91,8 @@ fn schedule_advice(sources: &InProcessSources, inputs: &Inputs, metric: &MetricS
         format!(" -n {}", quote(namespace))
     };
     format!(
-        "{name} is the value of {kind} {schedule} (--scaling-schedule). Check that object: \
-         kubectl get {kind} {}{namespace} -o yaml",
+        "{name} is the value of {kind} {schedule}{flag}.{advice} Check that object: kubectl get \
+         {kind} {}{namespace} -o yaml",
         quote(schedule)
     )
 }
@@ -182,7 +206,16 @@ fn advice_without_collectors(source: &CollectorSource, failure: &str) -> Option<
         "--collectors" => String::new(),
         others => format!(", with {others}"),
     };
-    Some(format!("{owner} If the controller runs with --collectors, use its flags here{flags}."))
+    // An adapter with collectors doesn't pass on the causes.
+    let log = if error_texts::is_server_error(failure) {
+        " If an adapter does, the log of its service has the cause: kubectl get apiservices | grep \
+         metrics.k8s.io"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{owner} If the controller runs with --collectors, use its flags here{flags}.{log}"
+    ))
 }
 
 /// Advice if the server doesn't have the path of the request. Names the path if a setting has the
@@ -233,7 +266,7 @@ fn path_of(value: &str) -> &str {
 
 /// Advice if a server answered, but without a value.
 fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<String> {
-    let CollectorSource { collector, subject, .. } = source;
+    let CollectorSource { subject, .. } = source;
     if error_texts::is_refused_query(failure) {
         return Some(format!(
             "The server answers, but refuses the query of {name}, as the message says: correct it \
@@ -265,29 +298,21 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
              setting aggregator (avg, min, max or sum), which combines them, to the {subject}."
         ));
     }
+    if failure.contains(error_texts::INVALID_DOCUMENT) {
+        return Some(format!(
+            "The server answers, but not with JSON that can be read, as the message says: it may \
+             be a page or metrics as text. Correct the address and the path of the request for \
+             {name} in the {subject}."
+        ));
+    }
     if error_texts::has_no_number(failure) {
         return Some(format!(
             "The server answers, but its response has no number for {name}, as the message says: \
              correct the path to the value in the {subject}."
         ));
     }
-    if failure.contains(error_texts::RESTRICTED_TO_NAMESPACE) {
-        return Some(format!(
-            "The query of {name} has no result in the namespace to which the controller restricts \
-             it (--collector-namespace-label), as the message says: check the namespace and the \
-             labels that it selects, in the {subject}."
-        ));
-    }
-    let default = match *collector {
-        "prometheus" => ", or add `or vector(0)` if nothing means 0",
-        _ => "",
-    };
-    failure.contains(error_texts::NO_RESULT).then(|| {
-        format!(
-            "The query of {name} has no result now: check its names and labels{default}. It is in \
-             the {subject}."
-        )
-    })
+    let advice = about_result_of_collector(name, failure)?;
+    Some(format!("{advice} The query is that of the {subject}."))
 }
 
 /// The collector's name in the annotations, in which `json-path` is the collector of pods and that

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hpa_calc::explain::counted;
 use hpa_controller::k8s::FieldManager;
+use jiff::Timestamp;
 use kube::Client;
 
 use crate::{
@@ -25,12 +26,10 @@ pub(super) fn has_lease(manager: &str) -> bool {
 /// Describes the holder of kube-controller-manager's lease and the time since its renewal, and the
 /// lease of `manager` if hpa-rs no longer holds it. Empty if neither is known.
 pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
-    let now = leases.now;
     let built_in = match &leases.built_in.holder {
-        Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
+        Ok(holder) if holder.is_expired() => Some(holder.describe_expiry()),
         Ok(holder) => {
-            let renewed = holder.renewed.map(|renewed| now.duration_since(renewed).as_secs());
-            let renewed = renewed.map(|since| format!(", renewed {since}s ago"));
+            let renewed = holder.age().map(|age| format!(", renewed {}s ago", age.as_secs()));
             let renewed = renewed.unwrap_or_default();
             Some(format!("its lease is held by {}{renewed}", holder.identity))
         }
@@ -44,21 +43,25 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
 
 /// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers on
 /// which no controller acts, about several controllers that store statuses, and about statuses that
-/// can't be stored. Sets the controller that acts on each autoscaler.
+/// can't be stored. Sets the controller that acts on each autoscaler. `now` is the time at which
+/// the autoscalers were listed.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
     request_timeout: Duration,
     autoscalers: &mut [ListedAutoscaler],
+    now: Timestamp,
 ) -> Vec<String> {
     let statuses = status_writers(autoscalers);
-    let built_in = KubeControllerManager::read(client).await.with_statuses(&statuses);
-    let lease = ControllerLease::find_in_cluster(client, location, None, &statuses).await;
+    let (built_in, lease, instance) = tokio::join!(
+        KubeControllerManager::read(client),
+        ControllerLease::find_in_cluster(client, location, None, &statuses),
+        read_url(location, request_timeout)
+    );
+    let built_in = built_in.with_statuses(&statuses);
     let writers = NamespaceWriters::new(&statuses);
-    // All autoscalers of a lease are checked at the same time, because sentences contain its age.
-    let leases = lease.with(&built_in, &writers);
+    let leases = lease.with(&built_in, &writers, now);
     // Without a flag, or if the debug API can't be read, the leases decide.
-    let instance = read_url(location, request_timeout).await;
     let unreadable = instance.as_ref().err().map(|error| {
         format!("Whether the controller of --controller-url makes decisions is unknown: {error}.")
     });

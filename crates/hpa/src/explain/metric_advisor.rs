@@ -36,12 +36,13 @@ impl MetricAdvisor {
         rules: Option<&PrometheusSource>,
         inputs: &Inputs,
     ) -> BTreeMap<usize, String> {
+        let of_controller = inputs.metrics_of_controller_sources();
         let mut advice = match rules {
-            Some(rules) => rule_advice::advise(rules, &self.rules, inputs).await,
+            Some(rules) => rule_advice::advise(rules, &self.rules, inputs, &of_controller).await,
             None => BTreeMap::new(),
         };
         collector_advice::add(&self.sources, inputs, &mut advice);
-        metrics_api_advice::add(&self.apis, inputs, &mut advice).await;
+        metrics_api_advice::add(&self.apis, inputs, &of_controller, &mut advice).await;
         advice
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
     go_text::truncate,
-    report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process},
+    report::error_texts::{FORBIDDEN, NO_SUCH_KIND, UNKNOWN_METRIC, UNMAPPED_KIND, is_in_process},
     shell::quote,
     suggestions::may_be_meant,
 };
@@ -43,7 +43,7 @@ struct Api {
 pub(super) struct MetricsApis {
     client: Client,
     apis: SingleFlight<&'static str, Option<Api>, Infallible>,
-    /// The resources that any container of the pods has in `metrics.k8s.io`. None if they can't be
+    /// The resources that any container of the pods has in `metrics.k8s.io`. Empty if they can't be
     /// read.
     usage_names: SingleFlight<PodSelection, BTreeSet<String>, Infallible>,
 }
@@ -78,10 +78,14 @@ impl MetricsApis {
 }
 
 /// Adds advice for metrics that can't be read from a metrics API, unless they already have advice.
-pub(super) async fn add(apis: &MetricsApis, inputs: &Inputs, advice: &mut BTreeMap<usize, String>) {
+/// The source of the metrics `of_controller` is perhaps not this API.
+pub(super) async fn add(
+    apis: &MetricsApis,
+    inputs: &Inputs,
+    of_controller: &[usize],
+    advice: &mut BTreeMap<usize, String>,
+) {
     let plan = inputs.plan();
-    // The source of these metrics is perhaps not this API.
-    let of_controller = inputs.metrics_of_controller_sources();
     for (index, query) in plan.queries() {
         let error = match inputs.readings.get(index) {
             Some(Err(error)) => error,
@@ -183,6 +187,12 @@ impl Api {
             ReadError::Fetch { message, .. } => Some(message),
             _ => None,
         };
+        if message.is_some_and(|text| text.contains(UNMAPPED_KIND) && text.contains(NO_SUCH_KIND)) {
+            return Some(format!(
+                "Correct apiVersion and kind in spec.metrics[{index}].object.describedObject: the \
+                 API server doesn't have that kind, so nothing was requested from {group}."
+            ));
+        }
         if let (Some(_), Some(reason)) = (message, self.unavailability()) {
             let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_LEN);
             return Some(format!(
@@ -209,17 +219,22 @@ impl Api {
                 self.next_steps()
             )),
             Some(names)
-                if matches!(query, MetricQuery::Pods { .. })
-                    && !names.contains(&format!("pods/{name}"))
-                    && has_metric(names, name) =>
+                if let Some(asked) =
+                    unlisted_resource(names, query, message.map(String::as_str)) =>
             {
                 let of_name = names.iter().filter(|listed| without_resource(listed) == name);
                 let resources = of_name.filter_map(|listed| listed.split_once('/'));
                 let resources: Vec<_> =
                     resources.map(|(resource, _)| resource.to_owned()).collect();
+                let correction = match query {
+                    MetricQuery::Pods { .. } => {
+                        format!("Use a metric of type Object in spec.metrics[{index}]")
+                    }
+                    _ => format!("Describe one of those in spec.metrics[{index}]"),
+                };
                 Some(format!(
-                    "{group} has {name} for {}, not for pods. Use a metric of type Object in \
-                     spec.metrics[{index}], or configure the adapter to serve it for pods.",
+                    "{group} has {name} for {}, not for {asked}. {correction}, or configure the \
+                     adapter to serve it for {asked}.",
                     shorten_names(&resources)
                 ))
             }
@@ -262,6 +277,26 @@ impl Api {
         );
         format!("kubectl logs -n {} {}", quote(namespace), quote(&format!("service/{name}")))
     }
+}
+
+/// The resource of the objects whose metric was requested, if the metric is listed, but only for
+/// others. That of an Object metric, such as `deployments.apps`, is in the error of the adapter.
+fn unlisted_resource<'a>(
+    names: &BTreeSet<String>,
+    query: &MetricQuery,
+    message: Option<&'a str>,
+) -> Option<&'a str> {
+    let name = query.metric_name();
+    let asked = match query {
+        MetricQuery::Pods { .. } => "pods",
+        MetricQuery::Object { .. } => {
+            let (_, rest) = message?.split_once(&format!("{UNKNOWN_METRIC} {name} for "))?;
+            rest.split(' ').next()?
+        }
+        _ => return None,
+    };
+    let is_listed = names.contains(&format!("{asked}/{name}"));
+    (has_metric(names, name) && !is_listed).then_some(asked)
 }
 
 /// Removes the `RESOURCE/` of a listed custom metric.

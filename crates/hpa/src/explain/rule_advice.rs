@@ -7,7 +7,7 @@ use hpa_calc::{
     api::PodPhase,
     go_text::truncate,
     report::{
-        error_texts::{ALSO_NOT_BY_API, is_api_missing, refusal_of_rule},
+        error_texts::{ALSO_NOT_BY_API, UNKNOWN_METRIC, is_api_missing, refusal_of_rule},
         rules_explain_command,
     },
     shell::quote,
@@ -15,7 +15,7 @@ use hpa_calc::{
 };
 use hpa_metrics::{MetricSource, SingleFlight};
 use hpa_prometheus::{
-    rules::explain::counter_without_rate,
+    rules::{explain::counter_without_rate, resource_metrics::UsageResource},
     source::{PrometheusSource, RuleInspection},
 };
 
@@ -33,7 +33,7 @@ struct MetricKey {
     name: String,
 }
 
-/// What the rules have of a metric.
+/// The result of looking up a metric in the rules.
 struct MetricRules {
     /// Whether a rule has a metric of this name in this API.
     has_name: bool,
@@ -66,16 +66,15 @@ impl RuleLookups {
 }
 
 /// Advice for each metric whose rule returned nothing or a counter, or whose query Prometheus
-/// refused, and for each misspelled name that neither a rule nor an API has. A metric that the
-/// controller can perhaps read has no misspelled name.
+/// refused, and for each misspelled name that neither a rule nor an API has. The metrics
+/// `of_controller` have no misspelled names: the controller may read them by other rules.
 pub(super) async fn advise(
     source: &PrometheusSource,
     lookups: &RuleLookups,
     inputs: &Inputs,
+    of_controller: &[usize],
 ) -> BTreeMap<usize, String> {
     let plan = inputs.plan();
-    // The controller may read these metrics by other rules.
-    let of_controller = inputs.metrics_of_controller_sources();
     let mut pods = inputs.selected.pods.iter();
     let running_pod = pods.find(|pod| pod.phase == PodPhase::Running).map(|pod| &*pod.name);
     let mut advice = BTreeMap::new();
@@ -91,7 +90,8 @@ pub(super) async fn advise(
         };
         let is_empty = matches!(reading, Err(ReadError::Empty(_)));
         let Some(key) = MetricKey::of(query) else {
-            let is_of_rule = source.catalog().groups().resource && matches!(name, "cpu" | "memory");
+            let is_usage = UsageResource::ALL.iter().any(|usage| usage.name() == name);
+            let is_of_rule = is_usage && source.catalog().groups().resource;
             if is_empty && running_pod.is_some() && is_of_rule {
                 advice.insert(index, missing_value());
             }
@@ -204,7 +204,8 @@ pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str,
 
 /// Whether no rule, collector or metrics API has the metric.
 fn is_absent(message: &str) -> bool {
-    message.contains(ALSO_NOT_BY_API) && is_api_missing(message)
+    message.contains(ALSO_NOT_BY_API)
+        && (is_api_missing(message) || message.contains(UNKNOWN_METRIC))
 }
 
 #[cfg(test)]
@@ -288,6 +289,16 @@ mod tests {
         assert_eq!(look_up("lag").await, 2);
         tokio::time::advance(FRESHNESS).await;
         assert_eq!(look_up("rps").await, 3);
+    }
+
+    #[rstest]
+    #[case::no_api("the server could not find the requested resource (get a)", true)]
+    #[case::api_without_it("the server could not find the metric rps for pods", true)]
+    #[case::failing_api("Internal error occurred", false)]
+    fn metric_is_absent_if_the_api_lacks_it_too(#[case] error: &str, #[case] expected: bool) {
+        let message = format!("no rule of --metrics-config has rps{ALSO_NOT_BY_API}: {error}");
+        assert_eq!(is_absent(&message), expected);
+        assert!(!is_absent(error));
     }
 
     #[test]

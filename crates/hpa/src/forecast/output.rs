@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use hpa_calc::{settings::DOMAIN, shell::quote};
 use hpa_crd::SHORT_NAME;
-use hpa_forecast::{Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings};
+use hpa_forecast::{
+    Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings, Trace,
+};
 use hpa_simulate::report::{PagePart, format_duration, page as html_page, percent};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,6 +19,8 @@ use super::{
 use crate::terminal::{self, escape_line};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
+/// The smallest missing share of a history that is stated if forecasts are possible.
+const MIN_STATED_SHARE: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
     let mut text = format!("{}\n{}\n", answer(analysis), heading(analysis));
@@ -82,12 +86,21 @@ fn format_minute(analysis: &Analysis, time: Timestamp) -> String {
     time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
+fn is_constant(trace: &Trace) -> bool {
+    let mut loads = (0..trace.len()).filter_map(|minute| trace.load(minute));
+    let first = loads.next();
+    loads.all(|load| Some(load) == first)
+}
+
 /// A sentence that says whether forecasts would have helped.
 fn answer(analysis: &Analysis) -> String {
     let GateDecision { reason, comparison, .. } = &analysis.decision;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => {
             format!("Forecasts would have helped: {}.", effect(analysis, comparison))
+        }
+        (Reason::NoSeason, _) if is_constant(&analysis.subject.trace) => {
+            "No forecasts needed: the load never changes.".to_owned()
         }
         (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
             week says what the load does next."
@@ -157,7 +170,7 @@ pub(super) fn format_number(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
-/// Sentences about the horizon and the season of the forecasts.
+/// Sentences about the horizon and the season of the forecasts, and about gaps in the history.
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(
@@ -180,7 +193,17 @@ fn details(analysis: &Analysis) -> Vec<String> {
         };
         lines.push(format!("Learned from {season} of the two weeks before. {skill}."));
     }
+    let missing = missing_share(&analysis.subject.trace);
+    if analysis.decision.comparison.is_some() && missing >= MIN_STATED_SHARE {
+        lines.push(format!("{} of the history is missing.", percent(missing)));
+    }
     lines
+}
+
+/// The share of the history that has no samples.
+fn missing_share(trace: &Trace) -> f64 {
+    let (known, _) = trace.history().coverage_and_days();
+    1.0 - known
 }
 
 /// The lines of the command that sets quantile and horizon on the autoscaler, in the mode
@@ -316,6 +339,7 @@ struct Output<'a> {
     metric: Option<&'a str>,
     from: String,
     to: String,
+    missing_share: f64,
     time_zone: Option<&'a str>,
     horizon_seconds: f64,
     startup_seconds: f64,
@@ -342,6 +366,7 @@ pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
         metric: subject.metric.as_deref(),
         from: subject.trace.time(0).to_string(),
         to: subject.trace.time(subject.trace.len().max(1) - 1).to_string(),
+        missing_share: missing_share(&subject.trace),
         time_zone: analysis.settings.zone.iana_name(),
         horizon_seconds: analysis.settings.horizon.as_secs_f64(),
         startup_seconds: subject.workload.startup.as_secs_f64(),

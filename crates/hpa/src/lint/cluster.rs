@@ -41,7 +41,7 @@ const CORE_AUTOSCALERS: ListedKind =
 
 /// The other kinds that are listed. They may be unserved or forbidden.
 #[rustfmt::skip]
-const OTHER_KINDS: [ListedKind; 9] = [
+const OTHER_KINDS: [ListedKind; 10] = [
     ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
     ListedKind::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS_CONSEQUENCE),
@@ -50,10 +50,12 @@ const OTHER_KINDS: [ListedKind; 9] = [
     ListedKind::new("api/v1", "limitranges", "LimitRange", "missing-request doesn't see their default requests"),
     ListedKind::new("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler", "vpa-conflict reports nothing"),
     ListedKind::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
+    ListedKind::new("apis/zalando.org/v1", "scalingschedules", SCHEDULE, "unserved-metric doesn't see that one is missing"),
     ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
 ];
 /// The kind whose objects are read only if they pass [`may_have_own_pods`].
 const JOB: &str = "Job";
+const SCHEDULE: &str = "ScalingSchedule";
 /// The only listed kind whose objects have no namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
 
@@ -148,11 +150,23 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
 }
 
 /// Whether a check of these objects needs the kind. A `CustomResourceDefinition` is needed only if
-/// a target is a custom resource. Few users may list definitions, so others get no warning.
+/// a target is a custom resource, and a `ScalingSchedule` only if a metric is that of one. Few users
+/// may list these kinds, so others get no warning.
 fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
     let mut autoscalers = objects.iter().filter(|object| is_autoscaler(object));
-    kind.kind != CLUSTER_SCOPED
-        || autoscalers.any(|one| Reference::at(&one.object, TARGET_POINTER).group.contains('.'))
+    match kind.kind {
+        CLUSTER_SCOPED => {
+            autoscalers.any(|one| Reference::at(&one.object, TARGET_POINTER).group.contains('.'))
+        }
+        SCHEDULE => autoscalers.any(|one| has_metric_of_schedule(&one.object)),
+        _ => true,
+    }
+}
+
+fn has_metric_of_schedule(autoscaler: &Value) -> bool {
+    let metrics = autoscaler.pointer("/spec/metrics").and_then(Value::as_array);
+    let mut metrics = metrics.into_iter().flatten();
+    metrics.any(|metric| string_at(metric, "/object/describedObject/kind") == SCHEDULE)
 }
 
 /// Whether a Job may have pods of its own. A finished Job has no running pods, and the pods of a
@@ -259,6 +273,20 @@ mod tests {
     #[case::of_a_cron_job(json!({ "metadata": { "ownerReferences": [{}] } }), false)]
     fn jobs_without_pods_of_their_own_are_not_read(#[case] job: Value, #[case] is_read: bool) {
         assert_eq!(may_have_own_pods(&job), is_read);
+    }
+
+    #[rstest]
+    #[case::schedule("ScalingSchedule", true)]
+    #[case::of_the_cluster("ClusterScalingSchedule", false)]
+    #[case::another("RouteGroup", false)]
+    fn schedules_are_needed_only_for_their_metrics(#[case] kind: &str, #[case] expected: bool) {
+        let autoscaler = json!({
+            "apiVersion": "autoscaling/v2", "kind": hpa_crd::KIND,
+            "spec": { "metrics": [{ "object": { "describedObject": { "kind": kind } } }] },
+        });
+        let objects = [Manifest::new("cluster", 0, autoscaler)];
+        let schedules = OTHER_KINDS.iter().find(|one| one.kind == SCHEDULE).expect("the kind");
+        assert_eq!(is_needed(schedules, &objects), expected);
     }
 
     /// A client of an API server that forbids all lists but that of one namespace's autoscalers.

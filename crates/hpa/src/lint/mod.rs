@@ -32,7 +32,10 @@ use self::{
     object::uses_metrics_api,
     workspace::{ServedMetrics, Workspace},
 };
-pub(crate) use self::{object::is_autoscaler, rules::unknown_collector_type};
+pub(crate) use self::{
+    object::is_autoscaler,
+    rules::{mistake_of_annotation, unknown_collector_type},
+};
 use crate::{
     EXIT_INCONCLUSIVE,
     args::{LintArguments, LintFormat, SourceArguments},

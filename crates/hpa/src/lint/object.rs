@@ -2,12 +2,10 @@
 
 use hpa_calc::{MetricsApi, api::MetricSourceType};
 use hpa_controller::AutoscalerApi;
+use hpa_crd::versions;
 use serde_json::Value;
 
-use crate::{
-    convert::versions,
-    manifests::{Manifest, string_at},
-};
+use crate::manifests::{Manifest, string_at};
 
 /// The path of an autoscaler's reference to its target, also in KEDA's `ScaledObject`.
 pub(super) const TARGET_POINTER: &str = "/spec/scaleTargetRef";

@@ -1,6 +1,6 @@
 //! Detects mistakes in PromQL queries of rules and annotations.
 
-use hpa_prometheus::promql::{self, Expr, Node};
+use hpa_prometheus::promql::{self, Expr, Node, is_one_of};
 
 /// Whether a query computes an average or a quantile. False if it isn't PromQL.
 pub(super) fn computes_average(query: &str) -> bool {
@@ -13,13 +13,13 @@ pub(super) fn computes_average(query: &str) -> bool {
 fn is_average(expr: &Expr<'_>) -> bool {
     match &expr.node {
         Node::Wrapped(_, inner) => is_average(inner),
-        Node::Aggregation(name, ..) => is_any(name, &["avg", "quantile"]),
+        Node::Aggregation(name, ..) => is_one_of(name, &["avg", "quantile"]),
         Node::Call(name, _) => *name == "histogram_quantile",
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
             let is_average_or_number =
                 |operand: &Expr<'_>| is_number(operand) || is_average(operand);
-            if is_any(operator, &["and", "or", "unless"]) {
+            if is_one_of(operator, &["and", "or", "unless"]) {
                 // The right operand is only a default or a condition.
                 return is_average(left);
             }
@@ -49,10 +49,6 @@ fn is_number(expr: &Expr<'_>) -> bool {
         Node::Binary(_, _, operands) => operands.iter().all(is_number),
         _ => false,
     }
-}
-
-fn is_any(name: &str, names: &[&str]) -> bool {
-    names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
-use super::{is_recent_write, search::is_held};
+use super::{is_recent_write, search::is_held, writers::built_in_write};
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
 
 /// The names of the HPA controller in `--controllers`.
@@ -41,8 +41,7 @@ impl KubeControllerManager {
 
     /// Sets `last_write` from the writers of statuses.
     pub(crate) fn with_statuses(self, statuses: &[AutoscalerStatusWriter]) -> Self {
-        let own = statuses.iter().filter(|writer| writer.manager == NAME);
-        Self { last_write: own.filter_map(|writer| writer.at).max(), ..self }
+        Self { last_write: statuses.iter().filter_map(built_in_write).max(), ..self }
     }
 
     /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that
@@ -59,17 +58,17 @@ impl KubeControllerManager {
     ) -> Option<bool> {
         match &self.flags {
             Some(flags) => Some(flags.has_hpa_controller),
-            None => (is_recent_write(write, now) && self.holder_stored(write, now)).then_some(true),
+            None => (is_recent_write(write, now) && self.holder_stored(write)).then_some(true),
         }
     }
 
     /// Whether the lease is held, and its holder stored the status at `write`. A status that is not
     /// later than the acquisition of the lease may be that of an earlier holder, which may have
     /// run with other flags. The clocks of the holder and of the API server may differ.
-    fn holder_stored(&self, write: Option<Timestamp>, now: Timestamp) -> bool {
+    fn holder_stored(&self, write: Option<Timestamp>) -> bool {
         let acquired = self.holder.as_ref().ok().and_then(|holder| holder.acquired);
         let is_later = |(write, acquired)| is_clearly_after(write, acquired);
-        is_held(&self.holder, now) && write.zip(acquired).is_none_or(is_later)
+        is_held(&self.holder) && write.zip(acquired).is_none_or(is_later)
     }
 
     /// A clause about the HPA controller, with the evidence.

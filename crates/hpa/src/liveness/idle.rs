@@ -1,5 +1,7 @@
 //! The finding that no controller acts on an autoscaler.
 
+use std::iter;
+
 use hpa_controller::AutoscalerApi;
 
 use super::{
@@ -34,13 +36,8 @@ impl Idle {
 
     /// The cause, the result of the search, and the clause about other instances of hpa-rs.
     pub(crate) fn reason(&self) -> String {
-        self.cause.clone() + &self.addition()
-    }
-
-    /// The end of the reason after the cause. Empty if there is none.
-    pub(crate) fn addition(&self) -> String {
-        let clauses = [&self.search, &self.successor].into_iter().flatten();
-        clauses.flat_map(|clause| [", and ", clause.as_str()]).collect()
+        let clauses = iter::once(&self.cause).chain(&self.search).chain(&self.successor);
+        clauses.map(String::as_str).collect::<Vec<_>>().join(", and ")
     }
 
     /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
@@ -72,13 +69,13 @@ impl Leases<'_> {
             return self.idle_after_built_in(namespace);
         }
         let (name, holder) = self.lease_of(manager)?;
-        let excludes_it = is_held(holder, self.now) && is_elsewhere(holder, api, Some(namespace));
-        let may_act = !is_lost(holder, self.now) && !excludes_it;
+        let excludes_it = is_held(holder) && is_elsewhere(holder, api, Some(namespace));
+        let may_act = !is_lost(holder) && !excludes_it;
         if may_act || self.is_handled_by_hpa_rs(name, api, namespace) {
             return None;
         }
         let mut successor = self.describe_successor(api, namespace);
-        let cause = if excludes_it { successor.take() } else { lost_lease(holder, self.now) };
+        let cause = if excludes_it { successor.take() } else { lost_lease(holder) };
         let Some(cause) = cause else {
             let cause = self.cause_without_lease(api, name)?;
             return Some(Idle { is_certain: false, cause, search: None, successor });
@@ -94,6 +91,12 @@ impl Leases<'_> {
                 let is_certain = !excludes_it
                     && self.has_readable_times(namespace)
                     && !self.may_have_successor(api, namespace);
+                // The same finding as for a status of kube-controller-manager.
+                let may_replace = api == AutoscalerApi::Core && !excludes_it;
+                let cause = match self.built_in_idle().filter(|_| may_replace) {
+                    Some(built_in) => format!("{cause}, and {built_in}"),
+                    None => cause,
+                };
                 Some(Idle { is_certain, cause, search: None, successor })
             }
             None => {
@@ -111,7 +114,7 @@ impl Leases<'_> {
     fn idle_after_built_in(&self, namespace: &str) -> Option<Idle> {
         let may_act = self.leases_for(Some(namespace)).any(|(name, holder)| {
             // A lease that can't be read may be held by an instance that handles the namespace.
-            let is_unread = !is_held(holder, self.now) && !is_lost(holder, self.now);
+            let is_unread = !is_held(holder) && !is_lost(holder);
             is_unread || self.has_replaced_built_in(name, holder, Some(namespace))
         });
         if may_act {
@@ -119,7 +122,7 @@ impl Leases<'_> {
         }
         let (built_in, search) = (self.built_in_idle()?, self.describe_search());
         // hpa-rs doesn't replace a status that needs no change.
-        let lost = lost_lease(&self.lease.holder, self.now).filter(|_| search.is_none());
+        let lost = lost_lease(&self.lease.holder).filter(|_| search.is_none());
         let has_lost_lease = lost.is_some();
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
@@ -151,26 +154,23 @@ impl Leases<'_> {
         let publishes_it = |(name, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
             let handles_it =
                 scope_of(holder).is_some_and(|scope| scope.handles(api, Some(namespace)));
-            handles_it && is_held(holder, self.now) && name.may_succeed(lost)
+            handles_it && is_held(holder) && name.may_succeed(lost)
         };
         if self.leases_for(Some(namespace)).any(publishes_it) {
             return true;
         }
         let holds_lease = |manager: &str| {
             self.lease_of(manager).is_some_and(|(_, holder)| {
-                is_held(holder, self.now) && !is_elsewhere(holder, api, Some(namespace))
+                is_held(holder) && !is_elsewhere(holder, api, Some(namespace))
             })
         };
         self.writers.any_in(api, namespace, holds_lease)
     }
 
-    /// Whether another instance of hpa-rs may handle an autoscaler: one whose lease may be held and
-    /// that isn't known to handle others, or one without leader election.
+    /// Whether another instance of hpa-rs may handle an autoscaler: one whose lease may be held, or
+    /// one without leader election.
     fn may_have_successor(&self, api: AutoscalerApi, namespace: &str) -> bool {
-        let mut leases = self.leases_for(Some(namespace));
-        leases.any(|(_, holder)| {
-            !is_lost(holder, self.now) && !is_elsewhere(holder, api, Some(namespace))
-        }) || self.has_writer_without_lease(Some(namespace))
+        self.may_hpa_rs_run(api, Some(namespace)) || self.has_writer_without_lease(Some(namespace))
     }
 
     /// A clause about the other instances of hpa-rs in a namespace: those of leases that may be
@@ -178,7 +178,7 @@ impl Leases<'_> {
     fn describe_successor(&self, api: AutoscalerApi, namespace: &str) -> Option<String> {
         let (mut unknown, mut elsewhere) = (Vec::new(), Vec::new());
         let leases = self.leases_for(Some(namespace));
-        for (name, holder) in leases.filter(|(_, holder)| !is_lost(holder, self.now)) {
+        for (name, holder) in leases.filter(|(_, holder)| !is_lost(holder)) {
             let is_elsewhere = is_elsewhere(holder, api, Some(namespace));
             let names = if is_elsewhere { &mut elsewhere } else { &mut unknown };
             names.push(name.to_string());
@@ -209,10 +209,10 @@ impl Leases<'_> {
     /// instance holds it.
     fn describe_search(&self) -> Option<String> {
         let ControllerLease { name, holder, searched_namespaces, .. } = self.lease;
-        if searched_namespaces.is_empty() || is_held(holder, self.now) {
+        if searched_namespaces.is_empty() || is_held(holder) {
             return None;
         }
-        let lost = lost_lease(holder, self.now);
+        let lost = lost_lease(holder);
         Some(lost.unwrap_or_else(|| no_lease_found(&name.name, searched_namespaces)))
     }
 

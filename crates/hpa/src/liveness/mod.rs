@@ -40,12 +40,13 @@ pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool
     newest.is_some_and(|newest| now.duration_since(newest) <= RECENT_WRITE)
 }
 
-/// The leases of hpa-rs and of kube-controller-manager, as read at `now`.
+/// The leases of hpa-rs and of kube-controller-manager, and the writers of statuses.
 pub(crate) struct Leases<'a> {
     /// The checked lease of hpa-rs, and its others.
     pub(crate) lease: &'a ControllerLease,
     pub(crate) writers: &'a NamespaceWriters,
     pub(crate) built_in: &'a KubeControllerManager,
+    /// The time at which the statuses were read.
     pub(crate) now: Timestamp,
 }
 
@@ -60,7 +61,7 @@ impl Leases<'_> {
         namespace: Option<&str>,
     ) -> bool {
         let api = AutoscalerApi::Core;
-        if !is_held(holder, self.now) {
+        if !is_held(holder) {
             return false;
         }
         if let Some(scope) = scope_of(holder) {
@@ -68,9 +69,12 @@ impl Leases<'_> {
         }
         let own = name.manager();
         let is_own = |manager: &str| manager == own.as_str();
-        let acquired = holder.as_ref().ok().and_then(|holder| holder.acquired);
+        let has_taken_over = |holder: &LeaseHolder| {
+            let acquired = holder.acquired;
+            acquired.is_some_and(|at| holder.read_at.duration_since(at).abs() <= TAKEOVER)
+        };
         namespace.is_some_and(|namespace| self.writers.any_in(api, namespace, is_own))
-            || acquired.is_some_and(|at| self.now.duration_since(at).abs() <= TAKEOVER)
+            || holder.as_ref().is_ok_and(has_taken_over)
     }
 
     /// Whether an hpa-rs without leader election may act in a namespace, or in several if it is
@@ -118,7 +122,7 @@ impl Leases<'_> {
         let mut leases = self.leases_for(namespace);
         let hpa_rs_runs = hpa_rs_answers
             || leases.any(|(name, holder)| self.has_replaced_built_in(name, holder, namespace));
-        let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(namespace);
+        let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(AutoscalerApi::Core, namespace);
         let is_built_in_writer = true;
         match self.built_in_idle() {
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
@@ -136,7 +140,7 @@ impl Leases<'_> {
         let is_built_in_writer = false;
         match self.built_in_handles_autoscalers(namespace) {
             Some(false) => ActingController::HpaRs,
-            Some(true) if !self.may_hpa_rs_run(namespace) => {
+            Some(true) if !self.may_hpa_rs_run(AutoscalerApi::Core, namespace) => {
                 ActingController::KubeControllerManager { is_built_in_writer }
             }
             Some(true) | None => ActingController::Unknown { is_built_in_writer },
@@ -147,7 +151,7 @@ impl Leases<'_> {
     /// holder is known not to handle the autoscalers of the core API in a namespace.
     fn has_left(&self, manager: &str, namespace: Option<&str>) -> bool {
         self.lease_of(manager).is_some_and(|(_, holder)| {
-            is_lost(holder, self.now) || is_elsewhere(holder, AutoscalerApi::Core, namespace)
+            is_lost(holder) || is_elsewhere(holder, AutoscalerApi::Core, namespace)
         })
     }
 
@@ -155,7 +159,7 @@ impl Leases<'_> {
     pub(crate) fn describe_lost(&self, manager: &str) -> Option<String> {
         let (LeaseName { namespace, name }, holder) = self.lease_of(manager)?;
         let missing = || no_lease_found(name, slice::from_ref(namespace));
-        is_lost(holder, self.now).then(|| lost_lease(holder, self.now).unwrap_or_else(missing))
+        is_lost(holder).then(|| lost_lease(holder).unwrap_or_else(missing))
     }
 
     /// Whether a controller has lost or released its lease, and has stored no status since. Its
@@ -189,7 +193,7 @@ impl Leases<'_> {
     pub(crate) fn is_running(&self, manager: &str) -> Option<bool> {
         match self.holder_of(manager)? {
             Ok(holder) if holder.has_unreadable_time => None,
-            Ok(holder) => Some(!holder.is_expired(self.now)),
+            Ok(holder) => Some(!holder.is_expired()),
             Err(Unavailable::NotHeld { .. }) => Some(false),
             Err(Unavailable::NoLease(_)) if manager != KUBE_CONTROLLER_MANAGER => Some(false),
             Err(_) => None,
@@ -216,8 +220,7 @@ impl Leases<'_> {
     /// holders of its leases published, or else by the statuses that they stored.
     pub(crate) fn runs_for_custom_api_only(&self) -> bool {
         let without_lease = self.writers.apis_of(FieldManager::default().as_str());
-        let mut leases =
-            self.hpa_rs_leases().filter(|(_, holder)| !is_lost(holder, self.now)).peekable();
+        let mut leases = self.hpa_rs_leases().filter(|(_, holder)| !is_lost(holder)).peekable();
         leases.peek().is_some()
             && !without_lease.contains(&AutoscalerApi::Core)
             && leases.all(|(name, holder)| {
@@ -235,7 +238,7 @@ impl Leases<'_> {
         let checked_namespace = Some(self.lease.name.namespace.as_str());
         let mut leases = self.leases_for(checked_namespace);
         self.built_in_handles_autoscalers(None) == Some(true)
-            && !leases.any(|(_, holder)| self.may_be_held(holder))
+            && !leases.any(|(_, holder)| may_be_held(holder))
     }
 
     /// The leases of hpa-rs, the checked one first.
@@ -273,19 +276,11 @@ impl Leases<'_> {
             .find(|(lease, _)| (lease.namespace.as_str(), lease.name.as_str()) == named)
     }
 
-    /// Whether the lease of an instance that may act on autoscalers of the core API in a namespace,
-    /// or in several if it is `None`, may be held.
-    pub(crate) fn may_hpa_rs_run(&self, namespace: Option<&str>) -> bool {
+    /// Whether the lease of an instance that may act on autoscalers of an API in a namespace, or in
+    /// several if it is `None`, may be held.
+    pub(crate) fn may_hpa_rs_run(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let mut leases = self.leases_for(namespace);
-        leases.any(|(_, holder)| {
-            self.may_be_held(holder) && !is_elsewhere(holder, AutoscalerApi::Core, namespace)
-        })
-    }
-
-    /// Whether a lease may be held: one that can't be read, or whose time can't be read, may be.
-    fn may_be_held(&self, holder: &Result<LeaseHolder, Unavailable>) -> bool {
-        let has_unreadable_time = holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
-        has_unreadable_time || !is_lost(holder, self.now)
+        leases.any(|(_, holder)| may_be_held(holder) && !is_elsewhere(holder, api, namespace))
     }
 
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
@@ -303,7 +298,7 @@ impl Leases<'_> {
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.
     fn built_in_idle(&self) -> Option<String> {
-        lost_lease(&self.built_in.holder, self.now).or_else(|| {
+        lost_lease(&self.built_in.holder).or_else(|| {
             let is_off = self.built_in.has_hpa_controller(self.now) == Some(false);
             is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
         })
@@ -325,15 +320,21 @@ pub(crate) fn is_elsewhere(
     namespace.is_some() && scope_of(holder).is_some_and(|scope| !scope.handles(api, namespace))
 }
 
+/// Whether a lease may be held: one that can't be read, or whose time can't be read, may be.
+fn may_be_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+    let has_unreadable_time = holder.as_ref().is_ok_and(|holder| holder.has_unreadable_time);
+    has_unreadable_time || !is_lost(holder)
+}
+
 /// A clause about a lease that is in none of the namespaces.
 pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
     format!("no lease {name} was found in {}", namespaces.join(" or "))
 }
 
 /// A clause about a lease that is not held, or has expired. `None` for other leases.
-fn lost_lease(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Option<String> {
+fn lost_lease(holder: &Result<LeaseHolder, Unavailable>) -> Option<String> {
     match holder {
-        Ok(holder) if holder.is_expired(now) => Some(holder.describe_expiry(now)),
+        Ok(holder) if holder.is_expired() => Some(holder.describe_expiry()),
         Err(error @ Unavailable::NotHeld { .. }) => Some(error.to_string()),
         Ok(_) | Err(_) => None,
     }

@@ -84,7 +84,7 @@ impl ControllerLease {
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
         let mut found = Self::find_named(client, flags, one, statuses).await;
-        if flags.controller_namespace.is_none() && !found.may_be_held(Timestamp::now()) {
+        if flags.controller_namespace.is_none() && !found.may_be_held() {
             let all = status_writers(&list_readable_autoscalers(client, None).await);
             if !named_leases(&all).iter().all(|lease| found.has_read(&lease.name)) {
                 found = Self::find_named(client, flags, one, &all).await;
@@ -103,8 +103,7 @@ impl ControllerLease {
         flags: &ControllerArguments,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let now = Timestamp::now();
-        let is_needed = is_lost(&self.holder, now) || has_built_in_writer(statuses);
+        let is_needed = is_lost(&self.holder) || has_built_in_writer(statuses);
         if is_fixed(flags) || !is_needed {
             return self;
         }
@@ -116,7 +115,7 @@ impl ControllerLease {
             namespaces.iter().map(|namespace| LeaseHolder::list(client, namespace)).collect();
         let holders = join_all(lists).await.into_iter().flatten();
         let unnamed =
-            holders.filter(|holder| !holder.is_expired(now) && !self.has_read(&holder.lease));
+            holders.filter(|holder| !holder.is_expired() && !self.has_read(&holder.lease));
         let unnamed = unnamed.take(MAX_LEASES);
         let unnamed: Vec<_> = unnamed
             .map(|holder| ReadLease { name: holder.lease.clone(), holder: Ok(holder) })
@@ -164,17 +163,16 @@ impl ControllerLease {
         let is_fixed = is_fixed(flags);
         let lease_names = in_order(Some(first), named);
         let mut leases = ReadLease::read_all(client, &lease_names).await;
-        let now = Timestamp::now();
         let may_answer = |name: &LeaseName| !is_fixed && may_answer_for(name, first, one, named);
         let is_lost =
-            |lease: &ReadLease| !may_answer(&lease.name) || lease.state(now) < LeaseState::Unknown;
+            |lease: &ReadLease| !may_answer(&lease.name) || lease.state() < LeaseState::Unknown;
         if !is_fixed && leases.iter().all(is_lost) {
             let usual = LeaseName::usual().into_iter();
             let unread: Vec<_> = usual.filter(|name| !lease_names.contains(name)).collect();
             let read = ReadLease::read_all(client, &unread).await.into_iter();
-            leases.extend(read.filter(|lease| lease.state(now) == LeaseState::Held));
+            leases.extend(read.filter(|lease| lease.state() == LeaseState::Held));
         }
-        let chosen = preferred(&leases, may_answer, now);
+        let chosen = preferred(&leases, may_answer);
         Self::new(leases.remove(chosen), Vec::new(), leases)
     }
 
@@ -184,8 +182,7 @@ impl ControllerLease {
         let searched_namespaces = vec![name.namespace.clone(), other.namespace.clone()];
         let first = ReadLease::read(client, name).await;
         let other = ReadLease::read(client, other).await;
-        let now = Timestamp::now();
-        let is_other = other.state(now) > first.state(now);
+        let is_other = other.state() > first.state();
         Self::new(if is_other { other } else { first }, searched_namespaces, Vec::new())
     }
 
@@ -225,21 +222,22 @@ impl ControllerLease {
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.
-    fn may_be_held(&self, now: Timestamp) -> bool {
-        self.holders().any(|holder| LeaseState::of(holder, now) >= LeaseState::Unknown)
+    fn may_be_held(&self) -> bool {
+        self.holders().any(|holder| LeaseState::of(holder) >= LeaseState::Unknown)
     }
 
     fn has_read(&self, name: &LeaseName) -> bool {
         *name == self.name || self.others.iter().any(|other| other.name == *name)
     }
 
-    /// The leases of both controllers at this time.
+    /// The leases of both controllers. The statuses of `writers` were read at `now`.
     pub(crate) fn with<'a>(
         &'a self,
         built_in: &'a KubeControllerManager,
         writers: &'a NamespaceWriters,
+        now: Timestamp,
     ) -> Leases<'a> {
-        Leases { lease: self, writers, built_in, now: Timestamp::now() }
+        Leases { lease: self, writers, built_in, now }
     }
 }
 
@@ -255,8 +253,8 @@ impl ReadLease {
         join_all(reads).await
     }
 
-    fn state(&self, now: Timestamp) -> LeaseState {
-        LeaseState::of(&self.holder, now)
+    fn state(&self) -> LeaseState {
+        LeaseState::of(&self.holder)
     }
 }
 
@@ -329,12 +327,8 @@ fn in_order(first: Option<&LeaseName>, others: &[NamedLease]) -> Vec<LeaseName> 
 
 /// The index of the lease to check: the first one, or if that is lost, one that may answer instead
 /// and may be held.
-fn preferred(
-    leases: &[ReadLease],
-    may_answer: impl Fn(&LeaseName) -> bool,
-    now: Timestamp,
-) -> usize {
-    let states = leases.iter().map(|lease| may_answer(&lease.name).then(|| lease.state(now)));
+fn preferred(leases: &[ReadLease], may_answer: impl Fn(&LeaseName) -> bool) -> usize {
+    let states = leases.iter().map(|lease| may_answer(&lease.name).then(|| lease.state()));
     let states: Vec<Option<LeaseState>> = states.collect();
     if states.first().copied().flatten() >= Some(LeaseState::Unknown) {
         return 0;
@@ -343,15 +337,15 @@ fn preferred(
     position(LeaseState::Held).or_else(|| position(LeaseState::Unknown)).unwrap_or_default()
 }
 
-/// Whether an instance holds a lease.
-pub(crate) fn is_held(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
-    LeaseState::of(holder, now) == LeaseState::Held
+/// Whether an instance held a lease when it was read.
+pub(crate) fn is_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+    LeaseState::of(holder) == LeaseState::Held
 }
 
 /// Whether no instance holds a lease: it is missing, has no holder or has expired. One with an
 /// unreadable time counts as expired.
-pub(super) fn is_lost(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> bool {
-    LeaseState::of(holder, now) < LeaseState::Unknown
+pub(super) fn is_lost(holder: &Result<LeaseHolder, Unavailable>) -> bool {
+    LeaseState::of(holder) < LeaseState::Unknown
 }
 
 /// The state of a lease, in the order of precedence in a search. One that can't be read may be
@@ -367,9 +361,9 @@ enum LeaseState {
 }
 
 impl LeaseState {
-    fn of(holder: &Result<LeaseHolder, Unavailable>, now: Timestamp) -> Self {
+    fn of(holder: &Result<LeaseHolder, Unavailable>) -> Self {
         match holder {
-            Ok(holder) if !holder.is_expired(now) => Self::Held,
+            Ok(holder) if !holder.is_expired() => Self::Held,
             Ok(_) | Err(Unavailable::NotHeld { .. }) => Self::Lost,
             Err(Unavailable::NoLease(_)) => Self::Missing,
             Err(_) => Self::Unknown,

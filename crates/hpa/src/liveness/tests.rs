@@ -20,6 +20,8 @@ const UNREAD_LEASE: &str = "no instance holds the lease a/hpa, and whether \
                             kube-controller-manager handles autoscalers is unknown: its lease \
                             can't be read";
 
+const SWITCHED_OFF: &str = "no instance holds the lease a/hpa, and kube-controller-manager's HPA \
+                            controller is off";
 const DELETED_LEASE: &str = "the lease that hpa-rs' status names, a/hpa, does not exist, and \
                              kube-controller-manager's HPA controller is off";
 const UNREADABLE_TIME: &str = "the time of the last renewal of the lease a/hpa can't be read";
@@ -39,6 +41,7 @@ pub(super) fn name() -> LeaseName {
 pub(super) fn renewed(second: i64) -> LeaseHolder {
     LeaseHolder {
         lease: name(),
+        read_at: Timestamp::from_second(1000).expect("a time"),
         identity: "x_1".to_owned(),
         acquired: None,
         renewed: Timestamp::from_second(second).ok(),
@@ -120,14 +123,14 @@ fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -
     "no controller has renewed the lease a/hpa for 45s"
 )]
 #[case::stopped(OWN, released(), none(), None, "no instance holds the lease a/hpa")]
-#[case::both_stopped(OWN, released(), Ok(expired()), None, "no instance holds the lease a/hpa")]
-#[case::built_in_is_off(
+#[case::both_stopped(
     OWN,
     released(),
-    Ok(held()),
-    Some(false),
-    "no instance holds the lease a/hpa"
+    Ok(expired()),
+    None,
+    "no instance holds the lease a/hpa, and no controller has renewed the lease a/hpa for 45s"
 )]
+#[case::built_in_is_off(OWN, released(), Ok(held()), Some(false), SWITCHED_OFF)]
 #[case::built_in_is_unknown(OWN, released(), Ok(held()), None, UNREAD_FLAGS)]
 #[case::built_in_is_unread(OWN, released(), unread(), None, UNREAD_LEASE)]
 #[case::built_in_is_on(OWN, released(), Ok(held()), Some(true), "")]
@@ -154,7 +157,7 @@ fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -
     released(),
     Ok(held()),
     Some(false),
-    "no instance holds the lease a/hpa, and kube-controller-manager's HPA controller is off"
+    SWITCHED_OFF
 )]
 fn no_controller_acts_if_the_leases_are_lost(
     #[case] manager: &str,
@@ -396,10 +399,9 @@ fn controller_whose_lease_has_an_unreadable_time_may_run() {
 }
 
 const OTHER: &str = "hpa-controller:b/hpa";
-const DOUBT: &str = "no instance holds the lease a/hpa, and whether an instance with the lease \
-                     b/hpa acts instead is unknown";
-const NO_ELECTION: &str = "no instance holds the lease a/hpa, and whether an instance without leader \
-                           election acts instead is unknown";
+const DOUBT: &str = ", and whether an instance with the lease b/hpa acts instead is unknown";
+const NO_ELECTION: &str =
+    ", and whether an instance without leader election acts instead is unknown";
 
 fn other_name() -> LeaseName {
     LeaseName { namespace: "b".to_owned(), ..name() }
@@ -415,20 +417,15 @@ fn other(holder: Holder) -> Vec<ReadLease> {
 #[case::unread(released(), unread(), &[("shop", OTHER)], Some(DOUBT))]
 #[case::held_and_writes_here(released(), Ok(held()), &[("shop", OTHER)], None)]
 #[case::deleted_and_other_writes_here(none(), Ok(held()), &[("shop", OTHER)], None)]
-#[case::lost(released(), released(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
-#[case::missing(released(), none(), &[("shop", OTHER)], Some("no instance holds the lease a/hpa"))]
+#[case::lost(released(), released(), &[("shop", OTHER)], Some(""))]
+#[case::missing(released(), none(), &[("shop", OTHER)], Some(""))]
 #[case::without_election(released(), none(), &[("shop", "hpa-controller")], Some(NO_ELECTION))]
-#[case::forged_elsewhere(
-    released(),
-    none(),
-    &[("other", "hpa-controller")],
-    Some("no instance holds the lease a/hpa")
-)]
+#[case::forged_elsewhere(released(), none(), &[("other", "hpa-controller")], Some(""))]
 fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     #[case] holder: Holder,
     #[case] other_holder: Holder,
     #[case] writers: &[(&str, &str)],
-    #[case] expected: Option<&str>,
+    #[case] doubt: Option<&str>,
 ) {
     let flags = flags(Some(false));
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
@@ -438,9 +435,9 @@ fn autoscaler_of_a_lost_lease_is_not_certainly_idle_if_another_hpa_rs_may_act(
     let writers = NamespaceWriters::new(&writers.collect::<Vec<_>>());
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", OWN);
-    assert_eq!(idle.as_ref().map(Idle::reason).as_deref(), expected);
-    let is_certain = idle.is_some_and(|idle| idle.is_certain);
-    assert_eq!(is_certain, expected.is_some_and(|text| !text.ends_with("is unknown")));
+    let expected = doubt.map(|doubt| SWITCHED_OFF.to_owned() + doubt);
+    assert_eq!(idle.as_ref().map(Idle::reason), expected);
+    assert_eq!(idle.is_some_and(|idle| idle.is_certain), doubt == Some(""));
 }
 
 #[test]
@@ -533,12 +530,12 @@ fn lease_of_a_tenant_says_nothing_about_other_namespaces() {
     let leases = leases(&held_by_tenant, &built_in);
     let certain = Some(Idle {
         is_certain: true,
-        cause: "no instance holds the lease a/hpa".to_owned(),
+        cause: SWITCHED_OFF.to_owned(),
         search: None,
         successor: None,
     });
     assert_eq!(leases.idle(CORE, "shop", OWN), certain);
-    assert!(leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).is_some());
+    assert_eq!(leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER), certain);
     assert_eq!(leases.idle(CORE, "b", KUBE_CONTROLLER_MANAGER), None);
     assert_eq!(leases.idle(CORE, "b", OTHER), None, "it is the lease of its own autoscalers");
     let acting =

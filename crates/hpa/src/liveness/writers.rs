@@ -44,14 +44,21 @@ pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<Autoscaler
     writers.collect()
 }
 
+/// The time of kube-controller-manager's newest status of an autoscaler, also if another controller
+/// has overwritten it.
+pub(super) fn built_in_write(status: &AutoscalerStatusWriter) -> Option<Timestamp> {
+    let last = status.at.filter(|_| status.manager == KUBE_CONTROLLER_MANAGER);
+    last.max(status.built_in_at)
+}
+
 impl NamespaceWriters {
     pub(crate) fn new(statuses: &[AutoscalerStatusWriter]) -> Self {
         let mut by_namespace = HashMap::<String, WritersOfNamespace>::new();
         let mut built_in_writes = HashMap::<String, Timestamp>::new();
-        for AutoscalerStatusWriter { key, manager, at, built_in_at } in statuses {
+        for status in statuses {
+            let AutoscalerStatusWriter { key, manager, .. } = status;
             let namespace = key.namespace.to_string();
-            let last = at.filter(|_| manager == KUBE_CONTROLLER_MANAGER);
-            if let Some(at) = last.max(*built_in_at) {
+            if let Some(at) = built_in_write(status) {
                 let newest = built_in_writes.entry(namespace.clone()).or_insert(at);
                 *newest = (*newest).max(at);
             }

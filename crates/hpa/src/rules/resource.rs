@@ -145,13 +145,24 @@ pub(super) async fn check_query(
     let query = usage_query(metrics, server.servers.source, usage, for_pods, "");
     let query = query.map_err(QueryProblem::Mistake)?;
     let results = server.samples(&query.query).await?;
-    if results.is_empty()
-        && let Some(reason) = server.explain_short_range(&query.query).await
-    {
-        return Err(QueryProblem::Mistake(format!("no result: {reason}")));
+    if let Some(problem) = short_range_problem(server, &query.query, &results).await {
+        return Err(problem);
     }
     let names = if for_pods { &objects.pods } else { &objects.nodes };
     check_results(&results, &query, names.as_ref(), for_pods)
+}
+
+/// The problem of a query without a result whose range is too short.
+async fn short_range_problem(
+    server: PrometheusServer<'_>,
+    query: &str,
+    results: &[(Labels, f64)],
+) -> Option<QueryProblem> {
+    if !results.is_empty() {
+        return None;
+    }
+    let reason = server.explain_short_range(query).await?;
+    Some(QueryProblem::Mistake(format!("no result: {reason}")))
 }
 
 /// Checks the labels in the result of a query. At least one of the objects must be in
@@ -292,12 +303,8 @@ pub(super) async fn explain_metric(
     let text = &query.query;
     let (mut results, checked) = match server.samples(text).await {
         Ok(results) => {
-            let short_range = match results.as_slice() {
-                [] => server.explain_short_range(text).await,
-                _ => None,
-            };
-            let checked = if let Some(reason) = short_range {
-                Err(QueryProblem::Mistake(format!("no result: {reason}")))
+            let checked = if let Some(problem) = short_range_problem(server, text, &results).await {
+                Err(problem)
             } else if results.is_empty() && !scope.namespace.is_empty() {
                 Err(QueryProblem::Mistake(format!("no result{}", scope.of_namespace())))
             } else {

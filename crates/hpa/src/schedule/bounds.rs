@@ -8,14 +8,13 @@ use hpa_calc::{
     settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
 use hpa_controller::k8s::StatusController;
-use hpa_crd::member_path;
+use hpa_crd::{member_path, versions};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
 use super::preview::format_local;
 use crate::{
     autoscaler_name::{decode, describe},
-    convert::versions,
     debug_client::KUBE_CONTROLLER_MANAGER,
     lint::is_autoscaler,
     manifests::Manifest,

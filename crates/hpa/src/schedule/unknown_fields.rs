@@ -2,13 +2,12 @@
 //! have, fields that occur twice, and times that the controller would read.
 
 use hpa_collectors::schedules::definition::unknown_schedule_fields;
-use hpa_crd::{DefinitionError, UnknownField};
+use hpa_crd::{DefinitionError, UnknownField, versions};
 use serde_json::Value;
 
 use super::preview::is_schedule;
 use crate::{
     autoscaler_name::describe,
-    convert::versions,
     lint::is_autoscaler,
     manifests::{DuplicateKey, Manifest},
 };

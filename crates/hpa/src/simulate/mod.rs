@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let has_charts = arguments.html.is_some() || arguments.svg.is_some();
     let results = simulate(&scenario_file.variants, has_charts || arguments.timeline);
     if let Some(path) = &arguments.html {
-        write_file(path, &report::html(&scenario_file, &results, None))?;
+        write_file(path, &page(&scenario_file, &results))?;
     }
     if let Some(path) = &arguments.svg {
         write_file(path, &report::svg(&results))?;
@@ -116,6 +116,18 @@ fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> S
         "{answer}\n{name}{separator}{length} simulated{note}\n\n{table}\n\
          Columns: docs/tuning.md#columns\n{steps}"
     )
+}
+
+/// The HTML page. Its first paragraph is the answer, as in the table.
+fn page(scenario_file: &ScenarioFile, results: &[report::VariantRun]) -> String {
+    let note = results.first().and_then(|(variant, _)| report::samples_note(variant));
+    let note = note.map(|note| format!("Note: {note}."));
+    let description = Some(scenario_file.description.clone()).filter(|text| !text.is_empty());
+    let paragraphs = [Some(report::answer_sentence(results)), description, note];
+    let paragraphs: Vec<String> = paragraphs.into_iter().flatten().collect();
+    let description = paragraphs.join("\n");
+    let scenario_file = ScenarioFile { description, ..scenario_file.clone() };
+    report::html(&scenario_file, results, None)
 }
 
 /// The scalings of each variant with their reasons. Times are calendar times if `start` is set.

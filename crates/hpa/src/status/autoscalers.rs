@@ -194,7 +194,7 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
             Ok(_) => format!("the controller at {url} answers"),
             Err(error) => format!("the controller at {url} can't be read: {error}"),
         },
-        (None, Ok(holder)) if holder.is_expired(cluster.now) => holder.describe_expiry(cluster.now),
+        (None, Ok(holder)) if holder.is_expired() => holder.describe_expiry(),
         (None, Ok(holder)) => format!("{} holds the lease {}", holder.host_name(), holder.lease),
         (None, Err(error)) => describe_lease_error(error),
     };

@@ -34,14 +34,13 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         Err(error) => return unknown(error),
     };
     if holder.has_unreadable_time {
-        let expiry = holder.describe_expiry(cluster.now);
+        let expiry = holder.describe_expiry();
         return Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {expiry}"));
     }
-    let (host, renewed) = (holder.host_name(), holder.renewed);
-    let age =
-        renewed.map(|renewed| format_seconds(cluster.now.duration_since(renewed).as_secs_f64()));
+    let host = holder.host_name();
+    let age = holder.age().map(|age| format_seconds(age.as_secs_f64()));
     let age = age.map_or("never renewed".to_owned(), |age| format!("renewed {age} ago"));
-    if holder.is_expired(cluster.now) {
+    if holder.is_expired() {
         let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
         return Check::new(level_without_holder, text);
     }
@@ -54,7 +53,9 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
         Some(true) if hpa_rs_handles_core_api(cluster) => {
             let text = format!("{text} beside this one: both overwrite each other's decisions");
             let check = Check::new(Level::Warning, text);
-            check.with_hint("docs/migration.md switches it off").into_conflict()
+            let hint = "its flag --controllers=*,-horizontal-pod-autoscaler-controller switches it \
+                        off, see docs/migration.md";
+            check.with_hint(hint).into_conflict()
         }
         Some(_) => Check::new(Level::Ok, text),
     }
@@ -90,7 +91,7 @@ fn hpa_rs_handles_core_api(cluster: &ClusterState) -> bool {
     let is_handled = |one: &ListedAutoscaler| {
         one.api == AutoscalerApi::Core
             && one.manager.as_deref().is_some_and(FieldManager::is_hpa_rs)
-            && leases.may_hpa_rs_run(Some(&one.hpa.metadata.namespace))
+            && leases.may_hpa_rs_run(one.api, Some(&one.hpa.metadata.namespace))
     };
     cluster.may_lease_be_held() && cluster.autoscalers.iter().any(is_handled)
 }

@@ -29,6 +29,7 @@ const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 /// The state of a cluster, as far as it could be read.
 pub(super) struct ClusterState {
+    /// The time at which the autoscalers were listed.
     pub(super) now: Timestamp,
     pub(super) autoscalers: Vec<ListedAutoscaler>,
     pub(super) scope: ListScope,
@@ -76,8 +77,7 @@ impl ClusterState {
 
     /// Whether an instance may hold the checked lease.
     pub(super) fn may_lease_be_held(&self) -> bool {
-        let may_be_held =
-            |holder: &LeaseHolder| holder.has_unreadable_time || !holder.is_expired(self.now);
+        let may_be_held = |holder: &LeaseHolder| holder.has_unreadable_time || !holder.is_expired();
         self.lease.holder.as_ref().is_ok_and(may_be_held)
     }
 
@@ -85,7 +85,7 @@ impl ClusterState {
     /// it.
     pub(super) fn takeover(&self) -> Option<Timestamp> {
         let holder = self.lease.holder.as_ref().ok();
-        let holder = holder.filter(|holder| !holder.is_expired(self.now));
+        let holder = holder.filter(|holder| !holder.is_expired());
         holder.and_then(|holder| holder.acquired)
     }
 
@@ -124,6 +124,7 @@ impl ClusterState {
         let namespace = arguments.cluster.namespace.as_deref();
         let (mut autoscalers, scope) =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
+        let now = Timestamp::now();
         let flags = &arguments.controller;
         let timeout = to_std(arguments.cluster.request_timeout);
         let statuses = status_writers(&autoscalers);
@@ -141,7 +142,12 @@ impl ClusterState {
             };
             api.instance(flags).await
         };
-        let instance = instance.await;
+        let (instance, metrics_apis, built_in) = tokio::join!(
+            instance,
+            list_metrics_apis(&client),
+            KubeControllerManager::read(&client)
+        );
+        let built_in = built_in.with_statuses(&statuses);
         let reconciled_at_url =
             instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
         let errors = instance.as_ref().map(Instance::status_write_errors).unwrap_or_default();
@@ -150,9 +156,6 @@ impl ClusterState {
             let failed = status.failed_status_writes.take();
             status.failed_status_writes = set_status_write_errors(&mut autoscalers, errors, failed);
         }
-        let metrics_apis = list_metrics_apis(&client).await;
-        let now = Timestamp::now();
-        let built_in = KubeControllerManager::read(&client).await.with_statuses(&statuses);
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
         let policy = SettingPolicy::default();
         let mut cluster = Self {

@@ -119,7 +119,7 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
         ),
         Err(error @ Unavailable::NoPod { pod }) => {
             // An instance outside of the cluster renews the lease too.
-            let is_needed = holder.is_expired(cluster.now) && !is_left_over(cluster, holder);
+            let is_needed = holder.is_expired() && !is_left_over(cluster, holder);
             let level = if is_needed { Level::Warning } else { Level::Skipped };
             let text = format!("the holder of the lease has no pod {pod}");
             Check::new(level, text).with_hint(error.to_string())
@@ -283,9 +283,10 @@ fn check_histories(status: &ControllerStatus) -> Check {
 /// API, are warnings. A tenant needs no permission.
 pub(super) fn unreadable(cluster: &ClusterState, problem: &str, error: &Unavailable) -> Check {
     let level = match error {
-        Unavailable::Unreachable(_) | Unavailable::Refused(_) | Unavailable::Undecodable(_) => {
-            Level::Error
-        }
+        Unavailable::Unreachable(_)
+        | Unavailable::NotTheApi(_)
+        | Unavailable::Refused(_)
+        | Unavailable::Undecodable(_) => Level::Error,
         Unavailable::Forbidden { .. } if cluster.is_of_one_namespace() => Level::Skipped,
         _ => Level::Warning,
     };

@@ -33,18 +33,17 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
         Err(error) => return unreadable(cluster, "the lease can't be read", error),
     };
     if holder.has_unreadable_time {
-        let (host, expiry) = (holder.host_name(), holder.describe_expiry(cluster.now));
+        let (host, expiry) = (holder.host_name(), holder.describe_expiry());
         return Check::new(Level::Warning, format!("{expiry}, which is held by {host}"));
     }
-    let age = holder.renewed.map(|renewed| cluster.now.duration_since(renewed));
-    let age =
-        age.map_or("never".to_owned(), |age| format!("{} ago", format_seconds(age.as_secs_f64())));
+    let age = holder.age().map(|age| format!("{} ago", format_seconds(age.as_secs_f64())));
+    let age = age.unwrap_or_else(|| "never".to_owned());
     let text = format!(
         "lease {lease} is held by {}, renewed {age}, {}",
         holder.host_name(),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );
-    if holder.is_expired(cluster.now) {
+    if holder.is_expired() {
         let limit = format_seconds(holder.duration.as_secs_f64());
         if is_replaced_by_built_in(cluster) {
             let text = format!("{text}: it has expired after {limit}, but {REPLACED}");
@@ -98,8 +97,8 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
     }
 }
 
-/// The held lease of an instance that may have taken over from the one with the lost lease: it isn't
-/// known to handle none of the autoscalers whose status names that.
+/// The held lease of an instance that may have taken over from the one with the lost lease. One that
+/// is known to handle none of the autoscalers whose status names the lost lease doesn't count.
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
     let (leases, manager) = (cluster.leases(), lost.manager());
     let is_of_lost = |one: &&ListedAutoscaler| one.manager.as_deref() == Some(manager.as_str());
@@ -110,7 +109,7 @@ fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName>
         };
         !of_lost.is_empty() && of_lost.iter().all(excludes)
     };
-    let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder, cluster.now));
+    let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder));
     let successor = held.find(|&(name, holder)| name.may_succeed(lost) && !handles_none(holder));
     successor.map(|(name, _)| name.clone())
 }
@@ -162,8 +161,8 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
 pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool {
     let is_by_built_in =
         |one: &ListedAutoscaler| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER);
-    holder.is_expired(cluster.now)
-        && !is_recent_write(holder.renewed, cluster.now)
+    holder.is_expired()
+        && !is_recent_write(holder.renewed, holder.read_at)
         && cluster.autoscalers.iter().all(is_by_built_in)
         && is_replaced_by_built_in(cluster)
 }

@@ -119,7 +119,7 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
     let is_recent = leases.is_recent_write(newest);
     // A tenant can't find out more.
     let is_hidden = cluster.is_controller_hidden() && (is_only_controller || !is_recent);
-    let check = Check::new(if is_hidden { Level::Skipped } else { Level::Warning }, text);
+    let mut check = Check::new(if is_hidden { Level::Skipped } else { Level::Warning }, text);
     match (is_only_controller, FieldManager::parse_lease(manager)) {
         (true, None) if FieldManager::is_hpa_rs(manager) => check.with_hint(
             "it runs without leader election, so whether it still runs is unknown; \
@@ -130,11 +130,21 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
             "whether it still runs is unknown: a status that doesn't change keeps its writer",
         ),
         (false, _) => {
-            let check = check.with_hint(
-                "if it handles the same autoscalers as the holder of the lease, both overwrite each \
-                 other's decisions",
+            // A lease that can't be read may be held.
+            let has_leader =
+                leases.is_running(cluster.lease.name.manager().as_str()) != Some(false);
+            let other = if has_leader { "the holder of the lease" } else { "another controller" };
+            let both = format!(
+                "if it handles the same autoscalers as {other}, both overwrite each other's \
+                 decisions"
             );
-            if is_recent { check.into_conflict() } else { check }
+            // The debug API of the flag may be that of a controller without leader election.
+            let acts_beside_another = has_leader || !cluster.reconciled_at_url.is_empty();
+            if !is_recent || !acts_beside_another {
+                return check.with_hint(both);
+            }
+            check.text = format!("{}; {both}", check.text);
+            check.into_conflict()
         }
     }
 }
@@ -153,7 +163,7 @@ fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool
 /// hpa-rs stored a status in the namespace.
 fn describe_local_holder(leases: &Leases<'_>, manager: &str) -> Option<String> {
     let (lease, holder) = leases.lease_of(manager)?;
-    let holder = holder.as_ref().ok().filter(|holder| !holder.is_expired(leases.now))?;
+    let holder = holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
     let is_alone = leases.is_local(manager) && !leases.shares_namespace(manager);
     is_alone.then(|| {
         format!(

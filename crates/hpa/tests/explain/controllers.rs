@@ -310,7 +310,8 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
 }
 
 /// `helm install` with `--set namespaces={blog}`, after the HPA controller of
-/// kube-controller-manager was switched off. The first version doesn't publish its namespaces.
+/// kube-controller-manager was switched off. In the first case, the lease doesn't have the
+/// namespaces, as with an earlier version of hpa-rs.
 #[tokio::test]
 async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     let now = jiff::Timestamp::now();

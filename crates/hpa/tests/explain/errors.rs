@@ -252,3 +252,30 @@ async fn unreachable_api_server_is_named_once() {
     assert!(error.contains(expected), "{error}");
     assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(2)));
 }
+
+#[tokio::test]
+async fn client_key_of_another_certificate_is_an_error_with_its_cause() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let [own, other] = ["own", "other"]
+        .map(|name| rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate"));
+    let certificate = file("tls.crt", &own.cert.pem());
+    let key = file("tls.key", &other.signing_key.serialize_pem());
+    let cluster = json!({ "server": "https://127.0.0.1:1", "certificate-authority": certificate });
+    let user = json!({ "client-certificate": certificate, "client-key": key });
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{ "name": "a", "cluster": cluster }], "users": [{ "name": "a", "user": user }],
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+    });
+    let flag = format!("--kubeconfig={}", file("kubeconfig", &config.to_string()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(["explain", "shop/web", &flag]).output().await;
+    let error = String::from_utf8(output.expect("the program runs").stderr).expect("UTF-8");
+    let end = ": invalid client certificate or key: keys may not be consistent: KeyMismatch\n";
+    assert!(error.ends_with(end), "{error}");
+}

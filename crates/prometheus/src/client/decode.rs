@@ -115,7 +115,7 @@ pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
     QueryFailure::Decode(if is_json {
         error.to_string()
     } else {
-        "it isn't JSON, but may be the page of a login or of a proxy".to_owned()
+        "it isn't JSON, but may be a login page or a page of a proxy".to_owned()
     })
 }
 

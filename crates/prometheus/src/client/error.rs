@@ -35,8 +35,9 @@ pub enum QueryFailure {
     Timeout { server: Arc<str>, limit: Duration },
     /// A response began in time, but was not complete in time.
     #[error(
-        "the response of {}{server} took longer than {} s",
+        "the response of {}{server}{}{} s",
         error_texts::PROMETHEUS,
+        error_texts::TOOK_LONGER_THAN,
         limit.as_secs_f64()
     )]
     SlowResponse { server: Arc<str>, limit: Duration },
@@ -187,13 +188,13 @@ impl QueryFailure {
                 format!("{}{} s", error_texts::NO_RESPONSE_WITHIN, limit.as_secs_f64())
             }
             Self::SlowResponse { limit, .. } => {
-                format!("the response took longer than {} s", limit.as_secs_f64())
+                format!("the response{}{} s", error_texts::TOOK_LONGER_THAN, limit.as_secs_f64())
             }
             Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
             Self::Status { status, .. } => format!("{}{status}", error_texts::UNKNOWN_STATUS),
             Self::Decode(_) => error_texts::NOT_OF_PROMETHEUS.to_owned(),
             Self::Api { error_type, .. } if ERROR_TYPES.contains(&&**error_type) => {
-                format!("Prometheus reported {error_type}")
+                format!("{}{error_type}", error_texts::REPORTED)
             }
             Self::Api { .. } => "Prometheus reported an error".to_owned(),
         }
@@ -253,7 +254,9 @@ pub(crate) fn status_hint(
         400 if server.starts_with("http://") => {
             ": the server may require TLS; use https://".to_owned()
         }
-        401 | 403 => ": check the credentials".to_owned(),
+        // Also the answer to a request without the tenant's header.
+        401 => ": check the credentials and the headers (--prometheus-header)".to_owned(),
+        403 => ": check the credentials".to_owned(),
         404 => ": check the path of the URL".to_owned(),
         414 => ": the query is too long for GET; use POST".to_owned(),
         _ => String::new(),

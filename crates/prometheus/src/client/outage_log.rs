@@ -34,7 +34,7 @@ impl OutageLog {
     ) {
         let (server, now) = (&settings.name, Instant::now());
         match failure {
-            // Limits of this client: the request was not answered, or not even sent.
+            // Limits of this client: the request was not sent, or its response not read.
             Some(QueryFailure::Busy(_) | QueryFailure::BusyReading(_)) => {}
             Some(failure) if is_outage(failure) => {
                 if self.0.lock().record_failure(start, now) {

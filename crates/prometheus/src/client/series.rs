@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn web_page_is_named() {
         let error = series("\n<!DOCTYPE html>").unwrap_err().to_string();
-        assert!(error.ends_with(": it isn't JSON, but may be the page of a login or of a proxy"));
+        assert!(error.ends_with(": it isn't JSON, but may be a login page or a page of a proxy"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod restrict;
 mod tests;
 
 pub(crate) use functions::{depends_on_other_groups, is_by_series};
-pub use parser::{parse, parse_without_regex_checks};
+pub use parser::{is_one_of, parse, parse_without_regex_checks};
 pub use restrict::restrict;
 
 /// A mistake in a query, with its byte offset.
@@ -152,6 +152,17 @@ impl<'q> Expr<'q> {
                 }
             }
         }
+    }
+
+    /// The reason why the result can't be the value of a metric. `None` for a scalar and an instant
+    /// vector.
+    pub fn value_problem(&self) -> Option<String> {
+        matches!(self.result, Type::RangeVector | Type::Text).then(|| {
+            let result = self.result;
+            format!(
+                "the result is {result}, which has no current value: use a function, such as rate"
+            )
+        })
     }
 
     /// The functions that Prometheus doesn't have, once for each call.

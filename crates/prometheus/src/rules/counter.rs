@@ -1,6 +1,6 @@
 //! Finds counters that a query reads without their rate.
 
-use crate::promql::{self, Expr, Node, Selector, Wrapper};
+use crate::promql::{self, Expr, Node, Selector, Wrapper, is_one_of};
 
 /// Endings of the names of series that are counters: of histograms, whose base name ends with the
 /// unit, and of others.
@@ -8,8 +8,8 @@ const COUNTER_ENDINGS: [&str; 6] =
     ["_total", "_bucket", "_seconds_sum", "_seconds_count", "_bytes_sum", "_bytes_count"];
 
 /// The first series of a query that is a counter by its name and whose value, not its rate or
-/// difference, is a part of the result. `None` if the query isn't PromQL of Prometheus, whose
-/// functions have known effects.
+/// difference, is a part of the result. `None` also if the query isn't PromQL, or calls functions
+/// that Prometheus doesn't have: their effects are unknown.
 pub fn plain_counter(query: &str) -> Option<String> {
     let query = promql::parse(query).ok().filter(|query| query.unknown_functions().is_empty())?;
     let selectors = query.selectors();
@@ -38,7 +38,7 @@ fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
         Node::Number | Node::Text(_) | Node::Wrapped(Wrapper::Range | Wrapper::Subquery, _) => {}
         Node::Wrapped(_, inner) => add_plain_values(inner, names),
         Node::Call(name, _) if ["absent", "timestamp"].contains(name) => {}
-        Node::Aggregation(name, ..) if is_any(name, &["count", "group", "count_values"]) => {}
+        Node::Aggregation(name, ..) if is_one_of(name, &["count", "group", "count_values"]) => {}
         Node::Call(_, arguments) | Node::Aggregation(_, _, arguments) => {
             for argument in arguments {
                 add_plain_values(argument, names);
@@ -46,18 +46,14 @@ fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
         }
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
-            if is_any(operator, &["+", "*", "/", "and", "or", "unless"]) {
+            if is_one_of(operator, &["+", "*", "/", "and", "or", "unless"]) {
                 add_plain_values(left, names);
             }
-            if is_any(operator, &["+", "*"]) {
+            if is_one_of(operator, &["+", "*"]) {
                 add_plain_values(right, names);
             }
         }
     }
-}
-
-fn is_any(name: &str, names: &[&str]) -> bool {
-    names.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

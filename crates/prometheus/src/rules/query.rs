@@ -45,8 +45,8 @@ pub fn selects_objects(template: &str) -> bool {
     ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field))
 }
 
-/// A query of the template of a rule, for a series. Other actions are replaced by a matcher or by a
-/// name.
+/// An example of the queries that a rule's template makes for a series. A matcher or a name
+/// replaces each action except `.Series`.
 pub fn example_query(template: &str, series: &str) -> String {
     let mut parts = template.split("<<");
     let mut query = parts.next().unwrap_or_default().to_owned();

@@ -14,9 +14,9 @@ pub(super) fn positions(text: &str) -> Positions {
     positions
 }
 
-/// Adds the fields of a node. An alias has the position of its anchor, which is before `parent`,
-/// the position of the closest ancestor that isn't of an alias. The fields of the alias get the
-/// position of that ancestor.
+/// Adds the fields of a node. `parent` is the position of its closest ancestor outside of aliases.
+/// The content of an alias has the positions of its anchor, which precede `parent`: its fields get
+/// the position of that ancestor.
 fn add_fields(positions: &mut Positions, node: &Node, path: &str, parent: Position) {
     match &node.content {
         Content::Scalar(_) => {}

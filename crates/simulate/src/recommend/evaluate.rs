@@ -85,8 +85,8 @@ pub(super) struct Evaluator<'a> {
     runs: Vec<(u64, f64)>,
     /// Called after each run.
     on_run: &'a (dyn Fn() + Sync),
-    /// The trials of [`Self::run_all`], by the manifest of the candidate. The effects of settings
-    /// need most of the trials that tried to reset these settings.
+    /// The trials of [`Self::run_all`], by the manifest of the candidate. Most trials that the
+    /// effects of settings need were already run to try whether these settings can be reset.
     completed: Mutex<HashMap<String, Trial>>,
 }
 

@@ -25,6 +25,10 @@ use super::*;
 )]
 #[case::timeout(
     "unable to fetch metrics: no response from Prometheus at http://p:9090 within 10 s",
+    "Prometheus doesn't respond in time, as the message says: it is slow or overloaded, or the"
+)]
+#[case::slow_response(
+    "unable to fetch metrics: the response of Prometheus at http://p:9090 took longer than 10 s",
     "If only the cluster reaches that server: kubectl port-forward"
 )]
 #[case::no_value(
@@ -39,9 +43,9 @@ use super::*;
 )]
 #[case::nan(
     "no value: the query a / b has no usable value: the sample is not a number (NaN)",
-    "The query in the message returns NaN for queue: it divides 0 by 0, or takes a quantile of a \
-     histogram that counted nothing in its window. Use a longer window. Or, if queue is 0 then: \
-     (QUERY) >= 0 or vector(0)."
+    "The query in the message returns NaN for queue: a sample of its series is NaN, or it divides \
+     0 by 0, or takes a quantile of a histogram that counted nothing in its window. A longer window \
+     helps against the last two. Or, if queue is 0 then: (QUERY) >= 0 or vector(0)."
 )]
 #[case::infinite(
     "no value: the query a / b has no usable value: the sample is infinite",
@@ -66,6 +70,16 @@ use super::*;
      evaluation",
     "Prometheus answers with an error of its own, as the message says. Read its log."
 )]
+#[case::timeout_without_its_message(
+    "the metrics of rules are not discovered yet: Prometheus at http://p:9090: Prometheus reported \
+     timeout; rules[1]: another",
+    "Prometheus answers with an error of its own, as the message says. Read its log."
+)]
+#[case::rate_limit(
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 429: \
+     too_many_requests: max queue",
+    "The server answers, but limits requests (429). Raise its limits, or send fewer requests:"
+)]
 #[case::overloaded_victoria_metrics(
     "unable to fetch metrics: Prometheus at http://p:9090: 503: couldn't start executing the \
      request in 10.000 seconds",
@@ -77,8 +91,8 @@ use super::*;
 )]
 #[case::not_ready_without_an_error(
     "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 503",
-    "The server isn't available (503): Prometheus answers so while it reads its write-ahead log \
-     after a start, and a proxy before it if it doesn't reach Prometheus"
+    "The server isn't available (503). Prometheus answers with this status while it reads its \
+     write-ahead log after a start, and a proxy before it if it can't reach Prometheus"
 )]
 #[case::not_ready_for_the_list_of_series(
     "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unavailable: TSDB \
@@ -98,6 +112,12 @@ use super::*;
     "no rule of --metrics-config has queue, and reading it from a metrics API failed: the server \
      could not find the requested resource (get queue.external.metrics.k8s.io)",
     "hpa rules explain external queue --namespace shop --config FILE"
+)]
+#[case::other_resource(
+    "rules[0] of --metrics-config describes queue, but not for pods, and reading it from a metrics \
+     API failed: the server could not find the requested resource (get \
+     queue.external.metrics.k8s.io)",
+    "The rule in the message has queue, but for other resources: hpa rules explain external queue"
 )]
 fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
     let mut inputs = inputs_with_unreadable_metric("False");
@@ -138,6 +158,15 @@ fn command_about_an_object_metric_has_the_resource_and_the_object() {
     let expected = "hpa rules explain custom ingresses/rps --name main --namespace shop --config \
                     FILE --prometheus-url URL";
     assert_eq!(rules_explain_command(&inputs.hpa, 0, None), expected);
+    for (version, kind, expected) in [
+        ("v1", "Namespace", "namespaces/rps --name shop --config FILE --prometheus-url URL"),
+        ("longhorn.io/v1", "Node", "nodes/rps --name main --namespace shop --config FILE "),
+    ] {
+        let object = &mut inputs.hpa.spec.metrics[0].object.as_mut().unwrap().described_object;
+        (object.api_version, object.kind) = (version.to_owned(), kind.to_owned());
+        let command = rules_explain_command(&inputs.hpa, 0, None);
+        assert!(command.starts_with(&format!("hpa rules explain custom {expected}")), "{command}");
+    }
 }
 
 /// The command must look for the same metric, and not take its name as options.
@@ -314,6 +343,24 @@ fn pods_that_do_not_run_are_the_cause_of_an_empty_response(
     let command = "kubectl describe pods --selector 'app=web' --namespace shop";
     assert_contains(&report, &format!("{beginning} events of the pods say why: {command}"));
     assert!(!report.to_string().contains("apiservices"), "{report}");
+}
+
+#[test]
+fn pods_that_are_not_ready_are_the_cause_if_a_collector_has_no_value() {
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "Pods", "pods": {
+        "metric": { "name": "rps" },
+        "target": { "type": "AverageValue", "averageValue": "10" },
+    } }] }));
+    let error = "no value: collector pods has none of these pods";
+    inputs.readings = [(0, Err(ReadError::fetch(MetricsApi::Custom, error)))].into_iter().collect();
+    let advice = inputs.report().to_string();
+    assert!(advice.contains("The collector found no value of rps."), "{advice}");
+    let mut pod = pod("web-0", "Running", None);
+    pod.ready.as_mut().unwrap().status = Some(false);
+    inputs.selected = SelectedPods::new([pod]);
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; the only pod is not ready"), "{}", report.sentence);
+    assert_contains(&report, "There is no value of rps, because the only pod is not ready. The ");
 }
 
 #[test]

@@ -154,6 +154,12 @@ fn cause_of_the_controller_itself_precedes_the_error_of_reading_here() {
     "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
     "Check that Prometheus runs"
 )]
+#[case::late(
+    "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
+     unable to fetch metrics: no response from Prometheus at http://p:9090 within 5 s",
+    "unable to fetch metrics: no response from Prometheus at http://p:9090 within 5 s",
+    "Prometheus doesn't respond in time"
+)]
 #[case::credentials(
     "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
      unable to fetch metrics: Prometheus at http://p:9090: unknown response code 401: check the \
@@ -221,6 +227,14 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
         ("several values, but no aggregator", "the setting aggregator (avg, min, max or sum)"),
         ("the query has a syntax error at byte 9: end", "check the query in these annotations"),
         ("Ingress shop/shop2 not found", "check these annotations, as the message says"),
+        (
+            "the response can't be read as JSON: unexpected character at byte 0",
+            "the server answers, but not with JSON",
+        ),
+        (
+            "query 'a' did not result a valid response: the sample is not a number (NaN)",
+            "The query in the message returns NaN for cpu: a sample",
+        ),
     ] {
         let message = format!(
             "unable to fetch metrics from external metrics API: unable to fetch metrics: {cause}"
@@ -454,7 +468,7 @@ fn name_of_a_metric_is_not_doubted_while_the_source_of_the_controller_fails() {
     assert_contains(&report, "Check that Prometheus runs");
     assert_contains(
         &report,
-        "Whether the controller's source has lag is unknown, because it can't be read.",
+        "Whether the controller's source has lag is unknown, because that source can't be read.",
     );
     assert!(!report.to_string().contains("has no metric lag"), "{report}");
     assert_eq!(inputs.metrics_of_controller_sources(), [2]);
@@ -632,8 +646,8 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
 /// An External metric that fails, with an active fallback by the status.
 #[rstest]
 #[case::reported(
-    "External metric queue fails since 2026-01-31T03:13:53Z, 6 replicas proposed",
-    "fallback: 6 replicas, because it fails since 2026-01-31T03:13:53Z"
+    "External metric queue has kept failing since 2026-01-31T03:13:53Z, 6 replicas proposed",
+    "fallback: 6 replicas, because it has kept failing since 2026-01-31T03:13:53Z"
 )]
 #[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
 fn start_of_a_failure_comes_from_the_message(#[case] message: &str, #[case] expected: &str) {

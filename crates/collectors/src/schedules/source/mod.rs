@@ -31,8 +31,8 @@ const MAX_EVALUATIONS: usize = 2;
 /// Returns the current time. Tests pass a function whose time they control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The schedules of the cluster, a metric source for the adapter. [`Schedules::watch`] keeps them up
-/// to date.
+/// The schedules of the cluster, a metric source for the adapter. [`Schedules::watch`] keeps them
+/// up to date.
 pub struct Schedules {
     settings: crate::schedules::Settings,
     now: Now,

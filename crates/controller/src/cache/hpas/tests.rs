@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hpa_calc::history::{History, ScaleEvent};
+use hpa_calc::history::{History, Recommendation, ScaleEvent};
 use hpa_lease::Instants;
 use jiff::Timestamp;
 
@@ -80,6 +80,21 @@ fn recreated_autoscaler_inherits_no_history() {
     );
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.history(instants()), History::default());
+}
+
+#[test]
+fn restored_history_is_checked_by_the_first_reconcile_that_reads_the_replicas() {
+    let autoscalers = Autoscalers::default();
+    autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
+    let cached = autoscalers.get(&key()).expect("cached");
+    cached.restore_history(History::default(), None, instants());
+    // The first reconcile can't read the target.
+    cached.set_history(cached.history(instants()), instants());
+    for replicas in [6, 7] {
+        cached.check_restored_history(replicas, instants());
+    }
+    let expected = [Recommendation { replicas: 6, at: Timestamp::UNIX_EPOCH }];
+    assert_eq!(cached.history(instants()).recommendations, expected);
 }
 
 #[test]

@@ -42,8 +42,8 @@ struct ListInProgress {
 /// Namespace and name.
 type Name = (Box<str>, Box<str>);
 
-/// Whether two scales differ although they are of the same version of an object. One of them is then
-/// wrong, for example because it was derived with outdated paths.
+/// Whether two scales differ although they are of the same version of an object. One of them is
+/// then wrong, for example because it was derived with outdated paths.
 fn are_contradictory(one: &ScaleObject, other: &ScaleObject) -> bool {
     !one.resource_version.is_empty()
         && one.resource_version == other.resource_version

@@ -14,6 +14,7 @@ use std::{
 use hpa_go_compat::{proxy::ProxyError, yaml};
 use kube::{
     Config,
+    client::RustlsTlsError,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tracing::info;
@@ -106,6 +107,10 @@ impl ClientProblem {
 
     pub(super) fn of_client(error: &kube::Error) -> Self {
         let text = match error {
+            // An error of a private key or of the client certificate quotes neither.
+            kube::Error::RustlsTls(RustlsTlsError::InvalidPrivateKey(error)) => {
+                return Self(format!("invalid client certificate or key: {error}"));
+            }
             kube::Error::Auth(_) => "unable to get credentials",
             kube::Error::ProxyProtocolDisabled { .. }
             | kube::Error::ProxyProtocolUnsupported { .. } => "unable to use the proxy",

@@ -95,11 +95,12 @@ async fn expired_lease_is_reported_although_the_url_does_not_answer() {
     let writers = [writer("a", "hpa-controller:shop/hpa", None)];
     let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
     let inactivity = activity.inactivity.expect("a sentence");
-    let start = "Whether the controller at http://127.0.0.1:1";
+    let start = "No controller with a known lease acts on 1 autoscaler: no controller has renewed \
+                 the lease shop/hpa for ";
     assert!(inactivity.starts_with(start), "{inactivity}");
-    let expired = "No controller makes decisions with the lease shop/hpa, whose holder stored the \
-                   status of 1 autoscaler: ";
-    assert!(inactivity.contains(expired), "{inactivity}");
+    let url = ". Whether the controller at http://127.0.0.1:1";
+    assert!(inactivity.contains(url), "{inactivity}");
+    assert_eq!(inactivity.matches("The rest of the page may be old.").count(), 1, "{inactivity}");
     assert_eq!(activity.idle.len(), 1);
 }
 
@@ -118,8 +119,15 @@ async fn silent_url_delays_the_report_of_an_expired_lease_by_one_request_timeout
     assert_eq!(start.elapsed().as_secs(), 10);
     let inactivity = activity.inactivity.expect("a sentence");
     assert!(inactivity.contains("no response within 10s (--request-timeout)"), "{inactivity}");
-    let expired = "No controller makes decisions with the lease shop/hpa";
+    let expired = "no controller has renewed the lease shop/hpa for ";
     assert!(inactivity.contains(expired), "{inactivity}");
+    assert!(source.last_search.lock().await.is_none(), "the next poll searches for the leader");
+
+    let key = HpaKey::new("shop", "a");
+    let records = source.records(&key, Some("hpa-controller:shop/hpa"), None).await;
+    let error = records.expect_err("an error");
+    assert!(error.contains("no response within 10s (--request-timeout)"), "{error}");
+    assert_eq!(start.elapsed().as_secs(), 10, "a page doesn't wait for it again");
 }
 
 /// The instance reconciles the autoscaler `a`, and can't store a status.

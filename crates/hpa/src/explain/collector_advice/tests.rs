@@ -145,6 +145,16 @@ fn advice_without_a_failed_request_names_no_server(
          --aws-external-metrics."
     )
 )]
+#[case::by_an_adapter(
+    "json-path",
+    "annotations metric-config.x.y.json-path/*",
+    "Internal error occurred: unable to fetch metrics",
+    Some(
+        "The annotations metric-config.x.y.json-path/* are settings of the collector json-path. \
+         If the controller runs with --collectors, use its flags here. If an adapter does, the \
+         log of its service has the cause: kubectl get apiservices | grep metrics.k8s.io"
+    )
+)]
 #[case::of_an_api("sqs", "metric external/q {type=sqs-queue-length}", "down", None)]
 fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     #[case] collector: &'static str,
@@ -177,6 +187,30 @@ fn misspelled_type_of_a_metric_is_the_field_to_correct() {
 }
 
 #[rstest]
+#[case::counter("sum(jobs_total)", Some("of the annotation reads jobs_total without rate(): "))]
+#[case::average("avg(lag)", Some("of the annotation is an average already, and the controller "))]
+#[case::rate("sum(rate(jobs_total[5m]))", None)]
+fn mistake_in_the_query_of_a_readable_metric_has_advice(
+    #[case] query: &str,
+    #[case] expected: Option<&str>,
+) {
+    let metric = json!({ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometheus" } } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    let mut hpa = HorizontalPodAutoscaler::default();
+    let annotation = "metric-config.external.jobs.prometheus/query".to_owned();
+    hpa.metadata.annotations.insert(annotation, query.to_owned());
+    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    let advice = mistake_advice(&hpa, &hpa.spec.metrics[0], &environment_of_unknown_flags(&hpa));
+    let expected = expected.map(|part| format!("Check jobs: the query {part}"));
+    match expected {
+        Some(start) => assert!(advice.as_deref().unwrap().starts_with(&start), "{advice:?}"),
+        None => assert_eq!(advice, None),
+    }
+}
+
+#[rstest]
 #[case::parse_error(
     "unable to fetch metrics: the query to prometheus failed: bad_data: parse error",
     Some(
@@ -189,15 +223,39 @@ fn misspelled_type_of_a_metric_is_the_field_to_correct() {
     Some("The server answers, but refuses the query of jobs")
 )]
 #[case::no_result(
-    "unable to fetch metrics: query 'up' did not result a valid response",
+    "unable to fetch metrics: query 'up' did not result a valid response: the result has no \
+     samples",
     Some(
-        "The query of jobs has no result now: check its names and labels, or add `or \
-         vector(0)` if nothing means 0. It is in the annotations metric-config."
+        "The query of jobs has no result now: check its names and labels, and that each range, \
+         such as [5m], has at least two samples. Add `or vector(0)` only if the query has a \
+         result under load, and none means 0. The query is that of the annotations metric-config."
     )
 )]
+#[case::nan(
+    "unable to fetch metrics: query 'a' did not result a valid response: the sample is not a \
+     number (NaN); the query is restricted to the namespace a (--collector-namespace-label)",
+    Some("The query in the message returns NaN for jobs: a sample of its series is NaN, or it ")
+)]
+#[case::nan_scalar(
+    "unable to fetch metrics: query 'a' did not result a valid response: the scalar is not a \
+     number (NaN)",
+    Some(
+        "The query in the message returns a scalar that is NaN for jobs: scalar() of no series, "
+    )
+)]
+#[case::infinite(
+    "unable to fetch metrics: query 'a' did not result a valid response: the sample is infinite",
+    Some("The query in the message returns an infinite jobs: it divides by 0, or")
+)]
+#[case::range_vector(
+    "unable to fetch metrics: query 'a[5m]' did not result a valid response: the result is a \
+     range vector",
+    Some("The query in the message returns a range vector, which has no current value of jobs: ")
+)]
 #[case::no_result_in_the_namespace(
-    "unable to fetch metrics: query 'up{namespace=\"a\"}' did not result a valid response: it \
-     is restricted to the namespace a (--collector-namespace-label)",
+    "unable to fetch metrics: query 'up{namespace=\"a\"}' did not result a valid response: the \
+     result has no samples; the query is restricted to the namespace a \
+     (--collector-namespace-label)",
     Some("The query of jobs has no result in the namespace to which the controller restricts it")
 )]
 #[case::syntax(
@@ -220,6 +278,13 @@ fn misspelled_type_of_a_metric_is_the_field_to_correct() {
     Some(
         "The path to jobs selects several values in the response of the server: add the setting \
          aggregator (avg, min, max or sum), which combines them, to the annotations "
+    )
+)]
+#[case::page(
+    "unable to fetch metrics: the response can't be read as JSON: unexpected character at byte 0",
+    Some(
+        "The server answers, but not with JSON that can be read, as the message says: it may be a \
+         page or metrics as text. Correct the address and the path of the request for jobs in "
     )
 )]
 #[case::text_in_the_response(

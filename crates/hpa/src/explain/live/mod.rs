@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::bail;
+use futures::future::OptionFuture;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Readings, Scale, SelectedPods, Settings,
     api::CrossVersionObjectReference, defaults::prepare_spec, report::ShortReport,
@@ -16,8 +17,8 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{
-        ActingController, AutoscalerDetail, effective_settings, fill_forecasts, fill_readings,
-        settings_of_controller,
+        self, ActingController, AutoscalerDetail, effective_settings, fill_forecasts,
+        fill_readings, settings_of_controller,
     },
     k8s::{FieldManager, StatusController},
     scale_target::{ScaleUnavailable, TargetReader},
@@ -61,6 +62,8 @@ struct FoundController {
     past: Result<AutoscalerDetail, Unavailable>,
     /// The pod or the URL of the record.
     past_source: Option<String>,
+    /// The time by which the controller's clock is behind this one, as in a simulation.
+    clock_lag: SignedDuration,
     /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
     /// Empty if hpa-rs acts, or if no lease is known.
     lease_state: String,
@@ -139,9 +142,8 @@ impl Cluster {
         prepare_spec(&mut hpa.spec);
         let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController { past, past_source, lease_state, acting, idle } =
+        let FoundController { past, past_source, clock_lag, lease_state, acting, idle } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
-        let past_read_at = Timestamp::now();
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
         let mut settings = settings_of_controller(settings, &hpa, &self.policy, acting);
@@ -188,11 +190,8 @@ impl Cluster {
         };
         let read = self.metrics.read(&inputs);
         let readings = rules_source::notify_of_delay(read, report_delay).await;
-        // Decide by the clock of the controller, which is behind this one in a simulation. Read the
-        // time again, because the samples are newer than `past_read_at`.
-        let clock_lag = past
-            .as_ref()
-            .map_or(SignedDuration::ZERO, |past| past_read_at.duration_since(past.now));
+        // Decide by the clock of the controller. Read the time again, because the samples are newer
+        // than its record.
         let now = Timestamp::now().checked_sub(clock_lag)?;
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
@@ -251,6 +250,7 @@ impl Cluster {
         controller: &StatusController,
         autoscalers: &[ListedAutoscaler],
     ) -> FoundController {
+        let now = Timestamp::now();
         let manager = controller.name.as_deref();
         let statuses = status_writers(autoscalers);
         let HpaKey { api, namespace, .. } = &self.name.key;
@@ -260,16 +260,18 @@ impl Cluster {
         let lease =
             ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
         let lease = lease.await;
-        let record = self.read_record(hpa, &lease).await;
+        let with_lease = manager.filter(|manager| idle::has_lease(manager));
+        let built_in = with_lease.map(|_| KubeControllerManager::read(&self.client));
+        let (record, built_in) =
+            tokio::join!(self.read_record(hpa, &lease), OptionFuture::from(built_in));
         let answers = record.is_ok();
         let (mut lease_state, mut idle) = (String::new(), None);
         // An instance that answers may not have stored the status yet.
         let mut acting = ActingController::of_status(controller.is_reference() && !answers);
-        if let Some(manager) = manager.filter(|manager| idle::has_lease(manager)) {
-            let built_in = KubeControllerManager::read(&self.client).await;
+        if let Some((manager, built_in)) = with_lease.zip(built_in) {
             let built_in = built_in.with_statuses(&statuses);
             let writers = NamespaceWriters::new(&statuses);
-            let leases = lease.with(&built_in, &writers);
+            let leases = lease.with(&built_in, &writers, now);
             if !answers || leases.built_in_handles_autoscalers(Some(namespace)) == Some(true) {
                 acting = leases.acting_controller(*api, Some(namespace), Some(manager), answers);
             }
@@ -277,9 +279,9 @@ impl Cluster {
             lease_state = idle::describe_leases(&leases, manager);
         }
         let error = match record {
-            Ok((record, source)) => {
+            Ok((record, source, clock_lag)) => {
                 let (past, past_source) = (Ok(record), Some(source));
-                return FoundController { past, past_source, lease_state, acting, idle };
+                return FoundController { past, past_source, clock_lag, lease_state, acting, idle };
             }
             Err(error) => error,
         };
@@ -291,16 +293,18 @@ impl Cluster {
             Some(name) => Unavailable::OtherController(name.to_owned()),
             None => error.for_writer(manager),
         });
-        FoundController { past, past_source: None, lease_state, acting, idle }
+        let (past_source, clock_lag) = (None, SignedDuration::ZERO);
+        FoundController { past, past_source, clock_lag, lease_state, acting, idle }
     }
 
     /// Reads the record of the autoscaler from the debug API of the leader or of
-    /// `--controller-url`. Returns it with the pod or the URL.
+    /// `--controller-url`. Returns it with the pod or the URL, and with the lag of the controller's
+    /// clock.
     async fn read_record(
         &self,
         hpa: &HorizontalPodAutoscaler,
         lease: &ControllerLease,
-    ) -> Result<(AutoscalerDetail, String), Unavailable> {
+    ) -> Result<(AutoscalerDetail, String, SignedDuration), Unavailable> {
         let api = lease.debug_client(&self.client, &self.location, self.request_timeout);
         let api = api.await?;
         let window = self.since.unwrap_or_default().max(MIN_PAST);
@@ -308,17 +312,17 @@ impl Cluster {
             let since = now.checked_sub(window).ok();
             api.autoscaler(&self.name.key, since).await
         };
-        let now = Timestamp::now();
-        let mut detail = read_as_of(now).await?;
-        // In a simulation, the clock of the controller is behind.
-        let controller_now = detail.as_ref().map(|detail| detail.now);
-        if let Some(controller_now) = controller_now
-            .filter(|controller_now| now.duration_since(*controller_now) > MAX_CLOCK_LAG)
-        {
-            detail = read_as_of(controller_now).await?;
+        let requested_at = Timestamp::now();
+        let mut detail = read_as_of(requested_at).await?;
+        let mut clock_lag = SignedDuration::ZERO;
+        if let Some(controller_now) = detail.as_ref().map(|detail| detail.now) {
+            clock_lag = debug::clock_lag(controller_now, requested_at, Timestamp::now());
+            if clock_lag > MAX_CLOCK_LAG {
+                detail = read_as_of(controller_now).await?;
+            }
         }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
-            Some(detail) if detail.history.is_some() => Ok((detail, api.source)),
+            Some(detail) if detail.history.is_some() => Ok((detail, api.source, clock_lag)),
             Some(_) => Err(Unavailable::NotWorking(api.source)),
             None => Err(Unavailable::UnknownAutoscaler),
         }

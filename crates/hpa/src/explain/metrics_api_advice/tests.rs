@@ -59,9 +59,8 @@ fn failing_api_has_advice(#[case] names: &[&str], #[case] message: &str, #[case]
     assert!(text.starts_with("custom.metrics.k8s.io ") && text.contains(expected), "{text}");
 }
 
-#[test]
-fn listed_metric_without_the_object_has_advice() {
-    let query = MetricQuery::Object {
+fn object_query() -> MetricQuery {
+    MetricQuery::Object {
         object: CrossVersionObjectReference {
             api_version: "v1".to_owned(),
             kind: "Service".to_owned(),
@@ -70,14 +69,33 @@ fn listed_metric_without_the_object_has_advice() {
         },
         metric: "http_request".to_owned(),
         metric_selector: hpa_calc::Selector::everything(),
-    };
-    let message = "the server could not find the metric http_request for services webb";
+    }
+}
+
+#[rstest]
+#[case::no_object(
+    "the server could not find the metric http_request for services webb",
+    "custom.metrics.k8s.io lists http_request, but not for Service webb. Check whether this object \
+     exists: spec.metrics[2].object.describedObject names it."
+)]
+#[case::other_resource(
+    "the server could not find the metric http_request for deployments.apps webb",
+    "custom.metrics.k8s.io has http_request for services, not for deployments.apps. Describe one \
+     of those in spec.metrics[2], or configure the adapter to serve it for deployments.apps."
+)]
+#[case::unknown_kind(
+    "unable to map kind Kafka.strimzi.io to resource: no matches for kind \"Kafka\" in group \
+     \"strimzi.io\"",
+    "Correct apiVersion and kind in spec.metrics[2].object.describedObject: the API server doesn't \
+     have that kind, so nothing was requested from custom.metrics.k8s.io."
+)]
+fn listed_metric_without_a_value_of_the_object_has_advice(
+    #[case] message: &str,
+    #[case] expected: &str,
+) {
     let error = ReadError::fetch(MetricsApi::Custom, message);
-    let text = api(&["services/http_request"]).advise(&query, 2, &error).expect("advice");
-    let expected = "custom.metrics.k8s.io lists http_request, but not for Service webb. Check \
-                    whether this object exists: spec.metrics[2].object.describedObject names \
-                    it.";
-    assert_eq!(text, expected);
+    let text = api(&["services/http_request"]).advise(&object_query(), 2, &error);
+    assert_eq!(text.as_deref(), Some(expected));
 }
 
 #[rstest]

@@ -6,11 +6,9 @@ use hpa_calc::{
     api::{ConditionType, MetricSourceType, MetricSpec, MetricTarget},
     explain::{list_first, status_value},
     suggestions::may_be_meant,
-    validation::MAX_METRICS,
 };
-use hpa_collectors::{collector_of, prometheus_query, schedules::source::ScheduleKey, source_of};
+use hpa_collectors::{collector_of, schedules::source::ScheduleKey, source_of};
 use hpa_metrics::resource::GroupResource;
-use hpa_prometheus::rules::counter::plain_counter;
 
 use super::{
     pods::{Utilization, utilizations},
@@ -20,8 +18,7 @@ use crate::{
     collectors::environment_of_unknown_flags,
     lint::{
         finding::Report,
-        object::group,
-        queries::computes_average,
+        object::{Reference, group, namespace},
         served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
         workspace::ServedMetrics,
     },
@@ -144,7 +141,7 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-fn average_value_field(index: usize, metric: &MetricSpec) -> String {
+pub(super) fn average_value_field(index: usize, metric: &MetricSpec) -> String {
     format!("{}.target.averageValue", source_field(index, metric))
 }
 
@@ -185,7 +182,19 @@ fn without_target(metric: &MetricSpec) -> MetricSpec {
 pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        if has_value(subject, index, metric) || is_read_in_process(subject, metric) {
+        if has_value(subject, index, metric) {
+            continue;
+        }
+        if let Some(message) = missing_schedule(subject, metric) {
+            let field = format!("{}.describedObject.name", source_field(index, metric));
+            report.add(field, message);
+            continue;
+        }
+        // `hpa adapter` lists no metrics of schedules, because their names don't matter.
+        let may_be_unlisted = schedule_key(subject, metric).is_some()
+            && !subject.workspace.is_from_files()
+            && served.groups.contains(CUSTOM);
+        if may_be_unlisted || is_read_in_process(subject, metric) {
             continue;
         }
         if let Some(message) = unserved_reason(metric, served) {
@@ -239,6 +248,25 @@ fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<Strin
 fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
     let object = &metric.object.as_ref()?.described_object;
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
+}
+
+/// The problem of a metric whose `ScalingSchedule` doesn't exist. `None` if those of the cluster are
+/// unknown.
+fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
+    let object = &metric.object.as_ref()?.described_object;
+    let (workspace, manifest) = (subject.workspace, subject.manifest);
+    let schedule = Reference {
+        group: group(&object.api_version).to_owned(),
+        kind: object.kind.clone(),
+        name: object.name.clone(),
+    };
+    let is_missing = object.is_scaling_schedule()
+        && workspace.has_all_of_kind(&schedule)
+        && !workspace.has_in_namespace(manifest, &schedule);
+    is_missing.then(|| {
+        let (kind, name) = (&schedule.kind, &schedule.name);
+        format!("{kind} {name} doesn't exist in namespace {}", namespace(manifest))
+    })
 }
 
 /// Names the flag with which the controller may read the metric. Empty if lint has the flag already
@@ -311,7 +339,11 @@ fn similar_names(names: &BTreeSet<String>, metric: &MetricSpec, resource: Option
 }
 
 /// Whether `names`, which have the format of [`ServedMetrics`], contain the metric.
-fn contains_metric(served: &ServedMetrics, names: &BTreeSet<String>, metric: &MetricSpec) -> bool {
+pub(super) fn contains_metric(
+    served: &ServedMetrics,
+    names: &BTreeSet<String>,
+    metric: &MetricSpec,
+) -> bool {
     match resource_of(served, metric) {
         Some(resource) => names.contains(&format!("{resource}/{}", metric.metric_name())),
         None if metric.external.is_some() => names.contains(metric.metric_name()),
@@ -339,56 +371,4 @@ fn resources_with<'a>(
     let of_name =
         custom.filter(move |(_, name)| *name == metric.metric_name() && metric.external.is_none());
     of_name.map(|(resource, _)| resource)
-}
-
-/// Reports `AverageValue` targets of metrics whose query computes an average, in a rule or in an
-/// annotation: the controller divides the value by the replicas again.
-pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let environment = environment_of_unknown_flags(subject.hpa);
-    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
-        let is_value = metric.object.is_some() || metric.external.is_some();
-        if !is_value || metric.target().is_none_or(|target| target.average_value.is_none()) {
-            continue;
-        }
-        let place = match prometheus_query(subject.hpa, metric, &environment) {
-            Some(query) if computes_average(&query) => "annotation",
-            None if is_of_rule(subject, metric, |served| &served.averages) => "rule",
-            _ => continue,
-        };
-        let message = format!(
-            "the query of the {place} is an average already, and the controller divides its value \
-             by the replicas: use a sum in the {place}, or a target of type Value"
-        );
-        report.add(average_value_field(index, metric), message);
-    }
-}
-
-/// Reports metrics whose query, in a rule or in an annotation, reads a counter without a rate.
-pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let environment = environment_of_unknown_flags(subject.hpa);
-    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
-        let found = match prometheus_query(subject.hpa, metric, &environment) {
-            Some(query) => plain_counter(&query).map(|name| ("annotation", name)),
-            None => is_of_rule(subject, metric, |served| &served.plain_counters)
-                .then(|| ("rule", "a series".to_owned())),
-        };
-        if let Some((place, series)) = found {
-            let message = format!(
-                "the query of the {place} reads {series} without rate(): by its name, it is a \
-                 counter, whose value only grows until its process restarts. Use rate() or \
-                 increase()"
-            );
-            report.add(format!("spec.metrics[{index}]"), message);
-        }
-    }
-}
-
-/// Whether one of these metrics of rules is the metric.
-fn is_of_rule(
-    subject: &Subject<'_>,
-    metric: &MetricSpec,
-    names: fn(&ServedMetrics) -> &BTreeSet<String>,
-) -> bool {
-    let served = subject.workspace.served.as_ref();
-    served.is_some_and(|served| contains_metric(served, names(served), metric))
 }

@@ -6,13 +6,14 @@ mod behavior;
 mod bounds;
 mod metrics;
 mod pods;
+mod queries;
 mod rule;
 mod target;
 mod target_group;
 mod validity;
 
-pub(crate) use self::annotations::unknown_collector_type;
 pub(super) use self::rule::Rule;
+pub(crate) use self::{annotations::unknown_collector_type, queries::mistake_of_annotation};
 use self::{
     rule::{
         Check::{Any, Decoded, Valid},
@@ -58,8 +59,8 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("implausible-quantity", Warning, "a quantity has the wrong unit", Valid(metrics::implausible_quantity)),
     Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),
     Rule::new("unserved-metric", Warning, "no API and no rule serves the metric", Valid(metrics::unserved_metric)),
-    Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
-    Rule::new("counter-without-rate", Warning, "the query of a metric reads a counter without a rate", Valid(metrics::counter_without_rate)),
+    Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(queries::averaged_twice)),
+    Rule::new("counter-without-rate", Warning, "the query of a metric reads a counter without a rate", Valid(queries::counter_without_rate)),
     Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
     Rule::new("unused-behavior", Warning, "a part of `behavior` has no effect", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),

@@ -14,13 +14,12 @@ use hpa_calc::{
     validation::{ValidationOptions, validate, validate_labels_and_annotations, validate_name},
 };
 use hpa_controller::k8s::StatusController;
-use hpa_crd::{FieldError, UnknownField};
+use hpa_crd::{FieldError, UnknownField, versions};
 use hpa_metrics::{DecodeError, decode_value};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    convert::versions,
     lint::{
         finding::Report,
         kustomize_command,

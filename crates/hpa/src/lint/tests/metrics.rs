@@ -167,6 +167,39 @@ fn source_arguments(flags: &[&str]) -> SourceArguments {
 }
 
 #[rstest]
+#[case::exists("noon", None)]
+#[case::missing("noon2", Some("ScalingSchedule noon2 doesn't exist in namespace shop"))]
+fn metric_of_a_schedule_is_unserved_only_if_the_schedule_is_missing(
+    #[case] name: &str,
+    #[case] expected: Option<&str>,
+) {
+    let schedule =
+        json!({ "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": name });
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": schedule,
+        "metric": { "name": "x" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let mut objects = manifests_with(&[(0, "/spec/metrics", metric)]);
+    objects.push(json!({
+        "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+        "metadata": { "name": "noon", "namespace": "shop" },
+    }));
+    let served = ServedMetrics {
+        source: "the cluster",
+        groups: string_set(CUSTOM),
+        custom: Some(string_set(&["pods/requests"])),
+        ..ServedMetrics::default()
+    };
+    let listed = ("zalando.org".to_owned(), "ScalingSchedule".to_owned());
+    let workspace = Workspace::from_cluster(numbered(objects), [listed].into(), served);
+    let findings = find_violations(&workspace);
+    let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(messages.first().copied(), expected);
+    assert!(messages.len() < 2, "{messages:?}");
+}
+
+#[rstest]
 #[case::no_region(
     &["--collectors", "--aws-external-metrics"],
     "type=sqs-queue-length}): the metric region: eu-west-1 is not configured (--aws-region)"

@@ -10,18 +10,17 @@ use crate::liveness::tests::{name, renewed};
 
 #[test]
 fn held_lease_precedes_one_that_is_unread_and_that_precedes_one_without_a_holder() {
-    let now = Timestamp::from_second(1000).expect("a time");
     let renewed = |second| Ok(renewed(second));
     let unread = || Err(Unavailable::Unreachable("refused".to_owned()));
     let ascending = [Err(Unavailable::NoLease(name())), renewed(900), unread(), renewed(995)];
-    let states = ascending.each_ref().map(|holder| LeaseState::of(holder, now));
+    let states = ascending.each_ref().map(LeaseState::of);
     assert!(states.is_sorted_by(|left, right| left < right), "{states:?}");
     let released = Err(Unavailable::NotHeld { lease: name(), released: None });
-    assert_eq!(LeaseState::of(&released, now), LeaseState::Lost);
+    assert_eq!(LeaseState::of(&released), LeaseState::Lost);
 
     let index = |holders: [Result<LeaseHolder, Unavailable>; 3]| {
         let leases = holders.map(|holder| ReadLease { name: name(), holder });
-        preferred(&leases, |_| true, now)
+        preferred(&leases, |_| true)
     };
     let missing = || Err(Unavailable::NoLease(name()));
     assert_eq!(index([unread(), renewed(995), missing()]), 0, "most statuses name it");
@@ -97,7 +96,7 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     for one in [None, Some(bob)] {
         let found = ControllerLease::find(&client, &flags(None), one, &writers(&statuses)).await;
         assert_eq!((&*found.name.namespace, &*found.name.name), ("scaling", "hpa"));
-        assert!(is_lost(&found.holder, Timestamp::now()));
+        assert!(is_lost(&found.holder));
         assert_eq!(found.local, [LeaseName::of_manager(evil).expect("a lease")]);
     }
     // Two namespaces of the tenant name it, and one that is not the tenant's.
@@ -112,10 +111,10 @@ async fn held_lease_of_a_tenant_does_not_replace_a_lost_one() {
     // Its own autoscalers may rely on it, as in a release for one namespace.
     let eve = StatusOwner { namespace: "eve", manager: Some(evil) };
     let found = ControllerLease::find(&client, &flags(None), Some(eve), &writers(&statuses)).await;
-    assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
+    assert!(found.name.name == "evil" && is_held(&found.holder));
     let found =
         ControllerLease::find(&client, &flags(None), None, &writers(&[("eve", evil)])).await;
-    assert!(found.name.name == "evil" && is_held(&found.holder, Timestamp::now()));
+    assert!(found.name.name == "evil" && is_held(&found.holder));
 }
 
 /// The release has a new name, and no status has changed since.
@@ -144,7 +143,7 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
         let statuses = [(status_namespace, "hpa-controller:scaling/hpa")];
         let found =
             ControllerLease::find(&client, &flags(namespace), None, &writers(&statuses)).await;
-        assert!(found.name.name == "hpa" && is_lost(&found.holder, now));
+        assert!(found.name.name == "hpa" && is_lost(&found.holder));
         let names = found.others.iter().map(|lease| lease.name.name.clone());
         names.collect::<Vec<_>>()
     };

@@ -57,7 +57,13 @@ pub(super) fn compare_lists(
     })
 }
 
-/// The names of the metrics in the discovery of an API. `None` if the API is not served.
+/// The starts of the names of metrics of schedules in a discovery.
+const OF_SCHEDULES: [&str; 2] =
+    ["scalingschedules.zalando.org/", "clusterscalingschedules.zalando.org/"];
+
+/// The names of the metrics in the discovery of an API. `None` if the API is not served. Leaves out
+/// metrics of schedules: kube-metrics-adapter lists those that it has read, and `hpa adapter` none,
+/// because it has them under any name.
 fn names(response: &MetricsResponse) -> anyhow::Result<Option<BTreeSet<String>>> {
     if response.status == 404 {
         return Ok(None);
@@ -65,7 +71,8 @@ fn names(response: &MetricsResponse) -> anyhow::Result<Option<BTreeSet<String>>>
     let resources = response.body.get("resources").and_then(Value::as_array);
     let resources = resources.context("an API has no list of resources")?;
     let name = |resource: &Value| Some(resource.get("name")?.as_str()?.to_owned());
-    Ok(Some(resources.iter().filter_map(name).collect()))
+    let is_compared = |name: &String| !OF_SCHEDULES.iter().any(|start| name.starts_with(start));
+    Ok(Some(resources.iter().filter_map(name).filter(is_compared).collect()))
 }
 
 /// Compares values, and returns a line for each difference. Errors with the same status are equal,

@@ -7,7 +7,7 @@ use std::{
 
 use hpa_calc::{
     HorizontalPodAutoscaler, MetricsApi, Selector,
-    api::{MetricIdentifier, MetricSpec, ObjectMetricSource},
+    api::{MetricIdentifier, MetricSpec, ObjectMetricSource, plural},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -72,11 +72,12 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     let (described, metric) = (&object.described_object, &object.metric);
     let query = query("metricLabelSelector", metric)?;
     let metric = encode(&metric.name);
+    // The controllers ignore the name, and read the metric of the autoscaler's namespace.
     if described.kind == "Namespace" {
-        return Some(format!("{}/metrics/{metric}{query}", encode(&described.name)));
+        return Some(format!("{namespace}/metrics/{metric}{query}"));
     }
-    // The servers accept the singular name of a resource, which is its kind in lower case.
-    let mut resource = described.kind.to_lowercase();
+    // The controllers request the plural, and kube-metrics-adapter has only values of the plural.
+    let mut resource = plural(&described.kind);
     if let Some((group, _)) = described.api_version.split_once('/') {
         let _ = write!(resource, ".{group}");
     }

@@ -44,8 +44,8 @@ pub(super) struct MetricsResponse {
 }
 
 impl MetricsResponse {
-    /// Whether the status says that the server, or one behind it, can't answer now. It says nothing
-    /// about its metrics.
+    /// Whether the status says that the server, or one behind it, can't answer now. Such a response
+    /// says nothing about the metrics.
     pub(super) fn is_unavailable(&self) -> bool {
         matches!(self.status, 429 | 502 | 503 | 504)
     }

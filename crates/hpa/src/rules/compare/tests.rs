@@ -145,7 +145,7 @@ async fn equal_servers_have_no_differences() {
 #[tokio::test]
 async fn different_values_and_metrics_are_reported() {
     let left = FakeServer::default()
-        .with_custom_metrics(&["pods/rps", "pods/old"])
+        .with_custom_metrics(&["pods/rps", "pods/old", "scalingschedules.zalando.org/now"])
         .with_pod_values(&[("web-1", "20"), ("web-2", "0"), ("web-3", "5")]);
     let right = FakeServer::default()
         .with_custom_metrics(&["pods/rps", "services/new"])
@@ -412,7 +412,7 @@ fn each_metric_of_the_autoscalers_is_requested_once() {
         {"type": "Pods", "pods": {"metric": {"name": "rps", "selector": selector}, "target": target}},
         object("Ingress", "networking.k8s.io/v1", "main"),
         object("Service", "v1", "web"),
-        object("Namespace", "v1", "shop"),
+        object("Namespace", "v1", "elsewhere"),
         {"type": "External", "external": {"metric": {"name": "q", "selector": selector}, "target": target}},
         {"type": "Resource", "resource": {"name": "cpu", "target": target}},
         {"type": "ContainerResource",
@@ -426,14 +426,14 @@ fn each_metric_of_the_autoscalers_is_requested_once() {
     assert_eq!(
         paths,
         [
-            &*format!("{v1beta1}/ingress.networking.k8s.io/main/m"),
+            &*format!("{v1beta1}/ingresses.networking.k8s.io/main/m"),
             &*format!("{v1beta1}/metrics/m"),
             &*format!("{v1beta1}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
-            &*format!("{v1beta1}/service/web/m"),
-            &*format!("{v1beta2}/ingress.networking.k8s.io/main/m"),
+            &*format!("{v1beta1}/services/web/m"),
+            &*format!("{v1beta2}/ingresses.networking.k8s.io/main/m"),
             &*format!("{v1beta2}/metrics/m"),
             &*format!("{v1beta2}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
-            &*format!("{v1beta2}/service/web/m"),
+            &*format!("{v1beta2}/services/web/m"),
             "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/q?labelSelector=queue%3Dorders",
             "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods",
         ]

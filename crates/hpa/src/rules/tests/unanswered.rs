@@ -131,7 +131,11 @@ async fn rules_are_not_checked_if_no_server_answers() {
                    'sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]\n";
     for (rules, count) in [(&*resource_rules(), "resourceRules"), (of_pods, "1 rule")] {
         for (status, cause) in [
-            (401, "unknown response code 401: check the credentials"),
+            (
+                401,
+                "unknown response code 401: check the credentials and the headers \
+                 (--prometheus-header)",
+            ),
             (403, "unknown response code 403: check the credentials"),
             (404, "unknown response code 404: check the path of the URL"),
             (429, "unknown response code 429"),

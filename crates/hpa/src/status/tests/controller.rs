@@ -61,12 +61,13 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
 #[rstest]
 #[case::crashed(
     |it: &mut ClusterState| it.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
-    "no controller has renewed the lease scaling/hpa for 16s",
+    "no controller has renewed the lease scaling/hpa for 16s, and kube-controller-manager's HPA \
+     controller is off",
     (Level::Error, "it has expired after 15s, so no instance with this lease reconciles"),
 )]
 #[case::stopped(
     |it: &mut ClusterState| it.lease.holder = Err(Unavailable::NotHeld { lease: it.lease.name.clone(), released: None }),
-    "no instance holds the lease scaling/hpa",
+    "no instance holds the lease scaling/hpa, and kube-controller-manager's HPA controller is off",
     (Level::Error, "no instance holds the lease scaling/hpa"),
 )]
 #[case::built_in_crashed(
@@ -253,7 +254,8 @@ fn controllers_that_overwrite_each_other_are_the_headline() {
     let text = run_checks(&cluster).text(false);
     let headline = text.lines().next().unwrap_or_default();
     let conflict = "kube-controller-manager stored the status of 1 autoscaler last, most recently \
-                    9s ago: shop/web";
+                    9s ago: shop/web; if it handles the same autoscalers as the holder of the \
+                    lease, both overwrite each other's decisions";
     assert!(headline.starts_with("‼ ") && headline.ends_with(conflict), "{headline}");
 }
 
@@ -317,7 +319,7 @@ fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
     cluster.url = Some("http://127.0.0.1:1".to_owned());
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
     let idle = "no controller with a known lease acts on 1 autoscaler (blog/web): no instance holds the \
-                lease scaling/hpa";
+                lease scaling/hpa, and kube-controller-manager's HPA controller is off";
     assert_eq!(problems(&cluster)[0], (Level::Error, idle.to_owned()));
 }
 
@@ -431,9 +433,50 @@ fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
     let holder = Err(released("2026-01-31T11:58:40Z"));
     cluster.lease.others = vec![ReadLease { name: old.clone(), holder }];
     let later = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most recently \
-                 16s ago: shop/a";
+                 16s ago: shop/a; if it handles the same autoscalers as the holder of the lease, \
+                 both overwrite each other's decisions";
     assert_eq!(problems(&cluster), [(Level::Warning, later.to_owned())]);
-    assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+}
+
+#[test]
+fn writers_beside_a_lost_lease_are_not_the_first_problem() {
+    let mut cluster = healthy();
+    let lease = cluster.lease.name.clone();
+    for manager in ["hpa-controller", "k3s"] {
+        let mut other = autoscaler_of("blog", manager, &lease);
+        other.manager = Some(manager.to_owned());
+        cluster.autoscalers.push(other);
+    }
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    let is_first = |cluster: &ClusterState, expected: &str| {
+        let text = run_checks(cluster).text(false);
+        assert!(text.lines().next().is_some_and(|first| first.contains(expected)), "{text}");
+    };
+    is_first(&cluster, "; if it handles the same autoscalers as the holder of the lease, both");
+    cluster.lease.holder = Err(Unavailable::Unreachable("refused".to_owned()));
+    is_first(&cluster, "; if it handles the same autoscalers as the holder of the lease, both");
+    cluster.lease.holder = Err(Unavailable::NotHeld { lease, released: None });
+    is_first(&cluster, "no controller with a known lease acts on 1 autoscaler (shop/web)");
+}
+
+/// The instance at the URL runs without leader election.
+#[test]
+fn writer_beside_the_instance_at_the_url_is_the_headline() {
+    let mut cluster = healthy();
+    let lease = cluster.lease.name.clone();
+    cluster.autoscalers[0].manager = Some("hpa-controller".to_owned());
+    let mut other = autoscaler_of("shop", "other", &lease);
+    other.manager = Some("k3s".to_owned());
+    cluster.autoscalers.push(other);
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    cluster.lease.holder = Err(Unavailable::NoLease(lease));
+    cluster.url = Some("http://127.0.0.1:1".to_owned());
+    cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
+    let text = run_checks(&cluster).text(false);
+    let first = text.lines().next().unwrap_or_default();
+    let conflict = "; if it handles the same autoscalers as another controller, both overwrite \
+                    each other's decisions";
+    assert!(first.ends_with(conflict), "{text}");
 }
 
 #[test]
@@ -447,6 +490,23 @@ fn holder_of_an_expired_lease_overwrites_nothing() {
     cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
     assert!(!text(&cluster).contains("both overwrite"), "{}", text(&cluster));
     assert!(text(&cluster).contains("whether it still runs is unknown"), "{}", text(&cluster));
+}
+
+/// The flags can't be read, and hpa-rs has stored the only status since.
+#[rstest]
+#[case::recent("2026-01-31T11:59:30Z", Level::Warning)]
+#[case::old("2026-01-31T11:58:30Z", Level::Skipped)]
+fn overwritten_status_shows_that_the_built_in_controller_is_on(
+    #[case] built_in_stored_at: &str,
+    #[case] expected: Level,
+) {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.autoscalers[0].built_in_stored_at = built_in_stored_at.parse().ok();
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    let (level, text) = check_of_built_in(&cluster);
+    assert_eq!(level, expected, "{text}");
+    assert_eq!(text.contains("both overwrite"), level == Level::Warning, "{text}");
 }
 
 /// The flags can't be read, as on managed clusters.
@@ -560,7 +620,7 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
     cluster.lease.local = vec![evil.clone()];
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let lost = "no controller with a known lease acts on 1 autoscaler (shop/web): no instance holds the \
-                lease scaling/hpa";
+                lease scaling/hpa, and kube-controller-manager's HPA controller is off";
     assert_eq!(problems(&cluster)[0], (Level::Error, lost.to_owned()));
     let local = "autoscalers of eve name the lease eve/evil, which fake-0 holds";
     assert!(checks_of(&cluster).contains(&(Level::Ok, local.to_owned())));

@@ -79,6 +79,8 @@ fn other_writers_of_a_tenant_are_a_problem_only_if_they_write_at_the_same_time()
 
     cluster.autoscalers[0].status_stored_at = cluster.autoscalers[1].status_stored_at;
     let conflict = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 autoscaler \
-                    last, most recently 10s ago: shop/web; whether a controller is active";
+                    last, most recently 10s ago: shop/web; if it handles the same autoscalers as \
+                    the holder of the lease, both overwrite each other's decisions; whether a \
+                    controller is active";
     assert!(headline(&cluster).starts_with(conflict), "{}", headline(&cluster));
 }

@@ -59,7 +59,7 @@ fn metadata_has_the_type_of_a_metric() {
 
 #[rstest]
 #[case::empty("", "EOF")]
-#[case::html("<html>", "it isn't JSON, but may be the page of a login")]
+#[case::html("<html>", "it isn't JSON, but may be a login page")]
 #[case::half(r#"{"status":"success","data":{"resu"#, "EOF")]
 #[case::no_data(r#"{"status":"success"}"#, "no data")]
 #[case::null_data(r#"{"status":"success","data":null}"#, "no data")]

@@ -67,7 +67,9 @@ struct Parser<'q> {
 
 type ParseResult<T> = Result<T, SyntaxError>;
 
-fn is_one_of(word: &str, words: &[&str]) -> bool {
+/// Whether a keyword, such as an operator or an aggregation, is one of `words`. Case doesn't
+/// matter.
+pub fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|candidate| word.eq_ignore_ascii_case(candidate))
 }
 

@@ -12,7 +12,7 @@ use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
 use crate::{
-    promql::{self, Expr, Node, SyntaxError, Type},
+    promql::{self, Expr, Node, SyntaxError},
     rules::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
@@ -329,12 +329,8 @@ impl Linter<'_> {
             Ok(expr) => expr,
             Err(error) => return self.add_error(field, syntax_message(&query, &error)),
         };
-        if matches!(expr.result, Type::RangeVector | Type::Text) {
-            let message = format!(
-                "the result is {}, which has no current value: use a function, such as rate",
-                expr.result
-            );
-            self.add_error(field, message);
+        if let Some(problem) = expr.value_problem() {
+            self.add_error(field, problem);
         }
         self.check_series_read(field, &expr, series);
         for function in expr.unknown_functions() {
@@ -353,6 +349,8 @@ fn syntax_message(query: &str, error: &SyntaxError) -> String {
     let advice = if before.trim_end().ends_with('{') && after.starts_with(',') {
         ". Without matchers, there is nothing before the comma: write <<.LabelMatchers>> last, \
          after a comma"
+    } else if query.contains("{{.") {
+        ". The delimiters of templates are << and >>, as in <<.Series>>"
     } else {
         hyphen_advice(query, error.at)
     };

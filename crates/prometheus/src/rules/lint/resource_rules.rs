@@ -8,6 +8,8 @@ use crate::{
     rules::{
         Compat,
         config::ResourceRules,
+        counter::plain_counter,
+        explain::Warning,
         query::Objects,
         resource_metrics::{ResourceMetrics, UsageResource},
     },
@@ -43,6 +45,11 @@ impl Linter<'_> {
                 let query = rule.query(objects, self.resources, Compat::Off).render();
                 if let ("containerQuery", Ok(query)) = (field, &query) {
                     self.check_container_matchers(query, &rule.container_label);
+                }
+                if let Ok(query) = &query
+                    && let Some(series) = plain_counter(query)
+                {
+                    self.add_warning(field, Warning::CounterWithoutRate { series }.to_string());
                 }
                 self.check_query(field, query, None);
             }

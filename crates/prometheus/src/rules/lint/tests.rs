@@ -78,6 +78,10 @@ fn good_rules_have_no_findings(#[case] query: &str) {
     "  seriesQuery: m\n  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)'\n",
     "4 rules[0].metricsQuery: not PromQL: unterminated string that starts with '"
 )]
+#[case::other_delimiters(
+    "  seriesQuery: m\n  metricsQuery: 'sum({{.Series}}{<<.LabelMatchers>>})'\n",
+    "The delimiters of templates are << and >>, as in <<.Series>>"
+)]
 #[case::range(
     "  seriesQuery: m\n  metricsQuery: m{<<.LabelMatchers>>}[5m]\n",
     "4 rules[0].metricsQuery: the result is a range vector"
@@ -213,6 +217,30 @@ fn query_for_containers_that_also_reads_pods_is_a_warning(
     };
     let all = vec![warning(3, "cpu"), warning(8, "memory")];
     assert_eq!(findings, if is_warned { all } else { Vec::new() });
+}
+
+#[test]
+fn usage_without_a_rate_is_a_warning() {
+    let usage = |container_query: &str| {
+        format!(
+            "    containerQuery: {container_query}\n    \
+             nodeQuery: node_cpu_seconds_total{{<<.LabelMatchers>>}}\n    \
+             containerLabel: container\n    resources: {{template: <<.Resource>>}}\n"
+        )
+    };
+    let counter = "container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=\"\"}";
+    let (cpu, memory) = (usage(counter), usage(&format!("rate({counter}[5m])")));
+    let rules = format!("resourceRules:\n  cpu:\n{cpu}  memory:\n{memory}  window: 5m\n");
+    let findings = findings(&rules);
+    let starts = [
+        "3 resourceRules.cpu.containerQuery: warning: container_cpu_usage_seconds_total looks like",
+        "4 resourceRules.cpu.nodeQuery: warning: node_cpu_seconds_total looks like a counter",
+        "9 resourceRules.memory.nodeQuery: warning: node_cpu_seconds_total looks like a counter",
+    ];
+    assert_eq!(findings.len(), starts.len(), "{findings:#?}");
+    for (finding, start) in findings.iter().zip(starts) {
+        assert!(finding.starts_with(start), "{findings:#?}");
+    }
 }
 
 #[rstest]

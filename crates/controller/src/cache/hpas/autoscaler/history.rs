@@ -32,12 +32,13 @@ impl Autoscaler {
         history
     }
 
-    /// Stores the history after a decision.
+    /// Stores the history after a decision. A decision without the target's replicas leaves the
+    /// check of a restored history to the next one.
     pub fn set_history(&self, mut history: History, now: Instants) {
         // A decision adds a recommendation, which may double the capacity of the list.
         history.recommendations.shrink_to_fit();
-        let updated_at = Some(now);
-        *self.history.lock() = HistoryState { history, updated_at, restored: None };
+        let mut stored = self.history.lock();
+        (stored.history, stored.updated_at) = (history, Some(now));
     }
 
     /// Stores the history that the predecessor left. `replicas` are the target's at the end of the
