@@ -2,7 +2,9 @@
 
 use std::{
     fs::{self, File},
+    hash::{BuildHasher, RandomState},
     net::{Ipv4Addr, TcpListener},
+    ops::Range,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -174,13 +176,20 @@ fn watchdog(id: u32, on_parent_exit: OnParentExit) -> Result<Child> {
         .spawn()?)
 }
 
+/// Below the ports that Linux gives to clients (`ip_local_port_range`): one of those could be taken
+/// before the program that gets it listens.
+const FREE_PORTS: Range<u16> = 15_000..32_000;
+
 /// Returns loopback ports that were free at the time of the call, all of them different.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let sockets = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let sockets = sockets.collect::<Result<Vec<_>, _>>().context("no free loopback ports")?;
-    let port = |socket: &TcpListener| socket.local_addr().map(|address| address.port());
-    let ports = sockets.iter().map(port).collect::<Result<Vec<_>, _>>()?;
-    ports.try_into().ok().context("not enough free loopback ports")
+    // A random start, so that test binaries that run at once don't choose the same ports.
+    let count = FREE_PORTS.end - FREE_PORTS.start;
+    let start = RandomState::new().hash_one(()) % u64::from(count);
+    let start = u16::try_from(start).context("the start")?;
+    let ports = (0..count).map(|index| FREE_PORTS.start + (start + index) % count);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let free: Vec<u16> = ports.filter(is_free).take(N).collect();
+    free.try_into().ok().context("not enough free loopback ports")
 }
 
 #[cfg(test)]

@@ -15,7 +15,12 @@ pub const NO_KNOWN_VERSION: &str = "no known available metric versions found";
 pub const UNMAPPED_KIND: &str = "unable to map kind ";
 
 /// Part of the error with [`UNMAPPED_KIND`] if the API server doesn't have the kind.
-pub const NO_SUCH_KIND: &str = "no matches for kind ";
+const NO_SUCH_KIND: &str = "no matches for kind ";
+
+/// Whether the API server doesn't have the kind of the object whose metric was to be read.
+pub fn is_unknown_kind(error: &str) -> bool {
+    error.contains(UNMAPPED_KIND) && error.contains(NO_SUCH_KIND)
+}
 
 /// The start of the error of a request if no server is registered for the API.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
@@ -191,6 +196,11 @@ pub(super) fn is_unavailable(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["503"])
 }
 
+/// Whether Prometheus, or a proxy before it, responded with a status code of an error of the server.
+pub(super) fn is_5xx(error: &str) -> bool {
+    has_status(error, UNKNOWN_STATUS, &["5"])
+}
+
 /// Whether a server responded to a collector that it doesn't have the path of the request.
 pub fn is_unknown_path(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["404"])
@@ -222,7 +232,7 @@ pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     has_error || types.any(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
-/// Whether one of these status codes follows `start` in an error.
+/// Whether one of these status codes, or of their starts, follows `start` in an error.
 fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
     let status = error.split_once(start).map_or("", |(_, status)| status);
     codes.iter().any(|code| status.starts_with(code))

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
-        UNKNOWN_METRIC, is_api_missing, is_in_process, is_server_error,
+        UNKNOWN_METRIC, is_api_missing, is_in_process, is_server_error, is_unknown_kind,
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
@@ -40,7 +40,8 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
         );
     }
     let had_value = format!("The controller had a value of {name} in its last status.");
-    if let Some(advice) = about_rule(name, error) {
+    let about_kind = about_unknown_kind(metric.index, error);
+    if let Some(advice) = about_kind.or_else(|| about_rule(name, error)) {
         return format!("{had_value} {advice}");
     }
     if is_in_process(error) {
@@ -273,6 +274,9 @@ fn about_failed_request(inputs: &Inputs, metric: &MetricReport) -> String {
     let api = metrics_api(&metric.source_type);
     let MetricReport { name, index, .. } = metric;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
+    if let Some(advice) = about_unknown_kind(*index, error) {
+        return advice;
+    }
     if error.contains(ALSO_NOT_BY_API) {
         return about_absence(inputs, metric, error);
     }
@@ -314,6 +318,16 @@ fn about_failed_request(inputs: &Inputs, metric: &MetricReport) -> String {
         return about_missing_api(&metric.source_type);
     }
     about_failing_api(&metric.source_type, error)
+}
+
+/// Advice about an object of a kind that the API server doesn't have. `None` for other errors.
+pub(super) fn about_unknown_kind(index: usize, error: &str) -> Option<String> {
+    is_unknown_kind(error).then(|| {
+        format!(
+            "Correct apiVersion and kind in spec.metrics[{index}].object.describedObject: the API \
+             server doesn't have that kind."
+        )
+    })
 }
 
 /// Advice if the API of metrics of this type is registered, and fails with this error.

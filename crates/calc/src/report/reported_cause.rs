@@ -100,6 +100,8 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
         "Give the user in the message, as which the controller runs, the right that it lacks: the \
          ClusterRole of the chart hpa-controller has all rights that a controller needs."
             .to_owned()
+    } else if let Some(advice) = failure::about_unknown_kind(metric.index, cause) {
+        advice
     } else if let Some(amount) = missing {
         format!(
             "A utilization is a percentage of {amount}s. Set the {amount} in every container of \

@@ -4,9 +4,9 @@ use super::{
     error_texts::{
         AUTOSCALERS_NOT_SYNCED, INFINITE, NO_RESULT, NOT_A_NUMBER, NOT_DISCOVERED,
         NOT_OF_PROMETHEUS, OF_OTHER_RESOURCES, PROMETHEUS, RANGE_VECTOR, REFUSED_ADDRESS,
-        RESOURCES_NOT_READ, RESTRICTED_TO_NAMESPACE, SCALAR_IS_NAN, UNKNOWN_STATUS, is_api_missing,
-        is_in_process, is_late, is_not_ready, is_over_limit, is_refused_access, is_refused_query,
-        is_server_error_of_prometheus, is_unavailable, lacked_series,
+        RESOURCES_NOT_READ, RESTRICTED_TO_NAMESPACE, SCALAR_IS_NAN, UNKNOWN_STATUS, is_5xx,
+        is_api_missing, is_in_process, is_late, is_not_ready, is_over_limit, is_refused_access,
+        is_refused_query, is_server_error_of_prometheus, is_unavailable, lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -85,6 +85,10 @@ pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
         "The server isn't available (503). Prometheus answers with this status while it reads its \
          write-ahead log after a start, and a proxy before it if it can't reach Prometheus or is \
          overloaded. If this persists, read the logs of both."
+            .to_owned()
+    } else if is_5xx(error) {
+        "Prometheus, or a proxy before it, answers with an error of its own, as the message says. \
+         Read the logs of both."
             .to_owned()
     } else if error.contains(UNKNOWN_STATUS) || error.contains(NOT_OF_PROMETHEUS) {
         format!(

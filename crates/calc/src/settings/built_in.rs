@@ -51,7 +51,8 @@ impl Settings {
 
     /// Whether kube-controller-manager handles the autoscaler for certain. It reads metrics from
     /// the metrics APIs only.
-    pub(crate) fn is_for_built_in(&self) -> bool {
+    #[must_use]
+    pub fn is_for_built_in(&self) -> bool {
         let summary = self.summary.as_ref();
         summary.is_some_and(|one| one.is_for_built_in && !one.is_controller_unknown)
     }

@@ -66,8 +66,20 @@ fn failure_advice(
         Ok(source) if source.collector == SCHEDULE_COLLECTOR => {
             Some(schedule_advice(sources, inputs, metric))
         }
-        Ok(source) => source_advice(sources, &inputs.hpa, metric.metric_name(), &source, error),
-        Err(finding) if sources.has_collectors || is_about_annotations(&finding) => {
+        Ok(source) if !sources.has_collectors => {
+            let is_for_built_in = inputs.settings.is_for_built_in();
+            advice_without_collectors(&source, message_of(error), is_for_built_in)
+        }
+        Ok(source) => {
+            let name = metric.metric_name();
+            Some(source_advice(sources, &inputs.hpa, name, &source, error))
+        }
+        // The label `type` of an external metric names its collector.
+        Err(finding)
+            if sources.has_collectors
+                || is_about_annotations(&finding)
+                || (metric.external.is_some() && is_absent(message_of(error))) =>
+        {
             let finding = about_unknown_type(&inputs.hpa, index, finding);
             Some(invalid_settings_advice(sources, inputs, &finding))
         }
@@ -103,41 +115,47 @@ fn source_advice(
     name: &str,
     source: &CollectorSource,
     error: &ReadError,
-) -> Option<String> {
+) -> String {
     let CollectorSource { collector, subject, .. } = source;
     let displayed_collector = collector_name(source);
-    let failure = match error {
-        ReadError::Fetch { message, .. } => message.as_str(),
-        _ => "",
-    };
-    if !sources.has_collectors {
-        return advice_without_collectors(source, failure);
-    }
+    let failure = message_of(error);
     if !sources.settings.collectors.contains(collector) {
-        return Some(format!(
+        return format!(
             "{name} needs the collector {displayed_collector} ({subject}), which is off: add \
              {}, as the controller needs it too.",
             sources.missing_flags(collector)
-        ));
+        );
     }
     if failure.contains(error_texts::AUTOSCALERS_NOT_SYNCED) {
-        return Some(format!(
+        return format!(
             "{name} is read by the collector {displayed_collector} ({subject}), which has to \
              list the autoscalers and pods first. The message says why it could not."
-        ));
+        );
     }
     let answer = answer_advice(name, source, failure);
     if let Some(advice) = answer.or_else(|| unknown_path_advice(hpa, source, failure)) {
-        return Some(advice);
+        return advice;
     }
     if let Some(advice) = advice_without_failed_request(name, source, failure) {
-        return Some(advice);
+        return advice;
     }
     let (place, check) = place_and_check(source);
-    Some(format!(
+    format!(
         "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
          settings: {subject}."
-    ))
+    )
+}
+
+fn message_of(error: &ReadError) -> &str {
+    match error {
+        ReadError::Fetch { message, .. } => message,
+        _ => "",
+    }
+}
+
+/// Whether no metrics API has the metric.
+fn is_absent(failure: &str) -> bool {
+    failure.contains(error_texts::UNKNOWN_METRIC) || error_texts::is_api_missing(failure)
 }
 
 /// Advice if no request to a server failed: the address is refused, or the cause is elsewhere, such
@@ -190,18 +208,27 @@ fn place_and_check(source: &CollectorSource) -> (String, &'static str) {
 
 /// Advice if no flag turns collectors on. A metric without annotations may be that of a metrics
 /// API, unless the failure says that no metrics API has it.
-fn advice_without_collectors(source: &CollectorSource, failure: &str) -> Option<String> {
+fn advice_without_collectors(
+    source: &CollectorSource,
+    failure: &str,
+    is_for_built_in: bool,
+) -> Option<String> {
     let CollectorSource { collector, subject, is_annotated, .. } = source;
     let name = collector_name(source);
-    let is_absent =
-        failure.contains(error_texts::UNKNOWN_METRIC) || error_texts::is_api_missing(failure);
     let owner = if *is_annotated {
         format!("The {subject} are settings of the collector {name}.")
-    } else if is_absent {
+    } else if is_absent(failure) {
         format!("The {subject} is one that the collector {name} reads.")
     } else {
         return None;
     };
+    if is_for_built_in {
+        return Some(format!(
+            "{owner} kube-controller-manager has no collectors, so an adapter has to serve the \
+             metric: kubectl get apiservices | grep metrics.k8s.io names its service, whose log \
+             may have the cause."
+        ));
+    }
     let flags = match CollectorArguments::flags_that_enable(collector) {
         "--collectors" => String::new(),
         others => format!(", with {others}"),
@@ -345,10 +372,21 @@ fn invalid_settings_advice(
     Finding { subject, message, .. }: &Finding,
 ) -> String {
     let metadata = &inputs.hpa.metadata;
-    let with_collectors = if sources.has_collectors { "" } else { ", if it has --collectors," };
+    let reporter = if sources.has_collectors {
+        "the controller"
+    } else if inputs.settings.is_for_built_in() {
+        "an adapter with collectors"
+    } else {
+        "the controller, if it has --collectors,"
+    };
+    let without_annotations = if subject.starts_with("metric ") {
+        ", which has no annotations metric-config.*"
+    } else {
+        ""
+    };
     format!(
-        "Correct the {subject}: {message}. No collector reads the metric until then, and the \
-         controller{with_collectors} reports it as an event: kubectl get events --namespace {} \
+        "Correct the {subject}{without_annotations}: {message}. No collector reads the metric until \
+         then, and {reporter} reports it as an event: kubectl get events --namespace {} \
          --field-selector {}",
         quote(&metadata.namespace),
         quote(&format!("reason=CreateNewMetricsCollector,involvedObject.name={}", metadata.name))

@@ -10,7 +10,7 @@ use std::{
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
     go_text::truncate,
-    report::error_texts::{FORBIDDEN, NO_SUCH_KIND, UNKNOWN_METRIC, UNMAPPED_KIND, is_in_process},
+    report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process, is_unknown_kind},
     shell::quote,
     suggestions::may_be_meant,
 };
@@ -183,16 +183,15 @@ impl Api {
         let Self { group, listed_names, .. } = self;
         let name = query.metric_name();
         let message = match error {
-            ReadError::Fetch { message, .. } if message.contains(FORBIDDEN) => return None,
+            // The report has advice about these.
+            ReadError::Fetch { message, .. }
+                if message.contains(FORBIDDEN) || is_unknown_kind(message) =>
+            {
+                return None;
+            }
             ReadError::Fetch { message, .. } => Some(message),
             _ => None,
         };
-        if message.is_some_and(|text| text.contains(UNMAPPED_KIND) && text.contains(NO_SUCH_KIND)) {
-            return Some(format!(
-                "Correct apiVersion and kind in spec.metrics[{index}].object.describedObject: the \
-                 API server doesn't have that kind, so nothing was requested from {group}."
-            ));
-        }
         if let (Some(_), Some(reason)) = (message, self.unavailability()) {
             let reason = truncate(reason.trim_end_matches('.').to_owned(), MAX_REASON_LEN);
             return Some(format!(

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, k8s::is_clearly_after};
 
 use super::{
     ControllerLease, Leases, is_elsewhere, lost_lease, no_lease_found, scope_of,
@@ -100,11 +100,7 @@ impl Leases<'_> {
                 Some(Idle { is_certain, cause, search: None, successor })
             }
             None => {
-                let unread = if self.built_in.holder.is_ok() { "flags" } else { "lease" };
-                let cause = format!(
-                    "{cause}, and whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is \
-                     unknown: its {unread} can't be read"
-                );
+                let cause = format!("{cause}, and {}", self.describe_unknown_built_in());
                 Some(Idle { is_certain: false, cause, search: None, successor })
             }
         }
@@ -120,9 +116,16 @@ impl Leases<'_> {
         if may_act {
             return None;
         }
-        let (built_in, search) = (self.built_in_idle()?, self.describe_search());
+        let expired = self.expired_lease_for(namespace);
+        let is_unknown =
+            expired.is_some() && self.built_in_handles_autoscalers(Some(namespace)).is_none();
+        let built_in =
+            if is_unknown { self.describe_unknown_built_in() } else { self.built_in_idle()? };
+        let is_found = |search: &String| expired.as_ref().is_none_or(|expired| expired == search);
+        let search = self.describe_search().filter(is_found);
         // hpa-rs doesn't replace a status that needs no change.
-        let lost = lost_lease(&self.lease.holder).filter(|_| search.is_none());
+        let lost = expired.or_else(|| lost_lease(&self.lease.holder));
+        let lost = lost.filter(|_| search.is_none());
         let has_lost_lease = lost.is_some();
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
@@ -132,8 +135,38 @@ impl Leases<'_> {
         // As with a status of the lost lease, an instance for other namespaces is no doubt.
         let has_no_successor = successor.is_none()
             || (has_lost_lease && !self.may_have_successor(AutoscalerApi::Core, namespace));
-        let is_certain = search.is_none() && self.has_readable_times(namespace) && has_no_successor;
+        let is_certain = !is_unknown
+            && search.is_none()
+            && self.has_readable_times(namespace)
+            && has_no_successor;
         Some(Idle { is_certain, cause, search, successor })
+    }
+
+    /// A clause about an expired lease whose holder published that it handles the autoscalers of
+    /// the core API in a namespace. `None` if kube-controller-manager stored a status there since.
+    fn expired_lease_for(&self, namespace: &str) -> Option<String> {
+        let last_write = self.writers.last_built_in_write(Some(namespace));
+        let is_replaced = |holder: &LeaseHolder| {
+            let times = last_write.zip(holder.expiry());
+            times.is_some_and(|(write, expiry)| is_clearly_after(write, expiry))
+        };
+        let mut holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
+        let expired = holders.find(|holder| {
+            let scope = scope_of(holder);
+            scope.is_some_and(|scope| scope.handles(AutoscalerApi::Core, Some(namespace)))
+                && is_lost(holder)
+                && !holder.as_ref().is_ok_and(is_replaced)
+        });
+        expired.and_then(lost_lease)
+    }
+
+    /// A clause about kube-controller-manager if it is unknown whether it handles autoscalers.
+    fn describe_unknown_built_in(&self) -> String {
+        let unread = if self.built_in.holder.is_ok() { "flags" } else { "lease" };
+        format!(
+            "whether {KUBE_CONTROLLER_MANAGER} handles autoscalers is unknown: its {unread} can't \
+             be read"
+        )
     }
 
     /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of

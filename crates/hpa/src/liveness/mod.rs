@@ -77,6 +77,26 @@ impl Leases<'_> {
             || holder.as_ref().is_ok_and(has_taken_over)
     }
 
+    /// The held lease whose acquisition explains that kube-controller-manager has stored no status
+    /// in a namespace since `newest`: the holder published that it handles the namespace, or else
+    /// the lease is the checked one. The clocks of the holder and of the API server may differ.
+    pub(crate) fn takeover_after(
+        &self,
+        namespace: &str,
+        newest: Option<Timestamp>,
+    ) -> Option<&LeaseName> {
+        let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| is_held(holder));
+        let takeover = held.find(|(name, holder)| {
+            let handles_it = scope_of(holder).map_or(**name == self.lease.name, |scope| {
+                scope.handles(AutoscalerApi::Core, Some(namespace))
+            });
+            let acquired = holder.as_ref().ok().and_then(|holder| holder.acquired);
+            let times = acquired.zip(newest);
+            handles_it && times.is_some_and(|(acquired, at)| is_clearly_after(acquired, at))
+        });
+        takeover.map(|(name, _)| name)
+    }
+
     /// Whether an hpa-rs without leader election may act in a namespace, or in several if it is
     /// `None`, by the writers of statuses.
     pub(crate) fn has_writer_without_lease(&self, namespace: Option<&str>) -> bool {
@@ -103,10 +123,9 @@ impl Leases<'_> {
                 self.successor_of_hpa_rs(namespace)
             }
             (AutoscalerApi::Core, Some(manager))
-                if FieldManager::is_hpa_rs(manager)
-                    && self.built_in_handles_autoscalers(namespace) == Some(true) =>
+                if FieldManager::is_hpa_rs(manager) && self.may_built_in_act(namespace) =>
             {
-                // Both act, and overwrite each other's decisions.
+                // If both act, they overwrite each other's decisions.
                 ActingController::Unknown { is_built_in_writer: false }
             }
             _ => ActingController::HpaRs,
@@ -294,6 +313,16 @@ impl Leases<'_> {
         let last_write = self.writers.last_built_in_write(namespace);
         let is_on = self.built_in.has_hpa_controller_by(last_write, self.now) == Some(true);
         (self.built_in.holder.is_ok() && is_on).then_some(true)
+    }
+
+    /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
+    /// several if it is `None`, or may do so: it holds its lease, its flags can't be read, and it or
+    /// the holder before it has just stored a status.
+    pub(crate) fn may_built_in_act(&self, namespace: Option<&str>) -> bool {
+        self.built_in_handles_autoscalers(namespace).unwrap_or_else(|| {
+            let last_write = self.writers.last_built_in_write(namespace);
+            is_held(&self.built_in.holder) && self.is_recent_write(last_write)
+        })
     }
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.

@@ -38,7 +38,7 @@ pub(crate) struct ControllerLease {
     /// a status names it.
     pub(crate) searched_namespaces: Vec<String>,
     /// The other leases that statuses name: those of earlier or further instances. At most
-    /// `MAX_LEASES`, plus held ones that no status names.
+    /// `MAX_LEASES`, plus ones that no status names.
     pub(crate) others: Vec<ReadLease>,
     /// The named leases that say nothing about autoscalers of other namespaces than their own, see
     /// [`NamedLease::is_local`]. Without that of `--controller-namespace`.
@@ -93,9 +93,10 @@ impl ControllerLease {
         found.with_unnamed(client, flags, statuses).await
     }
 
-    /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the held
+    /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the
     /// leases that no status names: while no status changes, an instance with a new lease stores
-    /// none. Lists only the usual namespaces and that of the lease, because tenants can create
+    /// none. Those are the held ones, and those of instances that have stopped and handled
+    /// autoscalers whose status kube-controller-manager stored. Lists only the usual namespaces and that of the lease, because tenants can create
     /// leases elsewhere.
     async fn with_unnamed(
         mut self,
@@ -114,13 +115,15 @@ impl ControllerLease {
         let lists: Vec<_> =
             namespaces.iter().map(|namespace| LeaseHolder::list(client, namespace)).collect();
         let holders = join_all(lists).await.into_iter().flatten();
-        let unnamed =
-            holders.filter(|holder| !holder.is_expired() && !self.has_read(&holder.lease));
-        let unnamed = unnamed.take(MAX_LEASES);
-        let unnamed: Vec<_> = unnamed
-            .map(|holder| ReadLease { name: holder.lease.clone(), holder: Ok(holder) })
-            .collect();
-        self.others.extend(unnamed);
+        let is_relevant =
+            |holder: &LeaseHolder| !holder.is_expired() || handles_built_in(holder, statuses);
+        let unnamed = holders.filter(|holder| is_relevant(holder) && !self.has_read(&holder.lease));
+        let mut unnamed: Vec<_> = unnamed.collect();
+        unnamed.sort_by_key(LeaseHolder::is_expired);
+        let unnamed = unnamed.into_iter().take(MAX_LEASES);
+        self.others.extend(
+            unnamed.map(|holder| ReadLease { name: holder.lease.clone(), holder: Ok(holder) }),
+        );
         self
     }
 
@@ -262,6 +265,15 @@ impl ReadLease {
 /// replaced it since.
 fn has_built_in_writer(statuses: &[AutoscalerStatusWriter]) -> bool {
     statuses.iter().any(|one| one.manager == KUBE_CONTROLLER_MANAGER)
+}
+
+/// Whether the holder published that it handles an autoscaler whose status kube-controller-manager
+/// stored last.
+fn handles_built_in(holder: &LeaseHolder, statuses: &[AutoscalerStatusWriter]) -> bool {
+    let mut built_in = statuses.iter().filter(|one| one.manager == KUBE_CONTROLLER_MANAGER);
+    holder.scope.as_ref().is_some_and(|scope| {
+        built_in.any(|one| scope.handles(one.key.api, Some(&one.key.namespace)))
+    })
 }
 
 /// Whether a flag names the lease. Then no other one answers.

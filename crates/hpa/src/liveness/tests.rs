@@ -297,6 +297,29 @@ fn built_in_controller_whose_status_was_overwritten_acts_beside_hpa_rs(
     }
 }
 
+/// It acquired its lease less than a minute before its first status, and its flags can't be read.
+#[rstest]
+#[case::recently(990, true)]
+#[case::long_ago(939, false)]
+fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs(
+    #[case] second: i64,
+    #[case] may_act: bool,
+) {
+    let [acquired, built_in_at] = [second - 37, second].map(|at| Timestamp::from_second(at).ok());
+    let holder = Ok(LeaseHolder { acquired, ..held() });
+    let built_in = KubeControllerManager { holder, flags: None, last_write: built_in_at };
+    let lease = lease(Ok(held()));
+    let overwritten = AutoscalerStatusWriter { built_in_at, ..writer(CORE, "shop", OWN, None) };
+    let writers = NamespaceWriters::new(&[overwritten]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    assert_eq!(leases.built_in_handles_autoscalers(SHOP), None);
+    assert_eq!(leases.may_built_in_act(SHOP), may_act);
+    let expected = if may_act { MAYBE_RETURNED } else { ActingController::HpaRs };
+    for answers in [true, false] {
+        assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), answers), expected);
+    }
+}
+
 #[rstest]
 #[case::released(released(), Some("no instance holds the lease a/hpa"))]
 #[case::expired(Ok(expired()), Some("no controller has renewed the lease a/hpa for 45s"))]
@@ -603,6 +626,34 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let idle = leases.idle(CORE, "shop", OWN).map(|idle| idle.sentence("it"));
     let maybe = format!("Maybe no controller acts on it: {clause}");
     assert_eq!(idle, (!acts && namespaces.is_some()).then_some(maybe));
+}
+
+/// The release of the checked lease handles another namespace. kube-controller-manager, whose flags
+/// can't be read, stored the status.
+#[rstest]
+#[case::this_namespace(&["blog", "shop"], 700, true)]
+#[case::all_namespaces(&[], 700, true)]
+#[case::other_namespaces(&["pay"], 700, false)]
+#[case::built_in_stored_a_status_since(&["shop"], 900, false)]
+fn expired_lease_that_names_the_namespace_leaves_its_autoscalers_idle(
+    #[case] namespaces: &[&str],
+    #[case] built_in_at: i64,
+    #[case] is_idle: bool,
+) {
+    let at = Timestamp::from_second(built_in_at).ok();
+    let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: at };
+    let published = Some(scope(vec![CORE], namespaces));
+    let expired = LeaseHolder { lease: other_name(), scope: published, ..renewed(800) };
+    let checked = LeaseHolder { scope: Some(scope(vec![CORE], &["first"])), ..held() };
+    let lease = ControllerLease { others: other(Ok(expired)), ..lease(Ok(checked)) };
+    let writers = NamespaceWriters::new(&[writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, at)]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).map(|idle| idle.sentence("it"));
+    let maybe = "Maybe no controller acts on it: no controller has renewed the lease b/hpa for 3m, \
+                 and whether kube-controller-manager handles autoscalers is unknown: its flags \
+                 can't be read, and an instance with the lease a/hpa handles other autoscalers \
+                 (annotation of the lease)";
+    assert_eq!(idle.as_deref(), is_idle.then_some(maybe));
 }
 
 /// The holder of the lease handles only the custom API.

@@ -105,11 +105,12 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
     }
     let off_or_dry_run =
         [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let failing_count = failing.values().map(Vec::len).sum();
     let inactive_count = off_or_dry_run.iter().sum::<usize>() + paused_count;
-    let failing_count = failing.values().map(Vec::len).sum::<usize>() + unhandled.len();
     let shared_cause = describe_shared_cause(&root_causes, failing_count);
+    let failing_counts = (failing_count, unhandled.len());
     let mut checks =
-        vec![summarize(cluster, failing_count, &shared_cause, inactive_count, new_count)];
+        vec![summarize(cluster, failing_counts, &shared_cause, inactive_count, new_count)];
     let unstored = causes_check(Level::Error, &unstored, |count, names| {
         format!("{count} without a check, because the status is not stored: {names}")
     });
@@ -268,11 +269,11 @@ fn describe_shared_cause(root_causes: &BTreeMap<String, usize>, failing_count: u
     }
 }
 
-/// Sums up the statuses of the autoscalers. Inactive ones are off, paused or in dry run. New ones
-/// have no status yet.
+/// Sums up the statuses of the autoscalers. Unhandled ones have no status, though they aren't new.
+/// Inactive ones are off, paused or in dry run. New ones have no status yet.
 fn summarize(
     cluster: &ClusterState,
-    failing_count: usize,
+    (failing_count, unhandled_count): (usize, usize),
     shared_cause: &str,
     inactive_count: usize,
     new_count: usize,
@@ -296,6 +297,9 @@ fn summarize(
         (1.., ..) => {
             (Level::Error, format!("{failing_count} of {all} can't scale{source}{shared_cause}"))
         }
+        _ if unhandled_count > 0 => {
+            (Level::Error, format!("{unhandled_count} of {all} without a status"))
+        }
         (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
         (0, 0, _) if unstored_count > 0 => {
             (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
@@ -308,7 +312,7 @@ fn summarize(
     };
     let check = Check::new(level, text);
     // Each problem has its own check.
-    if failing_count > 0 { check.into_repetition() } else { check }
+    if failing_count + unhandled_count > 0 { check.into_repetition() } else { check }
 }
 
 /// Whether a different controller stored the status of another autoscaler of the target.

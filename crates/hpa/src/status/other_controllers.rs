@@ -1,7 +1,9 @@
 //! Checks the controllers that stored statuses, but don't hold the checked lease.
 
+use std::collections::BTreeSet;
+
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::{FieldManager, is_clearly_after};
+use hpa_controller::k8s::FieldManager;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -86,12 +88,8 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
         let text = format!("{text}; as far as is known, hpa-rs handles only the custom API");
         return Check::new(Level::Ok, text);
     }
-    if manager == KUBE_CONTROLLER_MANAGER && is_before_takeover(cluster, newest) {
-        let text = format!(
-            "{text}, before hpa-rs acquired the lease {}: a status that doesn't change keeps its \
-             writer",
-            cluster.lease.name
-        );
+    if let Some(takeover) = describe_takeover(cluster, manager) {
+        let text = format!("{text}, {takeover}: a status that doesn't change keeps its writer");
         return Check::new(Level::Ok, text);
     }
     if let Some(text) = describe_local_holder(&leases, manager) {
@@ -149,13 +147,23 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
     }
 }
 
-/// Whether the last status of kube-controller-manager is older than the acquisition of the checked
-/// lease, which is held. False if its HPA controller is known to be on. The clocks of the holder
-/// and of the API server may differ.
-fn is_before_takeover(cluster: &ClusterState, newest: Option<Timestamp>) -> bool {
-    let times = cluster.takeover().zip(newest);
-    let is_earlier = times.is_some_and(|(takeover, newest)| is_clearly_after(takeover, newest));
-    is_earlier && cluster.built_in.has_hpa_controller(cluster.now) != Some(true)
+/// A clause about the leases that instances of hpa-rs acquired after kube-controller-manager stored
+/// its statuses. `None` if an instance doesn't handle one of the autoscalers, for other managers,
+/// and if the HPA controller is known to be on.
+fn describe_takeover(cluster: &ClusterState, manager: &str) -> Option<String> {
+    let is_on = cluster.built_in.has_hpa_controller(cluster.now) == Some(true);
+    if manager != KUBE_CONTROLLER_MANAGER || is_on {
+        return None;
+    }
+    let leases = cluster.leases();
+    let of_built_in =
+        cluster.autoscalers.iter().filter(|one| one.manager.as_deref() == Some(manager));
+    let acquired: Option<BTreeSet<_>> = of_built_in
+        .map(|one| leases.takeover_after(&one.hpa.metadata.namespace, one.status_stored_at))
+        .collect();
+    let acquired: Vec<_> = acquired?.into_iter().map(ToString::to_string).collect();
+    let noun = if acquired.len() == 1 { "lease" } else { "leases" };
+    Some(format!("before hpa-rs acquired the {noun} {}", shorten_names(&acquired)))
 }
 
 /// A finding about a held lease that only autoscalers of its own namespace name. Its holder may be

@@ -56,9 +56,14 @@ use super::*;
     "The server answers, but refuses the query of queue, as the message says. Correct the query in"
 )]
 #[case::status(
-    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 500",
+    "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 302",
     "The server answers, but not as Prometheus does, as the message says. Check --prometheus-url \
      URL with its path"
+)]
+#[case::server_error_without_its_message(
+    "the metrics of rules are not discovered yet: Prometheus at http://p:9090: unknown response \
+     code 500; rules[1]: another",
+    "Prometheus, or a proxy before it, answers with an error of its own, as the message says. Read"
 )]
 #[case::server_error(
     "unable to fetch metrics: Prometheus at http://p:9090: unknown response code 500: internal: \
@@ -118,6 +123,12 @@ use super::*;
      API failed: the server could not find the requested resource (get \
      queue.external.metrics.k8s.io)",
     "The rule in the message has queue, but for other resources: hpa rules explain external queue"
+)]
+#[case::unknown_kind(
+    "unable to map kind Kafka.strimzi.io to resource: no matches for kind \"Kafka\" in group \
+     \"strimzi.io\"",
+    "Correct apiVersion and kind in spec.metrics[0].object.describedObject: the API server doesn't \
+     have that kind."
 )]
 fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
     let mut inputs = inputs_with_unreadable_metric("False");

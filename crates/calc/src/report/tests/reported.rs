@@ -182,6 +182,13 @@ fn cause_of_the_controller_itself_precedes_the_error_of_reading_here() {
     "unable to fetch metrics: bad_data: parse error",
     "The server answers, but refuses the query of cpu"
 )]
+#[case::unknown_kind(
+    "unable to fetch metrics from custom metrics API: unable to map kind Kafka.strimzi.io to \
+     resource: no matches for kind \"Kafka\" in group \"strimzi.io\"",
+    "unable to map kind Kafka.strimzi.io to resource: no matches for kind \"Kafka\" in group \
+     \"strimzi.io\"",
+    "Correct apiVersion and kind in spec.metrics[0].object.describedObject"
+)]
 #[case::container(
     "container web not found in Pod web-0",
     "container web not found in Pod web-0",

@@ -1,5 +1,6 @@
 use clap::Parser;
-use hpa_calc::MetricsApi;
+use hpa_calc::{MetricsApi, Scale, SelectedPods, Settings};
+use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::json;
 
@@ -91,7 +92,7 @@ fn only_flags_that_a_collector_lacks_are_named() {
     let expected = "rps needs the collector skipper (annotations a/*), which is off: add \
                     --skipper-ingress-metrics or --skipper-routegroup-metrics, as the controller \
                     needs it too.";
-    assert_eq!(advice.as_deref(), Some(expected));
+    assert_eq!(advice, expected);
 }
 
 #[rstest]
@@ -163,7 +164,44 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     #[case] expected: Option<&str>,
 ) {
     let source = source(collector, subject, Server::Operator(String::new()));
-    assert_eq!(advice_without_collectors(&source, failure).as_deref(), expected);
+    assert_eq!(advice_without_collectors(&source, failure, false).as_deref(), expected);
+    let of_adapter = advice_without_collectors(&source, failure, true);
+    let without_flags = |advice: &str| !advice.contains("--") && advice.contains("an adapter has");
+    assert_eq!(of_adapter.map(|advice| without_flags(&advice)), expected.map(|_| true));
+}
+
+#[rstest]
+#[case::absent("the server could not find the metric jobs for ", true)]
+#[case::other_failure("down", false)]
+fn metric_that_names_a_collector_but_has_no_annotations_has_advice(
+    #[case] failure: &str,
+    #[case] is_advised: bool,
+) {
+    let metric = json!({ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": { "type": "prometheus" } } },
+        "target": { "type": "Value", "value": "1" },
+    } });
+    let mut hpa = HorizontalPodAutoscaler::default();
+    hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
+    hpa.spec.max_replicas = 9;
+    let settings = Settings::default().for_kube_controller_manager(&hpa, &<_>::default());
+    let error = ReadError::fetch(MetricsApi::External, failure);
+    let inputs = Inputs {
+        hpa,
+        scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+        settings,
+        selected: SelectedPods::default(),
+        readings: [(0, Err(error))].into_iter().collect(),
+        history: None,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    let mut advice = BTreeMap::new();
+    add(&InProcessSources::default(), &inputs, &mut advice);
+    let expected = "Correct the metric External/jobs {type=prometheus}, which has no annotations \
+                    metric-config.*: query or query name not specified on metric. No collector \
+                    reads the metric until then, and an adapter with collectors reports it as ";
+    let is_expected = |advice: &String| advice.starts_with(expected);
+    assert_eq!(advice.get(&0).map(is_expected), is_advised.then_some(true), "{advice:?}");
 }
 
 /// The annotations are right.

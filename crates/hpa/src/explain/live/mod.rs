@@ -272,7 +272,7 @@ impl Cluster {
             let built_in = built_in.with_statuses(&statuses);
             let writers = NamespaceWriters::new(&statuses);
             let leases = lease.with(&built_in, &writers, now);
-            if !answers || leases.built_in_handles_autoscalers(Some(namespace)) == Some(true) {
+            if !answers || leases.may_built_in_act(Some(namespace)) {
                 acting = leases.acting_controller(*api, Some(namespace), Some(manager), answers);
             }
             idle = leases.idle(*api, namespace, manager).filter(|_| !answers);

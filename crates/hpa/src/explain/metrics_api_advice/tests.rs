@@ -83,12 +83,6 @@ fn object_query() -> MetricQuery {
     "custom.metrics.k8s.io has http_request for services, not for deployments.apps. Describe one \
      of those in spec.metrics[2], or configure the adapter to serve it for deployments.apps."
 )]
-#[case::unknown_kind(
-    "unable to map kind Kafka.strimzi.io to resource: no matches for kind \"Kafka\" in group \
-     \"strimzi.io\"",
-    "Correct apiVersion and kind in spec.metrics[2].object.describedObject: the API server doesn't \
-     have that kind, so nothing was requested from custom.metrics.k8s.io."
-)]
 fn listed_metric_without_a_value_of_the_object_has_advice(
     #[case] message: &str,
     #[case] expected: &str,
@@ -161,6 +155,7 @@ fn reachable_resource_api_and_unreadable_api_service_have_no_reason() {
 #[rstest]
 #[case::unlisted(&["externalmetrics"], MISSING)]
 #[case::listed(&["pods/http_request"], MISSING)]
+#[case::unknown_kind(&["pods/a"], "unable to map kind K.g to resource: no matches for kind \"K\"")]
 #[case::forbidden(&[], "pods.custom.metrics.k8s.io is forbidden: User \"ann\"")]
 fn other_errors_have_no_advice(#[case] names: &[&str], #[case] message: &str) {
     let error = ReadError::fetch(MetricsApi::Custom, message);

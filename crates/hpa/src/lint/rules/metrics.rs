@@ -225,14 +225,20 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
         || sources.has_schedules && schedule_key(subject, metric).is_some()
 }
 
-/// The reason why no collector reads a metric that has settings of a collector. `None` without
-/// `--collectors`, or if the metric belongs to no collector.
+/// The reason why no collector reads a metric that has settings of a collector. `None` if the metric
+/// belongs to no collector. Without `--collectors`, only for an external metric whose label names a
+/// collector: another rule reports annotations.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let sources = &subject.workspace.in_process_sources;
-    if !sources.has_collectors {
-        return None;
-    }
-    Some(match source_of(subject.hpa, metric, &sources.settings.environment)? {
+    let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(subject.hpa));
+    let environment = unknown.as_ref().unwrap_or(&sources.settings.environment);
+    Some(match source_of(subject.hpa, metric, environment)? {
+        Ok(_) if !sources.has_collectors => return None,
+        Err(finding)
+            if !sources.has_collectors && !finding.subject.starts_with("metric External/") =>
+        {
+            return None;
+        }
         Ok(source) => format!(
             "; its collector {} is off: add {} if the controller has it",
             source.collector,
@@ -269,13 +275,15 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
     })
 }
 
-/// Names the flag with which the controller may read the metric. Empty if lint has the flag already
-/// or if no flag helps.
+/// Names the flag with which the controller may read the metric. Empty if lint has the flag already,
+/// or if no flag helps, as with kube-controller-manager.
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
     let environment = || environment_of_unknown_flags(subject.hpa);
     let has_collector = || collector_of(subject.hpa, metric, &environment()).is_some();
-    if !sources.has_schedules && schedule_key(subject, metric).is_some() {
+    if subject.is_for_built_in() {
+        ""
+    } else if !sources.has_schedules && schedule_key(subject, metric).is_some() {
         "; if the controller runs with --scaling-schedule, add it here"
     } else if !sources.has_collectors && has_collector() {
         "; if the controller runs with --collectors, add it here"

@@ -110,6 +110,11 @@ impl<'a> Subject<'a> {
         self.acting_settings.may_scale()
     }
 
+    /// Whether kube-controller-manager stored the status.
+    pub(super) fn is_for_built_in(&self) -> bool {
+        self.acting_settings.is_for_built_in()
+    }
+
     /// The bounds at the start of a week, and those from each time in it at which a schedule
     /// changes them.
     pub(super) fn weekly_bounds(&self, settings: &Settings) -> Vec<(Timestamp, Bounds)> {

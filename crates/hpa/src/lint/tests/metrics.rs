@@ -230,6 +230,42 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
 }
 
 #[rstest]
+#[case::no_annotations(
+    "prometheus",
+    "; no collector reads it (metric External/jobs {type=prometheus}): query or query name not \
+     specified on metric"
+)]
+#[case::of_kube_controller_manager("sqs-queue-length", " is not served by the cluster")]
+fn unserved_metric_of_kube_controller_manager_needs_no_flag(
+    #[case] collector: &str,
+    #[case] end: &str,
+) {
+    let labels = json!({ "type": collector, "queue-name": "jobs", "region": "eu-west-1" });
+    let labels = if collector == "prometheus" { json!({ "type": collector }) } else { labels };
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let written = json!([{
+        "manager": "kube-controller-manager", "subresource": "status", "operation": "Update",
+        "apiVersion": "autoscaling/v2", "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:desiredReplicas": {} } },
+    }]);
+    let served = ServedMetrics {
+        source: "the cluster",
+        groups: string_set(&["external.metrics.k8s.io"]),
+        external: Some(string_set(&["others"])),
+        ..ServedMetrics::default()
+    };
+    let objects =
+        manifests_with(&[(0, "/spec/metrics", metric), (0, "/metadata/managedFields", written)]);
+    let findings = find_violations(&in_cluster(objects, served));
+    let unserved = findings.iter().find(|finding| finding.message.contains("is not served by"));
+    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    assert!(message.ends_with(end), "{message}");
+}
+
+#[rstest]
 #[case::no_flag(
     &[],
     "--prometheus-url, and --skipper-ingress-metrics or --skipper-routegroup-metrics"

@@ -3,6 +3,7 @@
 use hpa_controller::{HpaKey, INSTANCE_SCOPE, KEEPS_HISTORY};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{TestbedExt, objects};
+use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
@@ -164,4 +165,26 @@ async fn held_lease_that_no_status_names_is_found_beside_a_lost_one() {
     let found = ControllerLease::find(&client, &flags(None), None, &[]).await;
     let is_found = found.others.iter().any(|lease| lease.name.name == "usual");
     assert!(is_found && !found.searched_namespaces.is_empty());
+}
+
+/// kube-controller-manager stored a status before the instance, which has stopped, replaced it.
+#[tokio::test]
+async fn expired_lease_that_names_the_namespace_of_a_built_in_status_is_found() {
+    let testbed = Testbed::new(Config::default());
+    let now = Timestamp::now();
+    let long_ago = now - SignedDuration::from_hours(2);
+    let mut stopped = objects::lease("kube-system", "stopped", "old-0_1", long_ago);
+    let scope = r#"{"holder":"old-0_1","apis":["core"],"namespaces":["shop"]}"#;
+    stopped["metadata"]["annotations"][INSTANCE_SCOPE] = scope.into();
+    testbed.apply_all([namespace("scaling"), stopped]);
+    testbed.apply_all([objects::lease("scaling", "first", "first-0_1", now)]);
+    let client = testbed.client();
+    let of_first = ("first", "hpa-controller:scaling/first");
+    for (namespace, expected) in [("shop", &["stopped"][..]), ("blog", &[])] {
+        let statuses = writers(&[of_first, (namespace, KUBE_CONTROLLER_MANAGER)]);
+        let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
+        assert!(found.name.name == "first" && is_held(&found.holder));
+        let names = found.others.iter().map(|lease| lease.name.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+    }
 }

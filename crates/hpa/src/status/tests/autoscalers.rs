@@ -66,7 +66,7 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     assert_eq!(
         texts,
         [
-            (Level::Error, "4 of 7 autoscalers can't scale"),
+            (Level::Error, "3 of 7 autoscalers can't scale"),
             (Level::Error, "FailedGetResourceMetric: 2 autoscalers (shop/a, shop/b)"),
             (Level::Error, "FailedGetScale: 1 autoscaler (shop/c)"),
             (
@@ -87,7 +87,16 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
                 scaling/hpa; kube-controller-manager holds its lease (cp-1, renewed 1.0s ago); its \
                 HPA controller is off (flags of pod kube-system/k-cp-1)\n";
     assert!(text.contains(read), "{text}");
-    let headline = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
+    let headline = "× 3 errors, 2 warnings: 3 of 7 autoscalers can't scale\n\ncontroller\n";
+    assert!(text.starts_with(headline), "{text}");
+}
+
+#[test]
+fn autoscalers_without_a_status_are_not_said_to_fail() {
+    let mut cluster = healthy();
+    cluster.autoscalers.push(autoscaler("f", json!([])));
+    let text = run_checks(&cluster).text(false);
+    let headline = "× 1 error, 0 warnings: 1 of 2 autoscalers without a status\n\ncontroller\n";
     assert!(text.starts_with(headline), "{text}");
 }
 

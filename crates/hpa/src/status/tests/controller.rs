@@ -203,6 +203,41 @@ fn status_before_the_acquisition_of_the_lease_is_no_problem(
     assert_eq!(text.contains(takeover), level == Level::Ok, "{text}");
 }
 
+/// The release of the checked lease handles another namespace. The flags can't be read.
+#[test]
+fn status_before_the_acquisition_of_a_lease_is_a_problem_if_its_holder_handles_others() {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:55:00Z".parse().ok();
+    let checked = cluster.lease.holder.as_mut().expect("a holder");
+    checked.acquired = "2026-01-31T11:57:00Z".parse().ok();
+    let name = LeaseName { name: "shop".into(), ..checked.lease.clone() };
+    let own = LeaseHolder { lease: name.clone(), ..checked.clone() };
+    checked.scope.as_mut().expect("a scope").namespaces = vec!["blog".to_owned()];
+    let check = |cluster: &ClusterState| {
+        let start = "kube-controller-manager stored the status of 1 autoscaler last";
+        let found = checks_of(cluster).into_iter().find(|check| check.1.starts_with(start));
+        found.expect("a check")
+    };
+    let (level, text) = check(&cluster);
+    assert!(level == Level::Warning && !text.contains("before hpa-rs acquired"), "{text}");
+
+    cluster.lease.others = vec![ReadLease { name: name.clone(), holder: Ok(own.clone()) }];
+    let (level, text) = check(&cluster);
+    let takeover = ", before hpa-rs acquired the lease scaling/shop: ";
+    assert!(level == Level::Ok && text.contains(takeover), "{text}");
+
+    let stopped = LeaseHolder { renewed: EXPIRED.parse().ok(), ..own };
+    cluster.lease.others = vec![ReadLease { name, holder: Ok(stopped) }];
+    assert_eq!(check(&cluster).0, Level::Warning);
+    let (_, first) = &problems(&cluster)[0];
+    let idle = "maybe no controller acts on 1 autoscaler (shop/web): no controller has renewed the \
+                lease scaling/shop for 16s, and whether kube-controller-manager handles autoscalers \
+                is unknown";
+    assert!(first.starts_with(idle), "{first}");
+}
+
 /// The flags can't be read. The lease was acquired at 11:50.
 #[rstest]
 #[case::after("2026-01-31T11:55:00Z", true)]
