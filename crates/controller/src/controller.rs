@@ -64,7 +64,7 @@ pub async fn run(
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
     let hooks = ControllerLease {
-        scope: dependencies.instance_scope(&options).and_then(|scope| scope.to_annotation()),
+        scope: dependencies.instance_scope(&options),
         keep_history: dependencies.keep_history,
         history: history.clone(),
         watch_ages: informers.caches.watch_ages.clone(),

@@ -1,5 +1,6 @@
 //! The autoscalers that an instance handles, as it publishes them on its lease.
 
+use hpa_calc::explain::list_first;
 use serde::{Deserialize, Serialize};
 
 use crate::key::AutoscalerApi;
@@ -9,6 +10,9 @@ pub const INSTANCE_SCOPE: &str = "hpa-controller/instance-scope";
 
 /// The maximum length of the annotation in bytes. Each renewal of the lease sends it.
 const MAX_LENGTH: usize = 4096;
+
+/// The maximum number of namespaces that a log line names.
+const MAX_NAMED_NAMESPACES: usize = 10;
 
 /// The autoscalers that a lease holder handles. Unknown members count as an error, because they may
 /// exclude autoscalers.
@@ -43,6 +47,30 @@ impl InstanceScope {
         let is_named = |name: &String| namespace == Some(name.as_str());
         self.apis.contains(&api)
             && (self.namespaces.is_empty() || self.namespaces.iter().any(is_named))
+    }
+
+    /// Whether the instance handles all autoscalers that another one would handle.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let handles_all = |api: &AutoscalerApi| {
+            if other.namespaces.is_empty() {
+                return self.handles(*api, None);
+            }
+            other.namespaces.iter().all(|name| self.handles(*api, Some(name)))
+        };
+        other.apis.iter().all(handles_all)
+    }
+
+    /// The handled autoscalers, such as `autoscaling/v2 in shop`.
+    pub(crate) fn describe(&self) -> String {
+        if self.apis.is_empty() {
+            return "none".to_owned();
+        }
+        let apis: Vec<_> = self.apis.iter().map(ToString::to_string).collect();
+        let apis = apis.join(" and ");
+        if self.namespaces.is_empty() {
+            return format!("{apis} in all namespaces");
+        }
+        format!("{apis} in {}", list_first(&self.namespaces, MAX_NAMED_NAMESPACES, ", "))
     }
 }
 
@@ -94,5 +122,35 @@ mod tests {
         });
         assert_eq!(handled, [[true, true], [false, true], [false, true]]);
         assert!(!shop.handles(AutoscalerApi::Custom, Some("shop")));
+    }
+
+    #[rstest]
+    #[case::same(&["shop"], &["shop"], true)]
+    #[case::all(&[], &["shop"], true)]
+    #[case::more(&["blog", "shop"], &["shop"], true)]
+    #[case::other(&["shop"], &["blog"], false)]
+    #[case::one_missing(&["shop"], &["blog", "shop"], false)]
+    #[case::not_all(&["shop"], &[], false)]
+    fn scope_covers_one_with_no_other_namespace(
+        #[case] holder: &[&str],
+        #[case] own: &[&str],
+        #[case] is_covered: bool,
+    ) {
+        let [holder, own] = [holder, own]
+            .map(|names| scope(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()));
+        assert_eq!(holder.covers(&own), is_covered);
+        let of_custom_api = InstanceScope { apis: vec![AutoscalerApi::Custom], ..own.clone() };
+        assert!(!holder.covers(&of_custom_api));
+        let dry_run = InstanceScope { apis: Vec::new(), ..own };
+        assert!(holder.covers(&dry_run), "a dry run acts on none");
+        assert_eq!(dry_run.describe(), "none");
+    }
+
+    #[test]
+    fn scope_is_described_by_its_namespaces() {
+        assert_eq!(scope(&[]).describe(), "autoscaling/v2 in all namespaces");
+        let names = (0..12).map(|at| format!("n{at}")).collect::<Vec<_>>();
+        let several = "autoscaling/v2 in n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 and 2 more";
+        assert_eq!(scope(&names).describe(), several);
     }
 }

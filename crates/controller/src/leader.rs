@@ -1,6 +1,6 @@
 //! The leader: restores histories, runs workers and leader tasks, and shuts them down.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_lease::{
     Election, LeaderContext, Leadership, LeaseHooks, Predecessor, TaskPanics,
@@ -23,7 +23,7 @@ use crate::{
     forecast_checks::ForecastChecks,
     history_store::{HistoryHealth, HistoryStore, HistoryValidity},
     informer::{Informers, ScaleInformers},
-    instance_scope::INSTANCE_SCOPE,
+    instance_scope::{INSTANCE_SCOPE, InstanceScope},
     metrics::Telemetry,
     peer_check::PeerWindow,
     queue::InitialDelay,
@@ -47,8 +47,8 @@ const HISTORY_GRACE: Duration = Duration::from_secs(5);
 /// stored histories, detect by the lease's resource versions that the API server was rewound, and
 /// report the start and the end of failures to the telemetry.
 pub(crate) struct ControllerLease {
-    /// The value of [`INSTANCE_SCOPE`].
-    pub(crate) scope: Option<String>,
+    /// Published as [`INSTANCE_SCOPE`].
+    pub(crate) scope: Option<InstanceScope>,
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) watch_ages: Arc<WatchAges>,
@@ -59,7 +59,7 @@ impl LeaseHooks for ControllerLease {
     fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
         let until = self.history.unsaved_since();
         vec![
-            (INSTANCE_SCOPE, self.scope.clone()),
+            (INSTANCE_SCOPE, self.scope.as_ref().and_then(InstanceScope::to_annotation)),
             (KEEPS_HISTORY, self.keep_history.then(|| "true".to_owned())),
             (HISTORY_COMPLETE_UNTIL, until.map(|until| until.to_string())),
         ]
@@ -67,6 +67,23 @@ impl LeaseHooks for ControllerLease {
 
     fn on_lease_version(&self, known: &str, response: &str, sent: Instant) {
         self.watch_ages.compare_versions("leases", known, response, sent);
+    }
+
+    /// Warns if the holder leaves autoscalers of this instance alone. Then this instance belongs to
+    /// another release with the same lease name, or to one whose options changed.
+    fn on_new_holder(&self, holder: &str, annotations: &BTreeMap<String, String>) {
+        let annotation = annotations.get(INSTANCE_SCOPE);
+        let holder_scope = annotation.and_then(|text| InstanceScope::parse(text, holder));
+        let (Some(own), Some(scope)) = (&self.scope, holder_scope) else { return };
+        if !scope.covers(own) {
+            warn!(
+                holder,
+                holder_handles = scope.describe(),
+                this_instance_handles = own.describe(),
+                "the holder of the lease doesn't handle all autoscalers of this instance, which \
+                 waits for the lease: two releases need different names or namespaces of the lease"
+            );
+        }
     }
 
     fn on_failing_since(&self, since: Option<Instant>) {

@@ -6,8 +6,9 @@ use crate::types::{FieldError, member_path};
 
 /// The `apiVersion` of the oldest version that the API server serves.
 pub const V1: &str = "autoscaling/v1";
-const V2: &str = "autoscaling/v2";
-/// The `apiVersion` whose metrics have the fields that v1 has in an annotation.
+/// The `apiVersion` of the latest version.
+pub const V2: &str = "autoscaling/v2";
+/// The `apiVersion` whose metrics have the form of those in an annotation of v1.
 pub const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
 
@@ -16,12 +17,14 @@ pub const SOURCES: [&str; 5] = ["resource", "containerResource", "pods", "object
 /// The field of v1 that became a metric in v2.
 pub const TARGET_CPU: &str = "targetCPUUtilizationPercentage";
 
-/// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
-/// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
+/// The annotation in which the API server stores the metrics that v1 lacks, encoded as in v2beta1.
 pub const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
+/// The annotation in which the API server stores `spec.behavior`, which an older version lacks. Its
+/// field names begin with capitals.
 pub const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// The annotations with fields of the status.
+/// The annotation in which the API server stores `status.conditions`, which v1 lacks.
 pub const CONDITIONS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/conditions";
+/// The annotation in which the API server stores `status.currentMetrics`, which v1 lacks.
 pub const CURRENT_METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
 /// Whether an `apiVersion` has autoscalers that this program can convert.

@@ -86,6 +86,7 @@ fn reports_need_no_other_file_and_name_every_variant() {
     let output: Value = serde_json::from_str(&json).expect("JSON");
     let variants = output["variants"].as_array().expect("variants");
     assert_eq!(variants.len(), 2);
+    assert_eq!(output["notes"], serde_json::json!([]));
     let scalings = |index: usize| variants[index]["steps"].as_array().map(Vec::len);
     assert!(scalings(0) > scalings(1), "the base flaps: {json}");
     let page = fs::read_to_string(html).expect("a page");

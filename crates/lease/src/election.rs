@@ -1,6 +1,6 @@
 //! The settings of an election, and the hooks of its elector.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::Client;
 use tokio::time::Instant;
@@ -43,6 +43,10 @@ pub trait LeaseHooks: Send + Sync {
     /// response, and `sent` the time of the request. If `response` is lower, the API server was
     /// rewound.
     fn on_lease_version(&self, _known: &str, _response: &str, _sent: Instant) {}
+
+    /// Called when the lease names another holder than before, with the annotations of the lease.
+    /// It isn't called for this instance.
+    fn on_new_holder(&self, _holder: &str, _annotations: &BTreeMap<String, String>) {}
 
     /// Called with the time at which the first of consecutive requests for the lease failed, and
     /// with `None` when requests succeed again. A conflict is not a failure.

@@ -251,16 +251,15 @@ impl Elector {
         let identity = &self.config.identity;
         let record = lease.as_ref().map(LeaseRecord::from);
         if let Some(other) = record.as_ref().filter(|record| record.holder != *identity) {
+            let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.clone());
+            let annotations = annotations.unwrap_or_default();
             let last_holder = self.observation.record().map(|record| &record.holder);
             if last_holder != Some(&other.holder) && !other.holder.is_empty() {
                 info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
+                self.hooks.on_new_holder(&other.holder, &annotations);
             }
-            let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.clone());
             let renewed = other.renewed.as_ref().and_then(LeaseTime::timestamp);
-            self.predecessor = renewed.map(|renewed| Predecessor {
-                renewed,
-                annotations: annotations.unwrap_or_default(),
-            });
+            self.predecessor = renewed.map(|renewed| Predecessor { renewed, annotations });
         }
         self.observation.update(record, identity, Instant::now());
         self.lease = lease;

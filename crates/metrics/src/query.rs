@@ -269,7 +269,7 @@ impl KindMapper {
         namespace: String,
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
-        let (group, kind) = (group_of_version(&object.api_version), &*object.kind);
+        let (group, kind) = (object.group(), &*object.kind);
         // The reference ignores the name of a Namespace, and uses the autoscaler's namespace.
         if group.is_empty() && kind == "Namespace" {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
@@ -285,15 +285,6 @@ impl KindMapper {
             MetricError::UnknownKind { kind, source: source.into() }
         })?;
         Ok((resource, namespace, object.name.clone()))
-    }
-}
-
-/// Returns the group of an `apiVersion`. Text that isn't `group/version`, such as `v1` or `a/b/c`,
-/// stands for the core group, as in the reference.
-fn group_of_version(api_version: &str) -> &str {
-    match api_version.split_once('/') {
-        Some((group, version)) if !version.contains('/') => group,
-        _ => "",
     }
 }
 

@@ -218,7 +218,7 @@ impl<'a> MetricsApis<'a> {
     fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
         let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
         let is_same_name = match queried.kind.as_str() {
-            "Namespace" => object.name == self.namespace,
+            "Namespace" if queried.group().is_empty() => object.name == self.namespace,
             _ => object.name == queried.name && object.namespace == self.namespace,
         };
         object.kind == queried.kind

@@ -4,13 +4,11 @@
 use hpa_crd::versions::{
     BEHAVIOR_ANNOTATION as BEHAVIOR, CONDITIONS_ANNOTATION as CONDITIONS,
     CURRENT_METRICS_ANNOTATION as CURRENT_METRICS, METRICS_ANNOTATION as METRICS, SOURCES,
-    TARGET_CPU, V1, source_members, to_v2,
+    TARGET_CPU, V1, V2, source_members, to_v2,
 };
 use serde_json::{Map, Value, json};
 
 use crate::json_fields;
-
-const V2: &str = "autoscaling/v2";
 
 /// The section of an autoscaler that a metric is in.
 #[derive(Clone, Copy)]

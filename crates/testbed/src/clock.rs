@@ -11,6 +11,9 @@ pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The maximum duration of one sleep. A stopped clock would need an infinite one.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
+/// The minimum duration of one sleep. A wait for the last nanoseconds of simulated time may round
+/// to 0, which would never end while tokio's time is paused.
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// Simulated time at a multiple of tokio's time, which tests may pause. Clones share one clock.
 #[derive(Clone)]
@@ -84,7 +87,8 @@ impl SimulatedClock {
                 return;
             }
             let seconds = time.duration_since(now).as_secs_f64() / speed;
-            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_SLEEP);
+            let wait = wait.clamp(MIN_SLEEP, MAX_SLEEP);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = changed.changed() => {}
@@ -110,4 +114,17 @@ impl fmt::Debug for SimulatedClock {
 
 fn speed_or_stopped(speed: f64) -> f64 {
     if speed.is_finite() && speed > 0.0 { speed } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sleep_that_rounds_to_zero_ends() {
+        let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH, 1000.0);
+        let time = Timestamp::UNIX_EPOCH + SignedDuration::from_nanos(1);
+        clock.sleep_until(time).await;
+        assert!(clock.now() >= time);
+    }
 }

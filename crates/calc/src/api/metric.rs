@@ -173,11 +173,20 @@ pub fn plural(kind: &str) -> String {
 }
 
 impl CrossVersionObjectReference {
+    /// The API group. Empty for the core group, for which text that isn't `group/version`, such as
+    /// `v1` or `a/b/c`, stands in the reference.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        match self.api_version.split_once('/') {
+            Some((group, version)) if !version.contains('/') => group,
+            _ => "",
+        }
+    }
+
     /// Whether this is a `ScalingSchedule` or `ClusterScalingSchedule` of `zalando.org`, whose
     /// metrics follow a schedule.
     pub fn is_scaling_schedule(&self) -> bool {
-        let group = self.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        group == "zalando.org"
+        self.group() == "zalando.org"
             && matches!(self.kind.as_str(), "ScalingSchedule" | "ClusterScalingSchedule")
     }
 }

@@ -247,13 +247,26 @@ fn changing_value_above(current: i64, changes_replicas: &impl Fn(i64) -> bool) -
         .find(|high| changes_replicas(*high))
 }
 
-/// Bisects between a value that doesn't change the replicas and a value that does. Returns the
-/// changing value that is nearest to `unchanged`.
+/// The number of intervals whose ends are tried before one of them is bisected.
+const INTERVALS: i64 = 32;
+
+/// The value that changes the replicas and is nearest to `unchanged`, between that and `changed`.
+/// Values within the tolerance keep the replicas, so a nearer value may change them although one
+/// that is further away doesn't, as with missing pods.
 fn nearest_changing_value(
     mut unchanged: i64,
     mut changed: i64,
     changes_replicas: &impl Fn(i64) -> bool,
 ) -> i64 {
+    let (start, interval) = (unchanged, changed.saturating_sub(unchanged) / INTERVALS);
+    let intervals = if interval == 0 { 1 } else { INTERVALS };
+    for end in (1..intervals).map(|count| start + interval * count) {
+        if changes_replicas(end) {
+            changed = end;
+            break;
+        }
+        unchanged = end;
+    }
     while unchanged.abs_diff(changed) > 1 {
         let middle = i64::midpoint(unchanged, changed);
         if changes_replicas(middle) {

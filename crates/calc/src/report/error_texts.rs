@@ -1,6 +1,9 @@
 //! Texts in the errors of metrics. Reports detect the cause of a failure by them. The crates that
 //! compose these errors use the same constants.
 
+/// The error of an API server that doesn't reach the server of an API.
+pub const API_UNAVAILABLE: &str = "the server is currently unable to handle the request";
+
 /// Part of the error of a metrics API that doesn't have the metric.
 pub const UNKNOWN_METRIC: &str = "could not find the metric";
 
@@ -206,6 +209,11 @@ pub fn is_unknown_path(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["404"])
 }
 
+/// Whether a server responded to a collector with a status code of an error of its own.
+pub fn is_failing_server(error: &str) -> bool {
+    has_status(error, UNSUCCESSFUL_RESPONSE, &["5"])
+}
+
 /// Whether a server, or a proxy before it, refused the credentials of a request, or their absence.
 pub fn is_refused_access(error: &str) -> bool {
     let starts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
@@ -217,8 +225,8 @@ pub fn is_refused_access(error: &str) -> bool {
 const SERVER_ERROR_TYPES: [&str; 6] =
     ["503", "canceled", "internal", "not_acceptable", "not_found", "timeout"];
 
-/// Whether Prometheus itself answered with an error that isn't due to the query. It is in the
-/// response, also in a 5xx. A 5xx of a proxy has no such error.
+/// Whether Prometheus itself answered with an error that isn't due to the query. Its response has
+/// that error, even with a 5xx. A proxy's 5xx has none.
 pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     let status = error.split_once(UNKNOWN_STATUS).map_or("", |(_, status)| status);
     let has_error = status.starts_with('5')
@@ -232,7 +240,7 @@ pub(super) fn is_server_error_of_prometheus(error: &str) -> bool {
     has_error || types.any(|kind| SERVER_ERROR_TYPES.contains(&kind))
 }
 
-/// Whether one of these status codes, or of their starts, follows `start` in an error.
+/// Whether a status code that begins with one of these texts follows `start` in an error.
 fn has_status(error: &str, start: &str, codes: &[&str]) -> bool {
     let status = error.split_once(start).map_or("", |(_, status)| status);
     codes.iter().any(|code| status.starts_with(code))
@@ -296,6 +304,11 @@ pub fn is_server_error(error: &str) -> bool {
 /// Whether an error says that no server is registered for a metrics API.
 pub fn is_api_missing(error: &str) -> bool {
     error.contains(NO_CUSTOM_API) || error.contains(UNKNOWN_RESOURCE)
+}
+
+/// Whether an error says that no metrics API has the metric.
+pub fn is_metric_missing(error: &str) -> bool {
+    error.contains(UNKNOWN_METRIC) || is_api_missing(error)
 }
 
 /// Whether an error is that of a source in the controller's process, such as a rule or a collector.

@@ -5,7 +5,8 @@ use jiff::SignedDuration;
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
-        UNKNOWN_METRIC, is_api_missing, is_in_process, is_server_error, is_unknown_kind,
+        UNKNOWN_METRIC, is_api_missing, is_in_process, is_metric_missing, is_server_error,
+        is_unknown_kind,
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
@@ -56,7 +57,7 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
         "If it reads a source of its own, use its flags here (--metrics-config, --prometheus-url, \
          --collectors, --scaling-schedule){or_debug_api}."
     );
-    if error.contains(UNKNOWN_METRIC) || is_api_missing(error) {
+    if is_metric_missing(error) {
         return format!(
             "{had_value} {of_own_source} If it reads the API of the message, that has failed since."
         );

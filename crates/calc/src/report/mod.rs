@@ -221,7 +221,7 @@ impl Report {
         }
     }
 
-    /// Whether the controller may do something else than this decision.
+    /// Whether the controller may do something other than this decision.
     fn is_doubtful(&self) -> bool {
         self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
     }

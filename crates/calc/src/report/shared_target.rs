@@ -74,10 +74,9 @@ impl TargetKey {
     /// The target of this autoscaler.
     pub fn new(hpa: &HorizontalPodAutoscaler) -> Self {
         let target = &hpa.spec.scale_target_ref;
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
         Self {
             namespace: hpa.metadata.namespace.clone(),
-            group: group.to_owned(),
+            group: target.group().to_owned(),
             kind: target.kind.clone(),
             name: target.name.clone(),
         }

@@ -179,7 +179,9 @@ pub fn rules_explain_command(
             let kind = object.map_or("", |object| &object.kind);
             // A controller reads the metric of the autoscaler's own Namespace.
             let object = match kind {
-                "Namespace" => namespace(hpa),
+                "Namespace" if object.is_some_and(|object| object.group().is_empty()) => {
+                    namespace(hpa)
+                }
                 _ => quote(object.map_or("", |object| &object.name)),
             };
             let metric = format!("{}/{name}", plural(kind));
@@ -194,7 +196,7 @@ pub fn rules_explain_command(
     let object = metric.object.as_ref().map(|source| &source.described_object);
     // Metrics of these kinds of the core group are read without a namespace.
     let is_root_scoped = object.is_some_and(|object| {
-        !object.api_version.contains('/')
+        object.group().is_empty()
             && matches!(&*object.kind, "Namespace" | "Node" | "PersistentVolume")
     });
     let namespace =

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::Scale,
-    history::History,
+    history::{Direction, History},
     pause::Pause,
     plan::{ScaleReadError, SelectedPods},
     readings::{MetricsApi, PodSample, ReadError, Reading},

@@ -8,7 +8,6 @@ use hpa_calc::{
     decide::{Decision, ReconcileError},
     history::Direction,
     plan::SelectedPods,
-    selector::Selector,
     settings::{PodSelection, Settings},
 };
 use hpa_lease::Instants;
@@ -175,7 +174,7 @@ impl<'a> Attempt<'a> {
         if self.listed_pods.is_some() || !reconciler.pods.is_incomplete(namespace) {
             return;
         }
-        let Ok(selector) = Selector::parse(&scale.selector) else { return };
+        let Some(selector) = scale.usable_selector() else { return };
         let cached = reconciler.pods.select(namespace, &selector).len();
         if cached < usize::try_from(scale.status_replicas).unwrap_or(0) {
             self.listed_pods = reconciler.list_pods(namespace, &scale.selector).await.ok();
@@ -185,7 +184,7 @@ impl<'a> Attempt<'a> {
     /// Sets `owned_pods` to the pods that the target owns.
     async fn find_owned_pods(&mut self, target: &ScaleObject) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
-        let Ok(selector) = Selector::parse(&target.scale.selector) else { return };
+        let Some(selector) = target.scale.usable_selector() else { return };
         let listed = self.listed_pods.clone();
         let pods = listed.unwrap_or_else(|| reconciler.pods.select(namespace, &selector));
         let reference = &self.hpa.spec.scale_target_ref;

@@ -228,7 +228,7 @@ async fn server_of_something_else_is_reported_as_such() {
         source: "http://127.0.0.1:1".to_owned(),
     };
     let error = client.status().await.expect_err("no status").to_string();
-    assert_eq!(error, "http://127.0.0.1:1 serves something else than the debug API");
+    assert_eq!(error, "http://127.0.0.1:1 serves something other than the debug API");
 }
 
 /// A server whose pages all have the same autoscaler and name another page.

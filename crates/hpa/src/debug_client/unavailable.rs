@@ -62,7 +62,7 @@ pub(crate) enum Unavailable {
     Refused(String),
     #[error("the debug API can't be reached: {0}")]
     Unreachable(String),
-    #[error("{0} serves something else than the debug API")]
+    #[error("{0} serves something other than the debug API")]
     NotTheApi(String),
     #[error("this version of hpa can't decode the document of the debug API: {0}")]
     Undecodable(String),

@@ -78,7 +78,8 @@ fn failure_advice(
         Err(finding)
             if sources.has_collectors
                 || is_about_annotations(&finding)
-                || (metric.external.is_some() && is_absent(message_of(error))) =>
+                || (metric.external.is_some()
+                    && error_texts::is_metric_missing(message_of(error))) =>
         {
             let finding = about_unknown_type(&inputs.hpa, index, finding);
             Some(invalid_settings_advice(sources, inputs, &finding))
@@ -153,11 +154,6 @@ fn message_of(error: &ReadError) -> &str {
     }
 }
 
-/// Whether no metrics API has the metric.
-fn is_absent(failure: &str) -> bool {
-    failure.contains(error_texts::UNKNOWN_METRIC) || error_texts::is_api_missing(failure)
-}
-
 /// Advice if no request to a server failed: the address is refused, or the cause is elsewhere, such
 /// as an object of the cluster that doesn't exist.
 fn advice_without_failed_request(
@@ -215,9 +211,13 @@ fn advice_without_collectors(
 ) -> Option<String> {
     let CollectorSource { collector, subject, is_annotated, .. } = source;
     let name = collector_name(source);
+    // The metrics API is the cause, and has advice of its own.
+    if failure.contains(error_texts::API_UNAVAILABLE) {
+        return None;
+    }
     let owner = if *is_annotated {
         format!("The {subject} are settings of the collector {name}.")
-    } else if is_absent(failure) {
+    } else if error_texts::is_metric_missing(failure) {
         format!("The {subject} is one that the collector {name} reads.")
     } else {
         return None;
@@ -319,6 +319,16 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
              those of the operator for that server, and the {subject}."
         ));
     }
+    if error_texts::is_failing_server(failure) {
+        let server = match source.servers.first() {
+            Some(Server::Pods) => "A pod of the target",
+            _ => "The server",
+        };
+        return Some(format!(
+            "{server} answers with an error of its own, as the message says: its log may have the \
+             cause. Check the {subject} too."
+        ));
+    }
     if failure.contains(error_texts::NO_AGGREGATOR) {
         return Some(format!(
             "The path to {name} selects several values in the response of the server: add the \
@@ -339,7 +349,7 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
         ));
     }
     let advice = about_result_of_collector(name, failure)?;
-    Some(format!("{advice} The query is that of the {subject}."))
+    Some(format!("{advice} The query is in the {subject}."))
 }
 
 /// The collector's name in the annotations, in which `json-path` is the collector of pods and that

@@ -29,6 +29,9 @@ const RESOURCE_GROUP: &str = MetricsApi::Resource.group();
 /// The maximum length of the reason why an API is not available, in characters.
 const MAX_REASON_LEN: usize = 500;
 
+/// Longer names of resources in a response are cut.
+const MAX_RESOURCE_LEN: usize = 100;
+
 /// A registered metrics API.
 struct Api {
     group: &'static str,
@@ -209,8 +212,10 @@ impl Api {
                     names.iter().map(|name| without_resource(name).to_owned()).collect();
                 Some(format!(
                     "{group} has no metric {name}{}. Correct the name in spec.metrics[{index}], or \
-                     configure the adapter to serve it.",
-                    similar_names_hint(name, &names)
+                     configure the adapter to serve it. If the adapter is configured for it, it \
+                     may have found no series. {}.",
+                    similar_names_hint(name, &names),
+                    self.reading_the_log()
                 ))
             }
             Some(names) if names.is_empty() && message?.contains(UNKNOWN_METRIC) => Some(format!(
@@ -221,6 +226,7 @@ impl Api {
                 if let Some(asked) =
                     unlisted_resource(names, query, message.map(String::as_str)) =>
             {
+                let asked = truncate(asked.to_owned(), MAX_RESOURCE_LEN);
                 let of_name = names.iter().filter(|listed| without_resource(listed) == name);
                 let resources = of_name.filter_map(|listed| listed.split_once('/'));
                 let resources: Vec<_> =
@@ -255,17 +261,22 @@ impl Api {
 
     /// Commands that find the cause of an API's failure.
     fn next_steps(&self) -> String {
-        let log = match string_at(&self.service, "/spec/service/name") {
+        let log = self.reading_the_log();
+        format!(
+            "{log}. If the adapter reads Prometheus, check the server and the rules: hpa rules \
+             check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
+        )
+    }
+
+    /// A clause about the log of the adapter.
+    fn reading_the_log(&self) -> String {
+        match string_at(&self.service, "/spec/service/name") {
             "" => format!(
                 "Read the log of its adapter (kubectl get apiservices | grep {} names the Service)",
                 self.group
             ),
             _ => format!("Read the log of its adapter: {}", self.log_command()),
-        };
-        format!(
-            "{log}. If the adapter reads Prometheus, check the server and the rules: hpa rules \
-             check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
-        )
+        }
     }
 
     /// The command that prints the log of the Service in the `APIService`.

@@ -7,7 +7,7 @@ use hpa_calc::{
     api::PodPhase,
     go_text::truncate,
     report::{
-        error_texts::{ALSO_NOT_BY_API, UNKNOWN_METRIC, is_api_missing, refusal_of_rule},
+        error_texts::{ALSO_NOT_BY_API, is_metric_missing, refusal_of_rule},
         rules_explain_command,
     },
     shell::quote,
@@ -204,8 +204,7 @@ pub(super) fn placeholders(arguments: &RulesFileArguments) -> Vec<(&'static str,
 
 /// Whether no rule, collector or metrics API has the metric.
 fn is_absent(message: &str) -> bool {
-    message.contains(ALSO_NOT_BY_API)
-        && (is_api_missing(message) || message.contains(UNKNOWN_METRIC))
+    message.contains(ALSO_NOT_BY_API) && is_metric_missing(message)
 }
 
 #[cfg(test)]

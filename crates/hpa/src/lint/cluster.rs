@@ -41,7 +41,7 @@ const CORE_AUTOSCALERS: ListedKind =
 
 /// The other kinds that are listed. They may be unserved or forbidden.
 #[rustfmt::skip]
-const OTHER_KINDS: [ListedKind; 10] = [
+const OTHER_KINDS: [ListedKind; 11] = [
     ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
     ListedKind::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS_CONSEQUENCE),
@@ -51,13 +51,16 @@ const OTHER_KINDS: [ListedKind; 10] = [
     ListedKind::new("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler", "vpa-conflict reports nothing"),
     ListedKind::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
     ListedKind::new("apis/zalando.org/v1", "scalingschedules", SCHEDULE, "unserved-metric doesn't see that one is missing"),
-    ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
+    ListedKind::new("apis/zalando.org/v1", "clusterscalingschedules", CLUSTER_SCHEDULE, "unserved-metric doesn't see that one is missing"),
+    ListedKind::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", DEFINITION, "missing-selector reports nothing"),
 ];
 /// The kind whose objects are read only if they pass [`may_have_own_pods`].
 const JOB: &str = "Job";
 const SCHEDULE: &str = "ScalingSchedule";
-/// The only listed kind whose objects have no namespace.
-const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
+const CLUSTER_SCHEDULE: &str = "ClusterScalingSchedule";
+const DEFINITION: &str = "CustomResourceDefinition";
+/// The listed kinds whose objects have no namespace.
+const CLUSTER_SCOPED: [&str; 2] = [CLUSTER_SCHEDULE, DEFINITION];
 
 impl ListedKind {
     const fn new(
@@ -87,7 +90,7 @@ impl ListedKind {
     fn path(&self, namespace: Option<&str>) -> String {
         let Self { api, resource, .. } = self;
         match namespace {
-            Some(name) if self.kind != CLUSTER_SCOPED => {
+            Some(name) if !CLUSTER_SCOPED.contains(&self.kind) => {
                 format!("/{api}/namespaces/{name}/{resource}")
             }
             _ => format!("/{api}/{resource}"),
@@ -150,23 +153,26 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
 }
 
 /// Whether a check of these objects needs the kind. A `CustomResourceDefinition` is needed only if
-/// a target is a custom resource, and a `ScalingSchedule` only if a metric is that of one. Few users
-/// may list these kinds, so others get no warning.
+/// a target is a custom resource, and a kind of schedules only if a metric is that of one. Few
+/// users may list these kinds, so others get no warning.
 fn is_needed(kind: &ListedKind, objects: &[Manifest]) -> bool {
     let mut autoscalers = objects.iter().filter(|object| is_autoscaler(object));
     match kind.kind {
-        CLUSTER_SCOPED => {
+        DEFINITION => {
             autoscalers.any(|one| Reference::at(&one.object, TARGET_POINTER).group.contains('.'))
         }
-        SCHEDULE => autoscalers.any(|one| has_metric_of_schedule(&one.object)),
+        SCHEDULE | CLUSTER_SCHEDULE => {
+            autoscalers.any(|one| has_metric_of_kind(&one.object, kind.kind))
+        }
         _ => true,
     }
 }
 
-fn has_metric_of_schedule(autoscaler: &Value) -> bool {
+/// Whether an autoscaler has an Object metric of an object of this kind.
+fn has_metric_of_kind(autoscaler: &Value, kind: &str) -> bool {
     let metrics = autoscaler.pointer("/spec/metrics").and_then(Value::as_array);
     let mut metrics = metrics.into_iter().flatten();
-    metrics.any(|metric| string_at(metric, "/object/describedObject/kind") == SCHEDULE)
+    metrics.any(|metric| string_at(metric, "/object/describedObject/kind") == kind)
 }
 
 /// Whether a Job may have pods of its own. A finished Job has no running pods, and the pods of a
@@ -276,17 +282,19 @@ mod tests {
     }
 
     #[rstest]
-    #[case::schedule("ScalingSchedule", true)]
-    #[case::of_the_cluster("ClusterScalingSchedule", false)]
-    #[case::another("RouteGroup", false)]
-    fn schedules_are_needed_only_for_their_metrics(#[case] kind: &str, #[case] expected: bool) {
+    #[case::schedule("ScalingSchedule", &[SCHEDULE])]
+    #[case::of_the_cluster("ClusterScalingSchedule", &[CLUSTER_SCHEDULE])]
+    #[case::another("RouteGroup", &[])]
+    fn schedules_are_needed_only_for_their_metrics(#[case] kind: &str, #[case] needed: &[&str]) {
         let autoscaler = json!({
             "apiVersion": "autoscaling/v2", "kind": hpa_crd::KIND,
             "spec": { "metrics": [{ "object": { "describedObject": { "kind": kind } } }] },
         });
         let objects = [Manifest::new("cluster", 0, autoscaler)];
-        let schedules = OTHER_KINDS.iter().find(|one| one.kind == SCHEDULE).expect("the kind");
-        assert_eq!(is_needed(schedules, &objects), expected);
+        let schedules = OTHER_KINDS.iter().filter(|one| one.group() == "zalando.org");
+        let found: Vec<&str> =
+            schedules.filter(|one| is_needed(one, &objects)).map(|one| one.kind).collect();
+        assert_eq!(found, needed);
     }
 
     /// A client of an API server that forbids all lists but that of one namespace's autoscalers.

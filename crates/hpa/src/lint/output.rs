@@ -137,19 +137,23 @@ fn sarif_message(text: &str) -> Value {
 
 fn sarif_result(finding: &Finding) -> Value {
     let Finding { rule, file, position, autoscaler, field, message } = finding;
+    let logical = json!([{ "fullyQualifiedName": format!("{autoscaler}:{field}") }]);
+    // A viewer can't open an object of a cluster, which has no line.
+    let location = if position.line == 0 {
+        json!({ "logicalLocations": logical })
+    } else {
+        json!({
+            "physicalLocation": {
+                "artifactLocation": { "uri": file_uri(file) },
+                "region": { "startLine": position.line, "startColumn": position.column.max(1) },
+            },
+            "logicalLocations": logical,
+        })
+    };
     json!({
         "ruleId": rule.id,
         "level": rule.severity.as_str(),
         "message": sarif_message(&format!("{autoscaler}: {field}: {message}")),
-        "locations": [{
-            "physicalLocation": {
-                "artifactLocation": { "uri": file_uri(file) },
-                // An object of a cluster has no line, and SARIF counts from 1.
-                "region": {
-                    "startLine": position.line.max(1), "startColumn": position.column.max(1),
-                },
-            },
-            "logicalLocations": [{ "fullyQualifiedName": format!("{autoscaler}:{field}") }],
-        }],
+        "locations": [location],
     })
 }

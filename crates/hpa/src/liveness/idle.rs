@@ -5,7 +5,7 @@ use std::iter;
 use hpa_controller::{AutoscalerApi, k8s::is_clearly_after};
 
 use super::{
-    ControllerLease, Leases, is_elsewhere, lost_lease, no_lease_found, scope_of,
+    ControllerLease, Leases, handles, is_elsewhere, lost_lease, no_lease_found,
     search::{is_held, is_lost},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
@@ -152,8 +152,7 @@ impl Leases<'_> {
         };
         let mut holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
         let expired = holders.find(|holder| {
-            let scope = scope_of(holder);
-            scope.is_some_and(|scope| scope.handles(AutoscalerApi::Core, Some(namespace)))
+            handles(holder, AutoscalerApi::Core, Some(namespace)) == Some(true)
                 && is_lost(holder)
                 && !holder.as_ref().is_ok_and(is_replaced)
         });
@@ -185,8 +184,7 @@ impl Leases<'_> {
     /// handle others stored the status of an autoscaler in the namespace.
     fn is_handled_by_hpa_rs(&self, lost: &LeaseName, api: AutoscalerApi, namespace: &str) -> bool {
         let publishes_it = |(name, holder): (&LeaseName, &Result<LeaseHolder, Unavailable>)| {
-            let handles_it =
-                scope_of(holder).is_some_and(|scope| scope.handles(api, Some(namespace)));
+            let handles_it = handles(holder, api, Some(namespace)) == Some(true);
             handles_it && is_held(holder) && name.may_succeed(lost)
         };
         if self.leases_for(Some(namespace)).any(publishes_it) {

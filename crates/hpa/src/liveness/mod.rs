@@ -64,8 +64,8 @@ impl Leases<'_> {
         if !is_held(holder) {
             return false;
         }
-        if let Some(scope) = scope_of(holder) {
-            return scope.handles(api, namespace);
+        if let Some(handles_it) = handles(holder, api, namespace) {
+            return handles_it;
         }
         let own = name.manager();
         let is_own = |manager: &str| manager == own.as_str();
@@ -87,9 +87,8 @@ impl Leases<'_> {
     ) -> Option<&LeaseName> {
         let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| is_held(holder));
         let takeover = held.find(|(name, holder)| {
-            let handles_it = scope_of(holder).map_or(**name == self.lease.name, |scope| {
-                scope.handles(AutoscalerApi::Core, Some(namespace))
-            });
+            let handles_it = handles(holder, AutoscalerApi::Core, Some(namespace))
+                .unwrap_or(**name == self.lease.name);
             let acquired = holder.as_ref().ok().and_then(|holder| holder.acquired);
             let times = acquired.zip(newest);
             handles_it && times.is_some_and(|(acquired, at)| is_clearly_after(acquired, at))
@@ -339,6 +338,16 @@ fn scope_of(holder: &Result<LeaseHolder, Unavailable>) -> Option<&InstanceScope>
     holder.as_ref().ok()?.scope.as_ref()
 }
 
+/// Whether the holder of a lease handles the autoscalers of a namespace, or of all if it is `None`.
+/// `None` if it is unknown.
+fn handles(
+    holder: &Result<LeaseHolder, Unavailable>,
+    api: AutoscalerApi,
+    namespace: Option<&str>,
+) -> Option<bool> {
+    scope_of(holder).map(|scope| scope.handles(api, namespace))
+}
+
 /// Whether the holder of a lease is known not to handle the autoscalers of a namespace. False if
 /// that is `None`, for several namespaces.
 pub(crate) fn is_elsewhere(
@@ -346,7 +355,7 @@ pub(crate) fn is_elsewhere(
     api: AutoscalerApi,
     namespace: Option<&str>,
 ) -> bool {
-    namespace.is_some() && scope_of(holder).is_some_and(|scope| !scope.handles(api, namespace))
+    namespace.is_some() && handles(holder, api, namespace) == Some(false)
 }
 
 /// Whether a lease may be held: one that can't be read, or whose time can't be read, may be.

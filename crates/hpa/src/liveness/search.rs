@@ -95,9 +95,9 @@ impl ControllerLease {
 
     /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the
     /// leases that no status names: while no status changes, an instance with a new lease stores
-    /// none. Those are the held ones, and those of instances that have stopped and handled
-    /// autoscalers whose status kube-controller-manager stored. Lists only the usual namespaces and that of the lease, because tenants can create
-    /// leases elsewhere.
+    /// none. These are the held ones, and the expired ones whose holders handled autoscalers whose
+    /// status kube-controller-manager stored last. Lists only the usual namespaces and that of the
+    /// lease: tenants can create leases elsewhere.
     async fn with_unnamed(
         mut self,
         client: &Client,

@@ -247,10 +247,10 @@ impl TargetRef {
                 (replaced != query).then_some((replaced, client))
             }
             Source::Object { object, identifier } => {
-                let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
                 let resources = source.resources();
                 // The singular name of a resource is its kind in lower case.
-                let resource = resources.resolve(group, &object.kind.to_lowercase()).ok()?;
+                let resource =
+                    resources.resolve(object.group(), &object.kind.to_lowercase()).ok()?;
                 let resource = resource.group_resource.clone();
                 let is_namespace = resource == GroupResource::namespaces();
                 let mut request = request(identifier, resource);

@@ -145,6 +145,8 @@ struct Output<'a> {
     duration_seconds: f64,
     seed: u64,
     base: &'static str,
+    /// The notes of the text output, such as that the samples of the load end early.
+    notes: Vec<String>,
     variants: Vec<VariantOutput<'a>>,
 }
 
@@ -172,12 +174,14 @@ fn json(
     results: &[report::VariantRun],
     with_timeline: bool,
 ) -> anyhow::Result<String> {
-    let cluster = scenario_file.variants.first().map(|variant| &variant.cluster);
+    let first = scenario_file.variants.first();
+    let cluster = first.map(|variant| &variant.cluster);
     let output = Output {
         name: &scenario_file.name,
         duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
         seed: cluster.map_or(0, |cluster| cluster.seed),
         base: BASE,
+        notes: first.and_then(report::samples_note).into_iter().collect(),
         variants: variant_outputs(results, with_timeline),
     };
     terminal::json(&output)

@@ -38,8 +38,9 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
     }
     let age = holder.age().map(|age| format!("{} ago", format_seconds(age.as_secs_f64())));
     let age = age.unwrap_or_else(|| "never".to_owned());
+    let verb = if holder.is_expired() { "was last held" } else { "is held" };
     let text = format!(
-        "lease {lease} is held by {}, renewed {age}, {}",
+        "lease {lease} {verb} by {}, renewed {age}, {}",
         holder.host_name(),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );

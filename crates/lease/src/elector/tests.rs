@@ -1,4 +1,7 @@
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU16, Ordering},
+};
 
 use http::{Request, Response};
 use kube::{Client, client::Body};
@@ -86,4 +89,32 @@ async fn lease_that_another_client_created_or_deleted_is_a_conflict() {
     assert!(matches!(created.write_lease(Step::Create).await, LeaseWrite::Conflict));
     let mut deleted = elector(|| 404);
     assert!(matches!(deleted.write_lease(Step::Renew).await, LeaseWrite::Conflict));
+}
+
+#[tokio::test]
+async fn hook_gets_each_new_holder_once() {
+    #[derive(Default)]
+    struct Holders(Mutex<Vec<(String, BTreeMap<String, String>)>>);
+    impl LeaseHooks for Holders {
+        fn on_new_holder(&self, holder: &str, annotations: &BTreeMap<String, String>) {
+            self.0.lock().push((holder.to_owned(), annotations.clone()));
+        }
+    }
+    let mut elector = elector(|| 500);
+    let holders = Arc::new(Holders::default());
+    elector.hooks = holders.clone();
+    let lease = |holder: &str| {
+        serde_json::from_value(json!({
+            "metadata": { "annotations": { "scope": holder } },
+            "spec": { "holderIdentity": holder },
+        }))
+        .expect("a lease")
+    };
+    for holder in ["two", "two", "", "one", "three"] {
+        elector.observe(Some(lease(holder)));
+    }
+    let expected = ["two", "three"].map(|holder| {
+        (holder.to_owned(), BTreeMap::from([("scope".to_owned(), holder.to_owned())]))
+    });
+    assert_eq!(*holders.0.lock(), expected);
 }

@@ -1,6 +1,6 @@
 //! Messages for HTTP errors, as in the reference's client (apimachinery's `api/errors`).
 
-use hpa_calc::go_text::Quoted;
+use hpa_calc::{go_text::Quoted, report::error_texts::API_UNAVAILABLE};
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ pub fn generic_message(code: StatusCode, content_type: Option<&str>, body: &[u8]
         409 => "the server reported a conflict",
         422 => "the server rejected our request due to an error in our request",
         429 => "the server has received too many requests and has asked us to try again later",
-        503 => "the server is currently unable to handle the request",
+        503 => API_UNAVAILABLE,
         504 => {
             "the server was unable to return a response in the time allotted, \
              but may still be processing the request"

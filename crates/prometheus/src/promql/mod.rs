@@ -126,6 +126,8 @@ pub struct Matching<'q> {
     pub many: Option<Side>,
     /// The labels of `group_left` or `group_right`.
     pub include: Vec<&'q str>,
+    /// Whether a comparison has the modifier `bool`: its values are then 0 and 1.
+    pub has_bool: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

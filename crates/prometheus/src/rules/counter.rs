@@ -1,6 +1,6 @@
 //! Finds counters that a query reads without their rate.
 
-use crate::promql::{self, Expr, Node, Selector, Wrapper, is_one_of};
+use crate::promql::{self, Expr, Node, Selector, Type, Wrapper, is_one_of};
 
 /// Endings of the names of series that are counters: of histograms, whose base name ends with the
 /// unit, and of others.
@@ -31,7 +31,8 @@ pub fn plain_counter(query: &str) -> Option<String> {
 
 /// Adds the names of the series whose values are a part of the result. Leaves out those of ranges,
 /// such as `rate(x[5m])`, of counted series, and of differences, such as that of two counters. Of
-/// conditions, defaults and divisors, such as a capacity, only the left operand counts.
+/// conditions, defaults and divisors, such as a capacity, only the left operand counts. Of a
+/// comparison with a scalar, such as `x > 5` or `5 < x`, the other operand counts.
 fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
     match &expr.node {
         Node::Selector(selector) => names.extend(selector.metric_name()),
@@ -44,12 +45,17 @@ fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
                 add_plain_values(argument, names);
             }
         }
-        Node::Binary(operator, _, operands) => {
+        Node::Binary(operator, matching, operands) => {
             let [left, right] = &**operands;
-            if is_one_of(operator, &["+", "*", "/", "and", "or", "unless"]) {
+            let is_filter =
+                is_one_of(operator, &["==", "!=", "<", "<=", ">", ">="]) && !matching.has_bool;
+            let filters_right = is_filter && left.result == Type::Scalar;
+            if is_filter && !filters_right
+                || is_one_of(operator, &["+", "*", "/", "and", "or", "unless"])
+            {
                 add_plain_values(left, names);
             }
-            if is_one_of(operator, &["+", "*"]) {
+            if filters_right || is_one_of(operator, &["+", "*"]) {
                 add_plain_values(right, names);
             }
         }
@@ -72,6 +78,10 @@ mod tests {
     #[case::histogram("histogram_quantile(0.9, sum by (le) (t_bucket))", Some("t_bucket"))]
     #[case::since_the_start("sum(t_sum) / sum(t_count)", Some("t_sum"))]
     #[case::requests("sum(latency_seconds_count)", Some("latency_seconds_count"))]
+    #[case::comparison("requests_total > 5", Some("requests_total"))]
+    #[case::comparison_with_scalar_first("5 < requests_total", Some("requests_total"))]
+    #[case::threshold("lag > limit_total", None)]
+    #[case::comparison_as_number("requests_total > bool 5", None)]
     #[case::rate("sum(rate(requests_total[5m]))", None)]
     #[case::increase("increase(requests_total[5m]) / 5", None)]
     #[case::subquery("max_over_time(sum(requests_total)[5m:1m])", None)]

@@ -172,6 +172,7 @@ fn command_about_an_object_metric_has_the_resource_and_the_object() {
     for (version, kind, expected) in [
         ("v1", "Namespace", "namespaces/rps --name shop --config FILE --prometheus-url URL"),
         ("longhorn.io/v1", "Node", "nodes/rps --name main --namespace shop --config FILE "),
+        ("a.io/v1", "Namespace", "namespaces/rps --name main --namespace shop --config FILE "),
     ] {
         let object = &mut inputs.hpa.spec.metrics[0].object.as_mut().unwrap().described_object;
         (object.api_version, object.kind) = (version.to_owned(), kind.to_owned());

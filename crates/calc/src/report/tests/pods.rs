@@ -29,6 +29,24 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
 }
 
+/// Values within the tolerance keep 4 replicas, although higher ones lead to fewer.
+#[test]
+fn nearest_change_is_found_if_half_of_the_pods_are_missing() {
+    let mut inputs = inputs_at(792, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.selected.pods.truncate(2);
+    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 792)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 2, selector: "app=web".into() });
+    let report = inputs.report();
+    let fall = report.changes.iter().find_map(|change| match &change.trigger {
+        Trigger::Metric { direction: Direction::Down, value, .. } => {
+            Some((value.as_milli(), change.replicas))
+        }
+        _ => None,
+    });
+    assert_eq!(fall, Some((599, 3)), "{:?}", report.changes);
+}
+
 /// A quota may refuse them.
 #[rstest]
 #[case::unknown_time(None, true, "Only 3 of 4 pods exist. The events of the ReplicaSet")]

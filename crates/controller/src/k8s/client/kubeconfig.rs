@@ -107,7 +107,7 @@ impl ClientProblem {
 
     pub(super) fn of_client(error: &kube::Error) -> Self {
         let text = match error {
-            // An error of a private key or of the client certificate quotes neither.
+            // This error quotes neither the key nor the client certificate.
             kube::Error::RustlsTls(RustlsTlsError::InvalidPrivateKey(error)) => {
                 return Self(format!("invalid client certificate or key: {error}"));
             }

@@ -157,6 +157,12 @@ fn advice_without_a_failed_request_names_no_server(
     )
 )]
 #[case::of_an_api("sqs", "metric external/q {type=sqs-queue-length}", "down", None)]
+#[case::of_an_unavailable_api(
+    "json-path",
+    "annotations metric-config.external.q.json-path/*",
+    error_texts::API_UNAVAILABLE,
+    None
+)]
 fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     #[case] collector: &'static str,
     #[case] subject: &str,
@@ -266,7 +272,7 @@ fn mistake_in_the_query_of_a_readable_metric_has_advice(
     Some(
         "The query of jobs has no result now: check its names and labels, and that each range, \
          such as [5m], has at least two samples. Add `or vector(0)` only if the query has a \
-         result under load, and none means 0. The query is that of the annotations metric-config."
+         result under load, and none means 0. The query is in the annotations metric-config."
     )
 )]
 #[case::nan(
@@ -324,6 +330,10 @@ fn mistake_in_the_query_of_a_readable_metric_has_advice(
         "The server answers, but not with JSON that can be read, as the message says: it may be a \
          page or metrics as text. Correct the address and the path of the request for jobs in "
     )
+)]
+#[case::failing_server(
+    "the request to http://h:1 failed: unsuccessful response: 500 Error",
+    Some("The server answers with an error of its own, as the message says: its log may have ")
 )]
 #[case::text_in_the_response(
     "unable to fetch metrics: the value is a string, not a number",

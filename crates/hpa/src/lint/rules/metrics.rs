@@ -197,10 +197,10 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
         if may_be_unlisted || is_read_in_process(subject, metric) {
             continue;
         }
-        if let Some(message) = unserved_reason(metric, served) {
+        if let Some((message, similar)) = unserved_reason(metric, served) {
             let hint = collector_problem(subject, metric)
                 .unwrap_or_else(|| source_hint(subject, metric).to_owned());
-            report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}"));
+            report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}{similar}"));
         }
     }
 }
@@ -256,8 +256,8 @@ fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKe
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
 }
 
-/// The problem of a metric whose `ScalingSchedule` doesn't exist. `None` if those of the cluster are
-/// unknown.
+/// The problem of a metric whose `ScalingSchedule` or `ClusterScalingSchedule` doesn't exist.
+/// `None` if those of the cluster are unknown.
 fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let object = &metric.object.as_ref()?.described_object;
     let (workspace, manifest) = (subject.workspace, subject.manifest);
@@ -268,10 +268,14 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
     };
     let is_missing = object.is_scaling_schedule()
         && workspace.has_all_of_kind(&schedule)
-        && !workspace.has_in_namespace(manifest, &schedule);
+        && workspace.referenced_object(manifest, &schedule).is_none();
     is_missing.then(|| {
         let (kind, name) = (&schedule.kind, &schedule.name);
-        format!("{kind} {name} doesn't exist in namespace {}", namespace(manifest))
+        if kind == "ScalingSchedule" {
+            format!("{kind} {name} doesn't exist in namespace {}", namespace(manifest))
+        } else {
+            format!("{kind} {name} doesn't exist")
+        }
     })
 }
 
@@ -292,8 +296,9 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     }
 }
 
-/// The reason why no API serves a metric. `None` if an API serves it, or if this is unknown.
-fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
+/// The reason why no API serves a metric, and a clause about similar names, which may be empty.
+/// `None` if an API serves it, or if this is unknown.
+fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<(String, String)> {
     let (api, listed) = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => (RESOURCE, None),
         MetricSourceType::Pods | MetricSourceType::Object => (CUSTOM, served.custom.as_ref()),
@@ -305,7 +310,7 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
     }
     let served_by = served.source;
     if !served.groups.contains(api) {
-        return Some(format!("{api} is not served by {served_by}"));
+        return Some((format!("{api} is not served by {served_by}"), String::new()));
     }
     let names = listed?;
     if contains_metric(served, names, metric) {
@@ -324,9 +329,9 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<String
     } else {
         String::new()
     };
-    Some(format!(
-        "the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}{similar}"
-    ))
+    let reason =
+        format!("the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}");
+    Some((reason, similar))
 }
 
 /// The served metrics, of `resource` if it is known, whose names the metric's name may mean.

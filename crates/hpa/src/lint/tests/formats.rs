@@ -36,6 +36,16 @@ fn formats_have_rule_position_and_field() {
     assert_eq!(text, "g.yaml:3: not YAML");
 }
 
+#[test]
+fn object_of_a_cluster_has_no_physical_location_in_sarif() {
+    let mut findings = lint(manifests_with(&[(0, "/spec/maxReplicas", json!(2))]));
+    findings[0].position.line = 0;
+    let sarif: Value = serde_json::from_str(&output::sarif(&findings, &[]).unwrap()).unwrap();
+    let location = &sarif["runs"][0]["results"][0]["locations"][0];
+    let expected = json!([{ "fullyQualifiedName": "shop/web:spec.minReplicas" }]);
+    assert_eq!(location, &json!({ "logicalLocations": expected }));
+}
+
 /// The message in SARIF of a problem with this text.
 fn sarif_message(text: &str) -> String {
     let problem = Problem { place: text.to_owned(), message: "not YAML".to_owned() };

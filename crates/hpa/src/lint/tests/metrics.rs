@@ -67,7 +67,9 @@ fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) 
     let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
     let findings = find_violations(&in_cluster(objects, served));
     let message = &findings.first().unwrap_or_else(|| panic!("{findings:?}")).message;
-    assert!(message.contains("not served by the cluster (similar: http_requests"), "{message}");
+    let (reason, similar) = message.split_once(" (similar: http_requests").expect("similar names");
+    assert!(reason.contains("not served by the cluster"), "{message}");
+    assert!(similar.ends_with(')'), "the names come last: {message}");
 }
 
 #[test]
@@ -167,14 +169,24 @@ fn source_arguments(flags: &[&str]) -> SourceArguments {
 }
 
 #[rstest]
-#[case::exists("noon", None)]
-#[case::missing("noon2", Some("ScalingSchedule noon2 doesn't exist in namespace shop"))]
+#[case::exists("ScalingSchedule", "noon", None)]
+#[case::missing(
+    "ScalingSchedule",
+    "noon2",
+    Some("ScalingSchedule noon2 doesn't exist in namespace shop")
+)]
+#[case::of_the_cluster("ClusterScalingSchedule", "night", None)]
+#[case::missing_in_the_cluster(
+    "ClusterScalingSchedule",
+    "noon",
+    Some("ClusterScalingSchedule noon doesn't exist")
+)]
 fn metric_of_a_schedule_is_unserved_only_if_the_schedule_is_missing(
+    #[case] kind: &str,
     #[case] name: &str,
     #[case] expected: Option<&str>,
 ) {
-    let schedule =
-        json!({ "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": name });
+    let schedule = json!({ "apiVersion": "zalando.org/v1", "kind": kind, "name": name });
     let metric = json!([{ "type": "Object", "object": {
         "describedObject": schedule,
         "metric": { "name": "x" },
@@ -185,14 +197,19 @@ fn metric_of_a_schedule_is_unserved_only_if_the_schedule_is_missing(
         "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
         "metadata": { "name": "noon", "namespace": "shop" },
     }));
+    objects.push(json!({
+        "apiVersion": "zalando.org/v1", "kind": "ClusterScalingSchedule",
+        "metadata": { "name": "night" },
+    }));
     let served = ServedMetrics {
         source: "the cluster",
         groups: string_set(CUSTOM),
         custom: Some(string_set(&["pods/requests"])),
         ..ServedMetrics::default()
     };
-    let listed = ("zalando.org".to_owned(), "ScalingSchedule".to_owned());
-    let workspace = Workspace::from_cluster(numbered(objects), [listed].into(), served);
+    let listed = ["ScalingSchedule", "ClusterScalingSchedule"]
+        .map(|kind| ("zalando.org".to_owned(), kind.to_owned()));
+    let workspace = Workspace::from_cluster(numbered(objects), listed.into(), served);
     let findings = find_violations(&workspace);
     let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
     assert_eq!(messages.first().copied(), expected);

@@ -73,13 +73,14 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     let query = query("metricLabelSelector", metric)?;
     let metric = encode(&metric.name);
     // The controllers ignore the name, and read the metric of the autoscaler's namespace.
-    if described.kind == "Namespace" {
+    if described.kind == "Namespace" && described.group().is_empty() {
         return Some(format!("{namespace}/metrics/{metric}{query}"));
     }
     // The controllers request the plural, and kube-metrics-adapter has only values of the plural.
     let mut resource = plural(&described.kind);
-    if let Some((group, _)) = described.api_version.split_once('/') {
-        let _ = write!(resource, ".{group}");
+    if !described.group().is_empty() {
+        // Writing to a string can't fail.
+        let _ = write!(resource, ".{}", described.group());
     }
     let (resource, name) = (encode(&resource), encode(&described.name));
     Some(format!("{namespace}/{resource}/{name}/{metric}{query}"))

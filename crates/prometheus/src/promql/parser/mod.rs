@@ -388,5 +388,6 @@ fn checked_binary<'q>(
         return fail(at, format!("the label {label} is in `on` and in the group modifier"));
     }
     let result = if is_scalar { Type::Scalar } else { Type::InstantVector };
+    let matching = Matching { has_bool, ..matching };
     Ok(expr(at, Node::Binary(operator, matching, Box::new([left, right])), result))
 }
