@@ -269,11 +269,10 @@ impl KindMapper {
         namespace: String,
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
-        let (group, kind) = (object.group(), &*object.kind);
-        // The reference ignores the name of a Namespace, and uses the autoscaler's namespace.
-        if group.is_empty() && kind == "Namespace" {
+        if object.is_namespace() {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }
+        let (group, kind) = (object.group(), &*object.kind);
         let limit = self.limit;
         let resource = match timeout(limit, self.names.resource_for(group, kind)).await {
             Ok(resource) => resource,

@@ -217,9 +217,10 @@ impl<'a> MetricsApis<'a> {
     /// Whether the object of a metric is the queried one.
     fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
         let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
-        let is_same_name = match queried.kind.as_str() {
-            "Namespace" if queried.group().is_empty() => object.name == self.namespace,
-            _ => object.name == queried.name && object.namespace == self.namespace,
+        let is_same_name = if queried.is_namespace() {
+            object.name == self.namespace
+        } else {
+            object.name == queried.name && object.namespace == self.namespace
         };
         object.kind == queried.kind
             && group(&object.api_version) == group(&queried.api_version)

@@ -183,6 +183,13 @@ impl CrossVersionObjectReference {
         }
     }
 
+    /// Whether this is a `Namespace` of the core group. The reference ignores its name, and reads
+    /// the metric of the autoscaler's namespace.
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        self.group().is_empty() && self.kind == "Namespace"
+    }
+
     /// Whether this is a `ScalingSchedule` or `ClusterScalingSchedule` of `zalando.org`, whose
     /// metrics follow a schedule.
     pub fn is_scaling_schedule(&self) -> bool {

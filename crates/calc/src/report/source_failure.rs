@@ -13,7 +13,9 @@ use super::{
     phrases::{metrics_api, namespace},
 };
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, plural},
+    api::{
+        CrossVersionObjectReference, HorizontalPodAutoscaler, MetricSourceType, MetricSpec, plural,
+    },
     shell::{quote, quote_always, quote_operand},
 };
 
@@ -169,23 +171,21 @@ pub fn rules_explain_command(
     let name = metric.metric_name();
     let pod = pod.map(|pod| format!(" --name {}", quote(pod))).unwrap_or_default();
     let of_pods = format!("{}{pod}", quote(&format!("pods/{name}")));
+    let object = metric.object.as_ref().map(|source| &source.described_object);
     let (argument, operand) = match metric.source_type {
         MetricSourceType::External if name.starts_with('-') => {
             ("external".to_owned(), format!(" -- {}", quote_operand(name)))
         }
         MetricSourceType::External => (format!("external {}", quote(name)), String::new()),
         MetricSourceType::Object => {
-            let object = metric.object.as_ref().map(|source| &source.described_object);
             let kind = object.map_or("", |object| &object.kind);
-            // A controller reads the metric of the autoscaler's own Namespace.
-            let object = match kind {
-                "Namespace" if object.is_some_and(|object| object.group().is_empty()) => {
-                    namespace(hpa)
-                }
-                _ => quote(object.map_or("", |object| &object.name)),
+            let object_name = if object.is_some_and(CrossVersionObjectReference::is_namespace) {
+                namespace(hpa)
+            } else {
+                quote(object.map_or("", |object| &object.name))
             };
             let metric = format!("{}/{name}", plural(kind));
-            (format!("custom {} --name {object}", quote(&metric)), String::new())
+            (format!("custom {} --name {object_name}", quote(&metric)), String::new())
         }
         MetricSourceType::Pods => (format!("custom {of_pods}"), String::new()),
         _ => (format!("resource {of_pods}"), String::new()),
@@ -193,7 +193,6 @@ pub fn rules_explain_command(
     let selector = metric.series_selector().filter(|selector| !selector.is_empty());
     let selector = selector.map(|one| format!(" --selector {}", quote_always(&one.to_string())));
     let selector = selector.unwrap_or_default();
-    let object = metric.object.as_ref().map(|source| &source.described_object);
     // Metrics of these kinds of the core group are read without a namespace.
     let is_root_scoped = object.is_some_and(|object| {
         object.group().is_empty()

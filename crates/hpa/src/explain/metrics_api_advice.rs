@@ -28,8 +28,7 @@ use crate::{
 const RESOURCE_GROUP: &str = MetricsApi::Resource.group();
 /// The maximum length of the reason why an API is not available, in characters.
 const MAX_REASON_LEN: usize = 500;
-
-/// Longer names of resources in a response are cut.
+/// The maximum length of the name of a resource in a response, in characters.
 const MAX_RESOURCE_LEN: usize = 100;
 
 /// A registered metrics API.

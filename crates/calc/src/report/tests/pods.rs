@@ -5,13 +5,19 @@ use serde_json::json;
 
 use super::*;
 
-#[test]
-fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
-    let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+/// Two of four replicas have pods, each with this value.
+fn inputs_with_two_of_four_pods(milli: i64) -> Inputs {
+    let mut inputs = inputs_at(milli, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     inputs.selected.pods.truncate(2);
-    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 700)).into();
+    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, milli)).into();
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
     inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 2, selector: "app=web".into() });
+    inputs
+}
+
+#[test]
+fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
+    let mut inputs = inputs_with_two_of_four_pods(700);
     let report = inputs.report();
     assert_eq!(
         report.sentence,
@@ -32,11 +38,7 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
 /// Values within the tolerance keep 4 replicas, although higher ones lead to fewer.
 #[test]
 fn nearest_change_is_found_if_half_of_the_pods_are_missing() {
-    let mut inputs = inputs_at(792, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
-    inputs.selected.pods.truncate(2);
-    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 792)).into();
-    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
-    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 2, selector: "app=web".into() });
+    let inputs = inputs_with_two_of_four_pods(792);
     let report = inputs.report();
     let fall = report.changes.iter().find_map(|change| match &change.trigger {
         Trigger::Metric { direction: Direction::Down, value, .. } => {

@@ -72,15 +72,14 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     let (described, metric) = (&object.described_object, &object.metric);
     let query = query("metricLabelSelector", metric)?;
     let metric = encode(&metric.name);
-    // The controllers ignore the name, and read the metric of the autoscaler's namespace.
-    if described.kind == "Namespace" && described.group().is_empty() {
+    if described.is_namespace() {
         return Some(format!("{namespace}/metrics/{metric}{query}"));
     }
     // The controllers request the plural, and kube-metrics-adapter has only values of the plural.
     let mut resource = plural(&described.kind);
-    if !described.group().is_empty() {
-        // Writing to a string can't fail.
-        let _ = write!(resource, ".{}", described.group());
+    let group = described.group();
+    if !group.is_empty() {
+        let _ = write!(resource, ".{group}");
     }
     let (resource, name) = (encode(&resource), encode(&described.name));
     Some(format!("{namespace}/{resource}/{name}/{metric}{query}"))
