@@ -40,6 +40,9 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     let cluster = Cluster::start(&assets).await?;
     let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
     for api in apis {
+        if api == "v1beta1" {
+            std::fs::write(cluster.dir.path().join("rules.yaml"), RULES)?;
+        }
         let name = format!("apiservice/{api}.metrics.k8s.io");
         cluster.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, &name]).await?;
     }
@@ -78,7 +81,9 @@ impl Cluster {
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
         let visitor = server.create_service_account_token("shop", "visitor").await?;
         write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
-        let rules = write("rules.yaml", RULES)?;
+        // The rules of metrics.k8s.io are added later.
+        let (first_rules, _) = RULES.split_once("resourceRules:").context("no resourceRules")?;
+        let rules = write("rules.yaml", first_rules)?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.arg("adapter").args(collectors::FLAGS).args([
             format!("--config={}", rules.display()),

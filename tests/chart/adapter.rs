@@ -85,6 +85,7 @@ pub(crate) fn check_notes(helm: &Helm) -> Result<()> {
     let registered = helm.notes("replicas=2")?;
     ensure!(registered.contains("kubectl get --raw /apis/custom"), "{registered}");
     ensure!(!registered.contains("rules compare"), "{registered}");
+    ensure!(registered.contains("hpa rules explain custom pods/METRIC"), "{registered}");
     let unregistered = helm.notes("apiServices.create=false")?;
     ensure!(!unregistered.contains("--raw"), "reads the other server: {unregistered}");
     ensure!(unregistered.contains("hpa rules compare --right"), "{unregistered}");

@@ -111,7 +111,8 @@ pub(crate) fn check_permissions(objects: &[Value], set: &str) -> Result<()> {
     let is_main = |role: &&&Value| {
         !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election")
     };
-    let cluster_roles = of_kind(objects, "ClusterRole");
+    let (of_users, cluster_roles) = cluster_roles(objects);
+    check_roles_of_users(objects, &of_users)?;
     let roles = of_kind(objects, "Role");
     if set == "namespaced" {
         ensure!(cluster_roles.is_empty(), "a ClusterRole");
@@ -189,11 +190,33 @@ fn rules_for_lease(rules: &Value, lease: &str) -> Result<Value> {
     Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
 }
 
+/// The `ClusterRole`s that are aggregated to those of users, and the others.
+fn cluster_roles(objects: &[Value]) -> (Vec<&Value>, Vec<&Value>) {
+    let is_aggregated = |role: &&Value| {
+        let labels = role["metadata"]["labels"].as_object();
+        let mut names = labels.into_iter().flat_map(|labels| labels.keys());
+        names.any(|name| name.starts_with("rbac.authorization.k8s.io/aggregate-to-"))
+    };
+    of_kind(objects, "ClusterRole").into_iter().partition(is_aggregated)
+}
+
+/// With the CRD, users get rights to the custom API, and to nothing else.
+fn check_roles_of_users(objects: &[Value], of_users: &[&Value]) -> Result<()> {
+    let has_crd = !of_kind(objects, "CustomResourceDefinition").is_empty();
+    ensure!(of_users.len() == if has_crd { 2 } else { 0 }, "{} roles of users", of_users.len());
+    let rules = of_users.iter().flat_map(|role| role["rules"].as_array().into_iter().flatten());
+    for rule in rules {
+        ensure!(rule["apiGroups"] == json!(["autoscaling.hpa-rs.dev"]), "{rule}");
+    }
+    Ok(())
+}
+
 /// Every role is bound to the service account of the pods, and there are no other bindings.
 fn check_bindings(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
-        let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binder));
+        let bindings = of_kind(objects, binder);
+        let roles = if kind == "Role" { of_kind(objects, kind) } else { cluster_roles(objects).1 };
         ensure!(
             roles.len() == bindings.len(),
             "{} {kind}s, {} bindings",

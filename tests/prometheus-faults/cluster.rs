@@ -28,6 +28,7 @@ use http::Request;
 use jiff::SignedDuration;
 use serde_json::Value;
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -258,7 +259,7 @@ fn controller(testbed: &Testbed, source: Arc<PrometheusSource>) -> RunningContro
 
 fn adapter(source: Arc<PrometheusSource>) -> Adapter {
     let options = AdapterOptions {
-        groups: ApiGroups { custom: true, external: true, resource: false },
+        groups: watch::channel(ApiGroups { custom: true, external: true, resource: false }).1,
         compat: Compat::Off,
         port: 443,
         version: Version::default(),

@@ -187,7 +187,9 @@ async fn metrics_are_served_once_prometheus_starts() {
     let (status, body) = cluster.get("/readyz").await;
     assert_eq!(status, 500, "{body}");
     assert!(body.to_string().contains("rules[0]"), "{body}");
-    assert_eq!(cluster.get(PODS_PATH).await.0, 404);
+    let (status, body) = cluster.get(PODS_PATH).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body.to_string().contains("have not been read yet"), "{body}");
     sleep(RELIST_INTERVAL).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (2, 2));
     prometheus.recover();

@@ -155,6 +155,8 @@ async fn read(clients: &Clients, case: &Case) -> Result<i64> {
     let configs = metric_configs(&hpa, &annotations, environment.compat)?;
     let config = configs.first().context("no metric")?;
     let context = Context::new(clients, "shop", target, Timestamp::now());
-    let values = CollectorPlan::new(config, &environment)?.read(&context).await?;
-    Ok(values.samples.first().context("no value")?.value.as_milli())
+    let plan = CollectorPlan::new(config, &environment)?;
+    let values = plan.read(&context).await?;
+    let sample = values.samples.first().context("no value")?;
+    Ok(plan.current_value(sample, &context).await?.as_milli())
 }

@@ -81,7 +81,7 @@ fn has_quoted_label(words: &[&str]) -> bool {
 async fn is_accepted(reader: &Reader, query: &str) -> Result<bool> {
     let query = InstantQuery { query: query.to_owned(), timeout: TimeoutParameter::default() };
     match reader.client().query(&query).await {
-        Ok(_) | Err(QueryFailure::Decode(_)) => Ok(true),
+        Ok(_) | Err(QueryFailure::Decode(_) | QueryFailure::StringResult) => Ok(true),
         Err(QueryFailure::Api { error_type, .. }) => Ok(error_type != "bad_data"),
         Err(failure) => Err(failure.into()),
     }

@@ -33,6 +33,6 @@
 {{- end }}
 {{- end }}
 {{- if not $apis }}
-{{- fail "no API is served: set rules.default, rules.custom, rules.external or rules.resource" }}
+{{- fail "no API is served: set rules.default, rules.custom, rules.external or rules.resource, or with rules.existing apiServices.custom, apiServices.external or apiServices.resource" }}
 {{- end }}
 {{- end }}

@@ -82,14 +82,14 @@ impl Adapter {
         if is_aggregated {
             return self.serve_aggregated_groups(preferences);
         }
-        let groups = discovery::groups(self.options.groups, self.versions(), self.options.port);
+        let groups = discovery::groups(self.groups(), self.versions(), self.options.port);
         encode_document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
     }
 
     /// The installed groups with their resources. kube-apiserver polls this document with
     /// `If-None-Match`. If it is unchanged, the response is 304 without a body.
     fn serve_aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
-        let groups = installed_apis(self.options.groups).filter(|group| {
+        let groups = installed_apis(self.groups()).filter(|group| {
             // The reference leaves out custom and external metrics.
             *group == MetricsApi::Resource || self.options.compat == Compat::Off
         });
@@ -145,7 +145,9 @@ impl Adapter {
                 Objects::Named(name) => Some(name.as_str()),
                 Objects::Selected(_) => None,
             };
-            status_of(&error, &query.metric, &query.resource.to_string(), name)
+            let resource = query.resource.to_string();
+            log_failure(&error, &query.namespace, &query.metric, &resource);
+            status_of(&error, &query.metric, &resource, name)
         })?;
         let list = CustomList::new(version, &query, &values)?;
         let times = values.items.iter().map(|item| item.timestamp);
@@ -164,6 +166,7 @@ impl Adapter {
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
             // The reference's error names a resource only in this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
+            log_failure(&error, &query.namespace, &query.metric, MetricsApi::External.group());
             status_of(&error, &query.metric, resource, None)
         })?;
         let times = values.items.iter().map(|item| item.timestamp);
@@ -271,17 +274,25 @@ impl Adapter {
     }
 }
 
-/// The status for an error. `resource` and `name` are those of the objects, for the message.
-fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
+/// Logs the error of a metric. `resource` is that of the objects, or the API of external metrics.
+fn log_failure(error: &MetricError, namespace: &str, metric: &str, resource: &str) {
     let reason = describe(error);
     if error.is_not_found() {
-        debug!(metric, resource, reason, "no metric");
+        debug!(namespace, metric, resource, reason, "no metric");
     } else if RuleQueryFailure::is_logged_outage(error) {
-        debug!(metric, resource, error = reason, "unable to read a metric");
+        debug!(namespace, metric, resource, error = reason, "unable to read a metric");
     } else {
-        warn!(metric, resource, error = reason, "unable to read a metric");
+        warn!(namespace, metric, resource, error = reason, "unable to read a metric");
     }
+}
+
+/// The status for an error. `resource` and `name` are those of the objects, for the message.
+fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
     match error {
+        // Another status than for a metric that doesn't exist.
+        MetricError::UnknownMetric(NotFound::Unread { .. }) => StatusError::service_unavailable(
+            format!("the series of the rules that may have {metric} have not been read yet"),
+        ),
         MetricError::UnknownMetric(_) => StatusError::metric_not_found(metric, resource),
         MetricError::NoValueForObject(_) => {
             let name = name.unwrap_or_default();
@@ -333,5 +344,14 @@ mod tests {
         let status = usage_error("failed listing pods", &error);
         let message = format!("failed listing pods: {expected}");
         assert_eq!((status.code, status.message), (code, message));
+    }
+
+    #[test]
+    fn metric_of_an_unread_rule_is_not_reported_as_404() {
+        let (metric, problems) = ("jobs".to_owned(), "Prometheus at http://main: down".to_owned());
+        let error = MetricError::UnknownMetric(NotFound::Unread { metric, problems });
+        let status = status_of(&error, "jobs", "pods", None);
+        let message = "the series of the rules that may have jobs have not been read yet";
+        assert_eq!((status.code, status.message.as_str()), (503, message));
     }
 }

@@ -23,6 +23,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -89,13 +90,18 @@ pub struct CertificateController {
     client: Client,
     service: ServiceName,
     secret: String,
-    groups: ApiGroups,
+    groups: watch::Receiver<ApiGroups>,
 }
 
 impl CertificateController {
     /// A controller for the API services of these groups that refer to the Service. The Secret is
     /// in the namespace of the Service.
-    pub fn new(client: Client, service: ServiceName, secret: &str, groups: ApiGroups) -> Self {
+    pub fn new(
+        client: Client,
+        service: ServiceName,
+        secret: &str,
+        groups: watch::Receiver<ApiGroups>,
+    ) -> Self {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
@@ -141,6 +147,7 @@ impl CertificateController {
     /// Keeps the certificate and the API services up to date until `stop` is cancelled.
     pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
         let mut served: Option<GeneratedCertificate> = None;
+        let mut groups = self.groups.clone();
         let mut services = self.watch_api_services();
         loop {
             let delay = match self.update(&certificate, &mut served).await {
@@ -168,6 +175,7 @@ impl CertificateController {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(delay) => {}
                 () = changed => {}
+                Ok(()) = groups.changed() => services = self.watch_api_services(),
             }
         }
     }
@@ -175,7 +183,7 @@ impl CertificateController {
     fn api_service_names(&self) -> impl Iterator<Item = String> + use<'_> {
         let versions =
             |api: MetricsApi| served_versions(api).iter().map(move |version| (api, version));
-        let all = installed_apis(self.groups).flat_map(versions);
+        let all = installed_apis(*self.groups.borrow()).flat_map(versions);
         all.map(|(api, version)| format!("{version}.{}", api.group()))
     }
 

@@ -22,7 +22,10 @@ use hpa_prometheus::rules::Compat;
 use http::{Response, request::Parts};
 use hyper::body::Bytes;
 use serde::Serialize;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tracing::{debug, warn};
 
 use crate::{
@@ -59,7 +62,8 @@ pub struct Version {
 
 #[derive(Clone, Debug)]
 pub struct AdapterOptions {
-    pub groups: ApiGroups,
+    /// The groups that are served. A changed rules file may add some.
+    pub groups: watch::Receiver<ApiGroups>,
     /// Whether responses match the reference even where that may do harm.
     pub compat: Compat,
     /// The port in discovery documents.
@@ -99,6 +103,11 @@ impl Adapter {
         }
     }
 
+    /// The groups that are served now.
+    pub(crate) fn groups(&self) -> ApiGroups {
+        *self.options.groups.borrow()
+    }
+
     /// Whether a client is a front proxy.
     pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
         self.authenticator.is_front_proxy(peer)
@@ -119,7 +128,7 @@ impl Adapter {
                 .map_err(|error| internal_error(request.uri.path(), &error)),
             None => Err(text_reply(400, "the path is not percent-encoded UTF-8\n")),
         };
-        let labels = info.as_ref().map(|info| RequestLabels::new(self.options.groups, info));
+        let labels = info.as_ref().map(|info| RequestLabels::new(self.groups(), info));
         let labels = labels.unwrap_or_default();
         let preferences = Preferences { headers: &request.headers, query: &query };
         let response = self.respond_to(request, info, preferences, peer);
@@ -288,7 +297,7 @@ impl Adapter {
         info.resource.is_some()
             || OTHER_PATHS.contains(&path)
             || ALIASES.contains(&path)
-            || Route::of_path(self.options.groups, path).is_ok()
+            || Route::of_path(self.groups(), path).is_ok()
     }
 
     async fn serve(
@@ -309,7 +318,7 @@ impl Adapter {
             }
             "/openapi/v3" | "/openapi/v3/" => json_reply(200, &discovery::openapi_v3()),
             path => {
-                let (groups, method) = (self.options.groups, request.method.as_str());
+                let (groups, method) = (self.groups(), request.method.as_str());
                 match Route::find(groups, method, path, preferences.accept()) {
                     Ok(route) => self.serve_route(route, info, preferences).await,
                     Err(NoRoute::UnknownPath) => self.list_paths(404),
@@ -342,6 +351,6 @@ impl Adapter {
     }
 
     fn list_paths(&self, code: u16) -> Reply {
-        json_reply(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
+        json_reply(code, &discovery::paths(self.groups(), &OTHER_PATHS))
     }
 }

@@ -51,6 +51,16 @@ impl Decision<'_> {
         self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
     }
 
+    /// Changes the explanation of the delay by `zero-after` if the past is not known: it may have
+    /// begun before this decision.
+    pub(crate) fn doubt_start_of_delay(&mut self) {
+        for effect in &mut self.explanation.effects {
+            if effect.setting == "zero-after" {
+                effect.text += "; maybe earlier, because their past is not known here";
+            }
+        }
+    }
+
     /// Sets `ScaledToZero` after a scale write, or removes it if the feature is off.
     pub(crate) fn update_scaled_to_zero(&mut self, to: i32) {
         if !self.settings.scale_to_zero {

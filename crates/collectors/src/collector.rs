@@ -18,6 +18,7 @@ use crate::{
     Compat,
     annotations::MetricType,
     clients::Clients,
+    cluster::LookupError,
     config::MetricConfig,
     error::{ConfigError, FetchError, QueryError},
     guarded_http::{Destination, HttpRequest, Reply},
@@ -38,6 +39,13 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// The servers that [`Self::read`] sends requests to. The operator's permissions for them are
     /// checked before anything is read.
     fn servers(&self) -> Vec<Server>;
+
+    /// Whether each value is divided by the replicas of the target when it is used. [`Self::read`]
+    /// then returns undivided values, because the caller reuses them, and the autoscaler may have
+    /// changed the replicas since.
+    fn is_per_replica(&self) -> bool {
+        false
+    }
 
     /// Reads the current values. The caller caches them and decides when to read again. Dropping
     /// the future must close its connections.
@@ -239,6 +247,11 @@ impl<'c> Context<'c> {
         self.now.checked_add(elapsed).unwrap_or(self.now)
     }
 
+    /// The replicas that the target has now.
+    pub(crate) async fn replicas(&self) -> Result<i32, LookupError> {
+        self.clients.cluster.replicas(self.namespace, self.target).await
+    }
+
     /// A GET request within the limits of the namespace. Use [`Destination::Tenant`] for every URL
     /// in the settings of a metric.
     pub fn request(&self, uri: Uri, destination: Destination) -> HttpRequest {
@@ -292,6 +305,14 @@ pub struct Sample {
 pub struct PodFailure {
     pub pod: String,
     pub error: FetchError,
+}
+
+/// Divides a value in thousandths by the number of replicas, truncated.
+pub(crate) fn divide(milli: i64, replicas: i32) -> Result<i64, QueryError> {
+    if replicas < 1 {
+        return Err(QueryError::NoReplicas(replicas));
+    }
+    Ok(truncate_to_i64(milli as f64 / f64::from(replicas)).unwrap_or(i64::MIN))
 }
 
 /// Converts a value to thousandths, truncated. NaN or a value out of range is an error by default.

@@ -5,10 +5,12 @@ use std::{
     sync::Arc,
 };
 
+use hpa_calc::MilliValue;
 use tokio::time::timeout;
 
 use crate::{
     Compat,
+    collector::divide,
     collectors::{
         http::HttpDocument,
         influx::FluxQuery,
@@ -149,10 +151,28 @@ impl CollectorPlan {
         self.collector.servers()
     }
 
-    /// Reads the values once, within the time limit of the collector.
+    /// Reads the values once, within the time limit of the collector. [`Self::current_value`]
+    /// completes them.
     pub async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let limit = self.collector.time_limit(context.clients.limits());
         let values = timeout(limit, self.collector.read(context)).await;
         values.unwrap_or(Err(FetchError::Timeout(limit)))
+    }
+
+    /// The value of a sample to use now. If the collector's values are per replica, it is divided
+    /// by the replicas that the target has now, which are read within the time limit of the
+    /// collector.
+    pub async fn current_value(
+        &self,
+        sample: &Sample,
+        context: &Context<'_>,
+    ) -> Result<MilliValue, FetchError> {
+        if !self.collector.is_per_replica() {
+            return Ok(sample.value);
+        }
+        let limit = self.collector.time_limit(context.clients.limits());
+        let replicas = timeout(limit, context.replicas()).await;
+        let replicas = replicas.map_err(|_| FetchError::Timeout(limit))??;
+        Ok(MilliValue::from_milli(divide(sample.value.as_milli(), replicas)?))
     }
 }

@@ -29,6 +29,12 @@ pub trait DecisionMetrics: Send + Sync {
     async fn advise(&self, _inputs: &Inputs) -> BTreeMap<usize, String> {
         BTreeMap::new()
     }
+
+    /// Replaces the placeholders in the commands of a report's advice whose values are known, such
+    /// as `--config FILE`.
+    fn fill_placeholders(&self, advice: &str) -> String {
+        advice.to_owned()
+    }
 }
 
 #[async_trait]

@@ -11,6 +11,7 @@ use hpa_controller::{
     HpaKey,
     debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument},
     forecast::ForecastView,
+    k8s::StatusWrite,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -31,6 +32,8 @@ pub struct ControllerRecords {
     /// The last values that the controller read for metrics, in the order of the spec. They replace
     /// missing values of Object and External metrics.
     pub values: Vec<Option<MilliValue>>,
+    /// Whether the controller has just read them.
+    pub are_values_current: bool,
     /// The last errors of metrics, in the order of the spec.
     pub errors: Vec<Option<String>>,
     /// The error with which the controller failed to store its last status. `None` if it is stored.
@@ -106,16 +109,29 @@ pub struct ControllerActivity {
     pub acting: BTreeMap<String, ActingController>,
 }
 
-/// The controller that stored the status of an autoscaler last.
+/// The controllers that stored the status of an autoscaler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoscalerStatusWriter {
     pub key: HpaKey,
-    /// The field manager.
+    /// The field manager that stored it last.
     pub manager: String,
-    /// The time of the write. `None` if it is unknown.
+    /// The time of that write. `None` if it is unknown.
     pub at: Option<Timestamp>,
-    /// The time of kube-controller-manager's newest write, which may be an earlier one.
-    pub built_in_at: Option<Timestamp>,
+    /// The newest write of each other controller, as in
+    /// [`StatusController::overwritten`](hpa_controller::k8s::StatusController::overwritten).
+    pub overwritten: Vec<StatusWrite>,
+    /// Whether the autoscaler's own settings ask for a dry run, in which hpa-rs only compares.
+    pub dry_run: bool,
+}
+
+impl AutoscalerStatusWriter {
+    /// The time of the newest write by a field manager. `None` if there is none, or if its time is
+    /// unknown.
+    pub fn written_at(&self, manager: &str) -> Option<Timestamp> {
+        let last = self.at.filter(|_| self.manager == manager);
+        let mut overwritten = self.overwritten.iter();
+        last.or_else(|| overwritten.find(|write| write.manager == manager).map(|write| write.at))
+    }
 }
 
 /// An autoscaler without a recent decision.
@@ -152,6 +168,7 @@ impl From<AutoscalerDetail> for ControllerRecords {
         Self {
             now: Some(detail.now),
             values: detail.last_values(),
+            are_values_current: detail.are_values_current(),
             errors: detail.last_errors(),
             status_write_error: detail.autoscaler.status_write_error,
             forecasts: detail.forecasts,

@@ -224,7 +224,7 @@ impl History {
     }
 
     /// The level for a reading of `load` at `second`.
-    fn level_at(&self, second: i64, load: f64, kind: LevelKind) -> Option<f64> {
+    pub(crate) fn level_at(&self, second: i64, load: f64, kind: LevelKind) -> Option<f64> {
         let weight = kind.reading_weight();
         if weight >= 1.0 {
             return Some(load);

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
 use crate::{
-    forecast::{Forecast, ForecastInput, Model},
+    forecast::{Forecast, ForecastInput, LevelKind, Model},
     history::{History, as_f32, as_index},
     trace::Trace,
 };
@@ -17,6 +17,8 @@ const COMPARED_DAYS: usize = 7;
 const COMPARED_STEP: usize = 5;
 /// The minimum number of comparisons. Half a day without gaps has as many.
 const MIN_COMPARED: usize = 144;
+/// The number of levels to which forecasts without a season add a number.
+const LEVELS: usize = 3;
 
 /// The model with the smallest errors in the past week.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -24,8 +26,8 @@ const MIN_COMPARED: usize = 144;
 pub struct ModelChoice {
     /// The model.
     pub model: Model,
-    /// The relative reduction of errors compared with forecasts without a season: at the median or
-    /// at the quantile, whichever is larger. About 0 or less if the load has no season.
+    /// The relative reduction of errors compared with the best forecast without a season: at the
+    /// median or at the quantile, whichever is larger. About 0 or less if the load has no season.
     pub skill: f64,
 }
 
@@ -80,13 +82,17 @@ impl Forecaster<'_> {
     /// Compares the forecasts for a minute with its load.
     fn compare(&self, minute: usize) -> Option<MinuteLosses> {
         let reading_minute = minute.checked_sub(crate::autoscaler::minutes(self.horizon))?;
-        let (before, actual) = (self.trace.load(reading_minute)?, self.trace.load(minute)?);
+        let (reading, actual) = (self.trace.load(reading_minute)?, self.trace.load(minute)?);
+        let second = self.trace.time(reading_minute).as_second();
+        let smoothed = self.history.level_at(second, reading, LevelKind::Smoothed);
+        let levels = [reading, smoothed.unwrap_or(f64::NAN), 0.0];
         let losses = Model::ALL.map(|model| {
             let Some(forecast) = self.forecast(reading_minute, model) else { return [f32::NAN; 2] };
             [self.quantile, 0.5]
                 .map(|quantile| as_f32(pinball(quantile, actual - forecast.load(quantile))))
         });
-        Some(MinuteLosses { minute, change: as_f32(actual - before), losses })
+        let differences = levels.map(|level| as_f32(actual - level));
+        Some(MinuteLosses { minute, differences, losses })
     }
 }
 
@@ -101,8 +107,10 @@ pub(crate) struct ModelLosses {
 /// A minute for which forecasts are compared. It is small, because there are thousands of them.
 struct MinuteLosses {
     minute: usize,
-    /// The change of the load since the reading.
-    change: f32,
+    /// The load minus each level to which a forecast without a season adds the same number at all
+    /// times: the reading, the smoothed reading, and 0. The best number for 0 is the mean or a
+    /// quantile of the load. NaN if there is no level.
+    differences: [f32; LEVELS],
     /// The losses at the quantile and at the median, in the order of [`Model::ALL`]. NaN if the
     /// model has no forecast.
     losses: [[f32; 2]; Model::ALL.len()],
@@ -130,10 +138,14 @@ impl ModelLosses {
             losses.filter_map(|(index, model)| Some((model, mean_losses(compared, index)?)));
         let best = losses.min_by(|(_, [one, _]), (_, [other, _])| one.total_cmp(other));
         let (model, [at_quantile, at_median]) = best?;
-        let changes = sorted_changes(compared);
-        let skill = |quantile, loss: f64| match loss_without_season(&changes, quantile) {
-            without_season if without_season > 0.0 => 1.0 - loss / without_season,
-            _ => 0.0,
+        let differences: Vec<Vec<f64>> =
+            (0..LEVELS).filter_map(|level| sorted_differences(compared, level)).collect();
+        let skill = |quantile, loss: f64| {
+            let losses = differences.iter().map(|one| loss_without_season(one, quantile));
+            match losses.min_by(f64::total_cmp) {
+                Some(without_season) if without_season > 0.0 => 1.0 - loss / without_season,
+                _ => 0.0,
+            }
         };
         let skill = skill(0.5, at_median).max(skill(self.quantile, at_quantile));
         Some(ModelChoice { model, skill })
@@ -161,18 +173,22 @@ fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<[f64; 2]> {
     (count * 2 >= compared.len()).then(|| sums.map(|sum| sum / count as f64))
 }
 
-fn sorted_changes(compared: &[MinuteLosses]) -> Vec<f64> {
-    let mut changes: Vec<f64> = compared.iter().map(|compared| compared.change.into()).collect();
-    changes.sort_by(f64::total_cmp);
-    changes
+/// The differences of the load from a level, in ascending order. `None` if less than half of the
+/// minutes have the level.
+fn sorted_differences(compared: &[MinuteLosses], level: usize) -> Option<Vec<f64>> {
+    let differences = compared.iter().filter_map(|compared| compared.differences.get(level));
+    let mut differences: Vec<f64> =
+        differences.copied().filter(|one| !one.is_nan()).map(f64::from).collect();
+    differences.sort_by(f64::total_cmp);
+    (differences.len() * 2 >= compared.len()).then_some(differences)
 }
 
-/// The mean loss of the best forecast without a season, which adds the same change at all times.
-fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
-    let index = as_index((quantile * changes.len().saturating_sub(1) as f64).round());
-    let change = index.and_then(|index| changes.get(index)).copied().unwrap_or_default();
-    let losses = changes.iter().map(|actual| pinball(quantile, actual - change));
-    losses.sum::<f64>() / changes.len().max(1) as f64
+/// The mean loss of the forecast that adds the same number to a level at all times.
+fn loss_without_season(differences: &[f64], quantile: f64) -> f64 {
+    let index = as_index((quantile * differences.len().saturating_sub(1) as f64).round());
+    let added = index.and_then(|index| differences.get(index)).copied().unwrap_or_default();
+    let losses = differences.iter().map(|actual| pinball(quantile, actual - added));
+    losses.sum::<f64>() / differences.len().max(1) as f64
 }
 
 /// The pinball loss. Forecasts at the quantile have the smallest mean loss. For a high quantile, a

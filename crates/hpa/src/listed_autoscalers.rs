@@ -15,7 +15,7 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, FailedStatusWrites, settings_of_controller},
-    k8s::StatusController,
+    k8s::{StatusController, StatusWrite},
     scale_target::TargetReader,
 };
 use jiff::Timestamp;
@@ -50,8 +50,8 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) status_write_error: Option<String>,
     /// The time when `manager` stored the status last.
     pub(crate) status_stored_at: Option<Timestamp>,
-    /// The time when kube-controller-manager stored the status last, maybe before `manager`.
-    pub(crate) built_in_stored_at: Option<Timestamp>,
+    /// The newest writes of other controllers, which `manager` has overwritten.
+    pub(crate) overwritten: Vec<StatusWrite>,
     /// The target's scale, if it was read.
     pub(crate) scale: Option<Scale>,
     /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
@@ -271,7 +271,7 @@ impl ListedAutoscaler {
             manager: controller.name,
             status_write_error: None,
             status_stored_at: controller.at,
-            built_in_stored_at: controller.built_in_at,
+            overwritten: controller.overwritten,
             api,
             name,
             hpa,
@@ -279,6 +279,12 @@ impl ListedAutoscaler {
             other_autoscalers: Vec::new(),
             bounds_conflict: None,
         })
+    }
+
+    /// Whether the autoscaler's own settings ask for a dry run.
+    pub(crate) fn asks_for_dry_run(&self) -> bool {
+        let settings = Settings::default().for_autoscaler(&self.hpa, &SettingPolicy::default());
+        settings.settings.dry_run
     }
 
     /// Summarizes the stored status, unless it is known to be older than the controller's last

@@ -110,13 +110,20 @@ pub(crate) fn rule_metrics(source: Arc<PrometheusSource>) -> prometheus::Result<
     let gauge = |name: &str, help: &str| {
         GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
     };
+    let refused = Opts::new(
+        "hpa_adapter_rules_file_refused",
+        "1 while the changed rules file is invalid and the previous rules are in use, else 0",
+    );
     let gauges = [
+        GaugeVec::new(refused, &[])?,
         gauge("series", "Series that a rule matches")?,
         gauge("metrics", "Metrics that a rule has")?,
         gauge("failures", "How often the series of a rule could not be read")?,
         gauge("last_success_timestamp_seconds", "When the series of a rule were last read")?,
     ];
-    Ok(ComputedMetrics::from_gauges(gauges, move |[series, metrics, failures, last_success]| {
+    Ok(ComputedMetrics::from_gauges(gauges, move |gauges| {
+        let [refused, series, metrics, failures, last_success] = gauges;
+        refused.with_label_values::<&str>(&[]).set(f64::from(u8::from(source.has_refused_file())));
         for rule in source.rule_status() {
             let labels = [rule.rule.as_str(), rule.server.as_str()];
             series.with_label_values(&labels).set(rule.series_count as f64);

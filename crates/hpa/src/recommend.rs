@@ -25,6 +25,9 @@ use crate::{
     terminal::{self, escape_line, print, print_json},
 };
 
+/// A search that takes longer starts with a warning.
+const LONG_SEARCH: Duration = Duration::from_mins(10);
+
 const MARKDOWN_HEADER: &str = "\
 | scenario | default behavior: pod-hours, risk | suggestion: pod-hours, risk | settings |
 |---|---|---|---|
@@ -97,7 +100,11 @@ fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) ->
     let runs = options.estimated_runs() as f64;
     let cores = available_parallelism().map_or(1.0, |cores| cores.get() as f64);
     let expected = Duration::try_from_secs_f64(run_time.as_secs_f64() * runs / cores);
-    let progress = Progress::new(runs, "runs").expecting(expected.unwrap_or(Duration::MAX));
+    let expected = expected.unwrap_or(Duration::MAX);
+    if let Some(warning) = about_long_search(options.candidates, expected) {
+        terminal::warn(warning);
+    }
+    let progress = Progress::new(runs, "runs").expecting(expected);
     // Checks of settings take time too, but don't count as progress.
     let accepts = |manifest: &Value| {
         progress.refresh();
@@ -107,6 +114,21 @@ fn search(base: &Variant, arguments: &RecommendArguments, run_time: Duration) ->
     let recommendation = recommend(base, &options, &accepts, &|| progress.add(1.0));
     progress.finish();
     recommendation
+}
+
+/// A warning before a long search.
+fn about_long_search(candidates: usize, expected: Duration) -> Option<String> {
+    if expected <= LONG_SEARCH {
+        return None;
+    }
+    let share = LONG_SEARCH.as_secs_f64() / expected.as_secs_f64();
+    let fewer = (candidates as f64 * share).floor().max(1.0);
+    Some(format!(
+        "the search takes about {}: the time grows with that of the scenario. --candidates {fewer} \
+         takes about {}; hpa replay --since 1d makes a shorter scenario",
+        format_duration(expected.as_secs_f64()),
+        format_duration(LONG_SEARCH.as_secs_f64())
+    ))
 }
 
 fn markdown_row(name: &str, recommendation: &Recommendation) -> String {
@@ -243,6 +265,16 @@ fn table(label: &str, rows: Vec<(String, Score)>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_search_has_the_number_of_candidates_that_fits() {
+        let warning = |minutes| about_long_search(1000, Duration::from_mins(minutes));
+        assert_eq!(warning(10), None);
+        let warning = warning(130).expect("a warning");
+        let start = "the search takes about 2h10m: the time grows with that of the scenario. \
+                     --candidates 76 takes about 10m; ";
+        assert!(warning.starts_with(start), "{warning}");
+    }
 
     #[test]
     fn first_line_has_the_price_of_the_suggestion() {

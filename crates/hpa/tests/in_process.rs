@@ -324,7 +324,7 @@ async fn metrics_of_rules_are_explained_and_linted() {
     let needed = run(&["explain", "shop/web"], &flags[..2]).await;
     assert!(needed.contains("needs a server: add --prometheus-url"), "{needed}");
 
-    let unserved = "spec.metrics[0]: custom.metrics.k8s.io is not served by";
+    let unserved = "spec.metrics[0]: the cluster has no API custom.metrics.k8s.io";
     let linted = run(&["lint", "-A"], &[]).await;
     assert!(linted.contains(unserved), "{linted}");
     let linted = run(&["lint", "-A"], &flags).await;
@@ -335,8 +335,8 @@ async fn metrics_of_rules_are_explained_and_linted() {
         [objects::pods_metric("http_requests_per_second", "10"), objects::pods_metric("no", "1")];
     fs::write(&manifest, objects::hpa("web", 1..=9, metrics).to_string()).unwrap();
     let linted = run(&["lint", &manifest.display().to_string()], &flags).await;
-    let expected = "spec.metrics[1]: the metric no of pods in custom.metrics.k8s.io is not served \
-                    by the rules file";
+    let expected = "spec.metrics[1]: the metric no of pods is not in the rules file for \
+                    custom.metrics.k8s.io";
     assert!(linted.contains(expected) && !linted.contains("spec.metrics[0]"), "{linted}");
 }
 

@@ -107,7 +107,10 @@ fn unreachable_prometheus_is_a_problem_and_no_finding() {
         directory.path(),
         &["web.yaml", "--metrics-config=rules.yaml", "--prometheus-url", &url],
     );
-    assert_eq!(output, "1 autoscaler, 1 problem, 0 warnings, 0 notes\n", "{errors}");
+    assert_eq!(
+        output, "1 autoscaler, 1 input not checked (see stderr), 0 warnings, 0 notes\n",
+        "{errors}"
+    );
     let expected =
         "hpa: --metrics-config rules.yaml: unable to discover the series of externalRules[0]";
     assert!(errors.starts_with(expected) && errors.contains("was not checked"), "{errors}");

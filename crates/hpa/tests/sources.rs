@@ -256,15 +256,15 @@ async fn lint_accepts_the_sources_that_the_flags_configure() {
         let flag = if name == "night" { "--scaling-schedule" } else { "--collectors" };
         let finding = format!("shop/{name}: spec.metrics[0]: ");
         let line = output.lines().find(|line| line.contains(&finding)).expect(&output);
-        assert!(line.contains("is not served by the cluster"), "{line}");
+        assert!(line.contains(": the cluster has no API "), "{line}");
         let hint = format!("if the controller runs with {flag}, add it here");
         assert!(line.contains(&hint), "{line}");
     }
     let output = run(&served, &["lint", "-A"], &flags(address)).await;
-    assert!(!output.contains("is not served"), "{output}");
+    assert!(!output.contains("has no API"), "{output}");
     // Without the URL of Prometheus, the collector `prometheus` is off.
     let output = run(&served, &["lint", "-A"], &flags(address)[..3]).await;
-    assert_eq!(output.matches("is not served").count(), 1, "{output}");
+    assert_eq!(output.matches("has no API").count(), 1, "{output}");
     assert!(output.contains("shop/orders: spec.metrics[0]: "), "{output}");
 }
 

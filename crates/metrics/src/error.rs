@@ -116,8 +116,8 @@ pub enum MetricError {
     /// [`Values`](crate::Values).
     #[error("the metric source returned values of the wrong kind")]
     UnexpectedValues,
-    /// There is no such metric. prometheus-adapter answers 404, "the server could not find the
-    /// metric M for pods".
+    /// There is no such metric, as far as the source knows. prometheus-adapter answers 404, "the
+    /// server could not find the metric M for pods".
     #[error("no such metric: {0}")]
     UnknownMetric(#[source] NotFound),
     /// The metric exists, but the named object has no value. prometheus-adapter answers 404, "the
@@ -165,6 +165,14 @@ pub enum NotFound {
     /// The source has not read its metrics yet.
     #[error("the metrics have not been discovered yet")]
     NotDiscovered,
+    /// No read rule has the metric, but the series of a rule that may have it were never read.
+    #[error("the series of the rules that may have {metric} have not been read yet: {problems}")]
+    Unread {
+        /// The name of the metric.
+        metric: String,
+        /// The reasons, with the servers.
+        problems: String,
+    },
     /// The source doesn't have the custom metric.
     #[error("metric {metric} is not registered for {resource}")]
     Custom {
@@ -180,6 +188,12 @@ pub enum NotFound {
     #[error("the query {query} has no result")]
     NoResult {
         /// The query.
+        query: String,
+    },
+    /// The query has no result for any of the selected pods.
+    #[error("the query {query} has no result for these pods")]
+    NoResultForPods {
+        /// The start of the query, which may have the names of all pods.
         query: String,
     },
     /// The query has results, but none is for the object.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hpa_calc::go_text::truncate;
 
 use crate::{
-    ExternalValues, MetricError, MetricSource, NotFound, Query, Values,
+    CustomValues, ExternalValues, MetricError, MetricSource, NotFound, Query, Values,
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
@@ -93,8 +94,9 @@ impl MetricSource for Routed {
 /// source. An error of the first source is the answer. A metric that the first source may yet
 /// discover is not read from the next one: the query fails with status 503. An error of the next
 /// source also has the reason why the first one doesn't have the metric. If the first source has no
-/// value of an external metric, the error is [`MetricError::NoValue`], because the error of an
-/// empty list says that a metrics API returned none.
+/// value of an external metric, or its query has none of pods, the error is
+/// [`MetricError::NoValue`], because the error of an empty list says that a metrics API returned
+/// none.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -142,9 +144,22 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
     }
 }
 
-/// Fails if an external metric has no value.
+/// The maximum length of a query in the error of a metric of pods.
+const MAX_QUERY_CHARS: usize = 300;
+
+/// Fails if an external metric has no value, or the query of a metric of pods. A list without a
+/// query may be empty because there are no pods.
 fn require_value(values: Values) -> Result<Values, MetricError> {
     match values {
+        Values::Custom(CustomValues { items, omitted, origin, .. })
+            if items.is_empty() && !origin.query.is_empty() =>
+        {
+            let query = truncate(origin.query, MAX_QUERY_CHARS);
+            Err(MetricError::NoValue(match omitted.first() {
+                Some(one) => NotFound::UnusableSample { query, reason: one.reason },
+                None => NotFound::NoResultForPods { query },
+            }))
+        }
         Values::External(ExternalValues { items, omitted, origin }) if items.is_empty() => {
             let query = origin.query;
             let reason = match omitted.first() {

@@ -123,6 +123,26 @@ impl ApiGroups {
             MetricsApi::External => self.external,
         }
     }
+
+    /// The APIs that are in one or both.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            custom: self.custom || other.custom,
+            external: self.external || other.external,
+            resource: self.resource || other.resource,
+        }
+    }
+
+    /// The APIs that are in both.
+    #[must_use]
+    pub fn intersection(self, other: Self) -> Self {
+        Self {
+            custom: self.custom && other.custom,
+            external: self.external && other.external,
+            resource: self.resource && other.resource,
+        }
+    }
 }
 
 /// A custom metric as API discovery lists it.

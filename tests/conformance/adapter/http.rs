@@ -13,6 +13,7 @@ use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, Servers};
 use http::Request;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{cluster::Cluster, normalize, prometheus::Prometheus};
 use crate::{compare::difference, rules};
@@ -125,11 +126,12 @@ impl Flags {
 fn adapter(source: Arc<PrometheusSource>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
     let groups = source.groups();
     let options = AdapterOptions {
-        groups: ApiGroups {
+        groups: watch::channel(ApiGroups {
             custom: groups.custom,
             external: groups.external,
             resource: groups.resource,
-        },
+        })
+        .1,
         compat: COMPAT,
         port: PORT,
         version: Version::default(),

@@ -18,6 +18,7 @@ use hpa_metrics::ApiGroups;
 use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use self::{collect::CollectedMetrics, metric_source::StoredMetrics, objects::Objects};
 use crate::{
@@ -103,7 +104,7 @@ fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String
 
 fn adapter(source: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
     let options = AdapterOptions {
-        groups: ApiGroups { custom: true, external: true, resource: false },
+        groups: watch::channel(ApiGroups { custom: true, external: true, resource: false }).1,
         compat: hpa_prometheus::rules::Compat::Off,
         port: 443,
         version: Version::default(),

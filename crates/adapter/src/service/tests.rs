@@ -84,7 +84,7 @@ pub(crate) fn adapter(
     let authorizer = Authorizer::new(reviews.clone(), &options);
     let metrics = Arc::new(Metrics::new().unwrap());
     let options = AdapterOptions {
-        groups: ApiGroups { custom: true, external: true, resource: true },
+        groups: watch::channel(ApiGroups { custom: true, external: true, resource: true }).1,
         compat: Compat::Off,
         port: 6443,
         version: Version::default(),

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    error_texts::is_api_missing,
+    error_texts::{ALSO_NOT_BY_API, is_api_missing},
     failed_write,
-    failure::{about_age, about_failure, about_unread, is_starting},
+    failure::{
+        about_age, about_failure, about_negative_value, about_unread, is_starting, negative_value,
+    },
     headline,
     inputs::Inputs,
     metrics::MetricReport,
@@ -35,6 +37,21 @@ use crate::{
 /// read from files.
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
+/// The types of external metrics that collectors read.
+const COLLECTOR_TYPES: [&str; 11] = [
+    "flux-query",
+    "http",
+    "influxdb",
+    "json-path",
+    "nakadi",
+    "prometheus",
+    "prometheus-query",
+    "requests-per-second",
+    "sqs-queue-length",
+    "zmon",
+    "zmon-check",
+];
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -51,13 +68,15 @@ pub(super) fn advise(
     for metric in metrics {
         let index = metric.index;
         let Some(failure) = metric.explanation.failure else {
-            advice.extend(advice_of_caller.get(&index).cloned());
+            let wrong_value = about_negative_value(inputs, metric);
+            advice.extend(wrong_value.or_else(|| advice_of_caller.get(&index).cloned()));
             continue;
         };
         match (reported.cause(index), advice_of_caller.get(&index)) {
             // The caller may know why no collector reads the metric.
             (Some(cause), Some(known))
-                if reported_cause::ignores_annotations(inputs, index, cause) =>
+                if reported_cause::ignores_annotations(inputs, index, cause)
+                    || cause.contains(ALSO_NOT_BY_API) && is_of_collector(inputs, index) =>
             {
                 advice.push(known.clone());
             }
@@ -111,7 +130,7 @@ pub(super) fn advise(
     }
     let invalid = headline::invalid_bounds(inputs);
     advice.extend(invalid.map(|invalid| format!("Correct the bounds: {invalid}.")));
-    advice.extend(about_limits(inputs, decision, advice_of_caller));
+    advice.extend(about_limits(inputs, decision, metrics, advice_of_caller));
     advice.extend(about_controller(inputs, decision));
     // Metrics of one API mostly fail alike.
     let mut given = BTreeSet::new();
@@ -138,6 +157,18 @@ fn about_warning(warning: Warning, text: &str) -> String {
             format!("Merge the autoscalers into one with several metrics: {text}.")
         }
     }
+}
+
+/// Whether a metric names a collector by the label `type` of its selector, or else by its own name.
+/// Rules don't have such a metric.
+fn is_of_collector(inputs: &Inputs, index: usize) -> bool {
+    let metric = inputs.hpa.spec.metrics.get(index).and_then(|metric| metric.external.as_ref());
+    metric.is_some_and(|external| {
+        let selector = external.metric.selector.as_ref();
+        let label = selector.and_then(|selector| selector.match_labels.get("type"));
+        let name = label.filter(|name| !name.is_empty()).unwrap_or(&external.metric.name);
+        COLLECTOR_TYPES.contains(&name.as_str())
+    })
 }
 
 /// Whether no server is registered for the API of a metric.
@@ -306,12 +337,16 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
 fn about_limits(
     inputs: &Inputs,
     decision: &Decision<'_>,
+    metrics: &[MetricReport],
     advice_of_caller: &BTreeMap<usize, String>,
 ) -> Option<String> {
     let explanation = decision.explanation();
     let proposed = explanation.proposed_replicas?;
-    let has_wrong_value =
-        explanation.winner.is_some_and(|winner| advice_of_caller.contains_key(&winner));
+    let has_wrong_value = explanation.winner.is_some_and(|winner| {
+        let metric = metrics.iter().find(|metric| metric.index == winner);
+        advice_of_caller.contains_key(&winner)
+            || metric.is_some_and(|metric| negative_value(inputs, metric).is_some())
+    });
     let direction = Direction::of_change(explanation.current_replicas, proposed);
     let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
     let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };

@@ -1,6 +1,6 @@
 //! Advice about metrics that fail, or whose samples are old.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     error_texts::{
@@ -12,7 +12,8 @@ use super::{
     metrics::{MetricReport, PodReport},
     phrases::{age, metrics_api, metrics_server, names},
     source_failure::{
-        about_absence, about_no_value, about_refused_address, about_rule, rules_explain_command,
+        THE_QUERY, about_absence, about_no_value, about_refused_address, about_rule,
+        rules_explain_command,
     },
     target_pods::{
         NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state, pods_command,
@@ -24,6 +25,8 @@ use crate::{
     decision::Decision,
     explain::MetricFailure,
     pods::PodClass,
+    quantity::MilliValue,
+    readings::Reading,
     settings::UtilizationOf,
 };
 
@@ -168,8 +171,10 @@ pub(super) fn about_failure(
 /// Advice about an empty response while no pod runs or is ready, as `state` says.
 fn about_idle_pods(inputs: &Inputs, metric: &MetricReport, state: &str) -> String {
     let (name, command) = (&metric.name, pods_command(inputs, "describe"));
-    // A collector reads only ready pods.
-    let is_of_collector = metric.explanation.error.as_deref().is_some_and(is_in_process);
+    // A collector reads only ready pods, but the query of a rule may read others.
+    let error = metric.explanation.error.as_deref();
+    let is_of_collector =
+        error.is_some_and(|error| is_in_process(error) && !error.contains(THE_QUERY));
     if is_of_collector || inputs.selected.pods.iter().all(|pod| pod.phase != PodPhase::Running) {
         return format!(
             "There is no value of {name}, because {state}. The events of the pods say why: {command}"
@@ -362,18 +367,53 @@ pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
 /// Advice if even the newest sample of a metric is old: the metrics server may have stopped
 /// measuring.
 pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let newest = stale_sample_time(inputs, metric)?;
+    Some(format!(
+        "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
+        metric.name,
+        age(newest, inputs.now),
+        metrics_server(&metric.source_type, "the")
+    ))
+}
+
+/// The negative value of a metric whose average overflows, as in the reference: it counts as the
+/// largest number.
+pub(super) fn negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<MilliValue> {
+    let total: i128 = match inputs.readings.get(metric.index)?.as_ref().ok()? {
+        Reading::Object(sample) => sample.value.as_milli().into(),
+        Reading::External(sample) => {
+            sample.value.iter().map(|value| i128::from(value.as_milli())).sum()
+        }
+        Reading::Pods(_) => return None,
+    };
+    let usage = metric.explanation.usage.or(metric.explanation.total)?;
+    let value = i64::try_from(total).ok().filter(|total| *total < 0 && usage.as_milli() > 0)?;
+    Some(MilliValue::from_milli(value))
+}
+
+/// Advice about a metric with such a value.
+pub(super) fn about_negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let value = negative_value(inputs, metric)?;
+    Some(format!(
+        "The value of {} is {value}. A load can't be negative: correct its source, or in Prometheus \
+         clamp_min(QUERY, 0).",
+        metric.name
+    ))
+}
+
+/// A clause about a metric whose newest sample is old. It has the time of the sample, which stays
+/// the same in later reports.
+pub(super) fn stale_metric(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let newest = stale_sample_time(inputs, metric)?.strftime("%H:%M:%SZ");
+    Some(format!("the newest sample of {} is old ({newest})", metric.name))
+}
+
+/// The time of a metric's newest sample, if it is stale.
+fn stale_sample_time(inputs: &Inputs, metric: &MetricReport) -> Option<Timestamp> {
     let (newest, _) = metric.sample_times()?;
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
     let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
-    let is_old = inputs.now.duration_since(newest) > limit;
-    is_old.then(|| {
-        format!(
-            "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
-            metric.name,
-            age(newest, inputs.now),
-            metrics_server(&metric.source_type, "the")
-        )
-    })
+    (inputs.now.duration_since(newest) > limit).then_some(newest)
 }
 
 /// Whether the pod with this name [started recently](started_recently).

@@ -9,11 +9,12 @@ use super::{
     failed_write, failure,
     inputs::Inputs,
     limits::ReplicaLimits,
+    metrics::MetricReport,
     phrases::{SettingOrigin, names, paused_text},
     reported::ReportedMetrics,
     reported_failure::{ReportedFailure, failed_read},
     shared_target::bounds_conflict,
-    target_pods::{absent_pods, ignored_pods, unready_pods},
+    target_pods::{absent_pods, counted_unready_pods, ignored_pods, unready_pods},
     warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
 use crate::{
@@ -34,6 +35,7 @@ use crate::{
 pub(super) fn sentence(
     inputs: &Inputs,
     decision: &Decision<'_>,
+    metrics: &[MetricReport],
     doubt: Option<&str>,
     is_idle: bool,
 ) -> String {
@@ -65,8 +67,15 @@ pub(super) fn sentence(
             .or_else(|| failure::pods_without_metrics(inputs, decision)),
     };
     let unready = unready_pods(inputs, decision).filter(|_| others.is_none());
-    let clauses: Vec<_> = [Some(why), absent, others, unready].into_iter().flatten().collect();
-    let why = clauses.join("; ");
+    let winner = decision.explanation().winner.and_then(|index| metrics.get(index));
+    let old_samples = winner.and_then(|metric| failure::stale_metric(inputs, metric));
+    let counted_unready = winner.and_then(counted_unready_pods);
+    let negative = winner.and_then(|metric| failure::negative_value(inputs, metric));
+    let negative = negative.map(|value| {
+        format!("{value} counts as the largest number, as in kube-controller-manager")
+    });
+    let clauses = [Some(why), negative, old_samples, absent, others, unready, counted_unready];
+    let why = clauses.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let outcome = match (&inputs.scale, decision.scale_to()) {
         (Err(_), _) => "can't decide".to_owned(),
         (Ok(scale), Some(to)) => {

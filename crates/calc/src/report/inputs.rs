@@ -40,7 +40,12 @@ impl Inputs {
 
     /// Decides on the inputs.
     pub fn decide(&self) -> Decision<'_> {
-        self.plan().decide(self.readings.clone(), self.effective_history(), self.now)
+        let mut decision =
+            self.plan().decide(self.readings.clone(), self.effective_history(), self.now);
+        if self.history.is_none() {
+            decision.doubt_start_of_delay();
+        }
+        decision
     }
 
     /// The replicas that the target has after the decision.

@@ -195,7 +195,7 @@ impl Report {
             autoscaler: hpa.metadata.qualified_name(),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
-            sentence: headline::sentence(inputs, &decision, doubt.as_deref(), is_idle),
+            sentence: headline::sentence(inputs, &decision, &metrics, doubt.as_deref(), is_idle),
             doubt,
             is_idle,
             pause: inputs.settings.pause,

@@ -102,6 +102,8 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
             .to_owned()
     } else if let Some(advice) = failure::about_unknown_kind(metric.index, cause) {
         advice
+    } else if let Some(advice) = about_missing_schedule(metric.index, cause) {
+        advice
     } else if let Some(amount) = missing {
         format!(
             "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
@@ -146,6 +148,20 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
     })
 }
 
+/// Advice about a scaling schedule that doesn't exist. `None` for other causes.
+fn about_missing_schedule(index: usize, cause: &str) -> Option<String> {
+    let (_, object) = cause.rsplit_once("there is no ")?;
+    let (kind, rest) = object.split_once(' ')?;
+    let name = rest.split([' ', ',', ';']).next().filter(|name| !name.is_empty())?;
+    ["ScalingSchedule", "ClusterScalingSchedule"].contains(&kind).then(|| {
+        format!(
+            "Create the {kind} {name}, or correct spec.metrics[{index}].object.describedObject. A \
+             ScalingSchedule must be in the namespace of the autoscaler, a ClusterScalingSchedule \
+             is in none."
+        )
+    })
+}
+
 /// Advice about the annotations of a collector that failed for this cause.
 fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     let check = if is_unknown_path(cause) {
@@ -177,4 +193,20 @@ fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
             hpa.metadata.name
         ))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_schedule_is_named() {
+        let advice = |cause| about_missing_schedule(1, cause);
+        let missing = advice("custom metrics API: there is no ScalingSchedule shop/bad").unwrap();
+        let start = "Create the ScalingSchedule shop/bad, or correct \
+                     spec.metrics[1].object.describedObject. ";
+        assert!(missing.starts_with(start), "{missing}");
+        assert_eq!(advice("there is no Deployment shop/web"), None);
+        assert_eq!(advice("there is no ScalingSchedule "), None);
+    }
 }

@@ -23,7 +23,7 @@ use crate::{
 const VECTOR_0: &str = "vector(0)";
 
 /// Part of an error that shows a query.
-const THE_QUERY: &str = "the query ";
+pub(super) const THE_QUERY: &str = "the query ";
 
 /// Part of the error of a collector that has no value. Its name, or a verb, follows.
 const COLLECTOR: &str = "collector ";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     inputs::Inputs,
-    metrics::is_unready,
+    metrics::{MetricReport, PodReport, is_unready},
     phrases::{age, namespace},
     short::CREATION_PERIOD,
 };
@@ -12,6 +12,7 @@ use crate::{
     api::{Pod, PodPhase, Scale},
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
+    pods::PodClass,
     replicas::Rule,
     shell::{quote, quote_always},
 };
@@ -146,6 +147,23 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
         (_, 1) => Some("the only pod is not ready".to_owned()),
         (1, _) => Some(format!("1 of {total} pods is not ready")),
         _ => Some(format!("{unready} of {total} pods are not ready")),
+    }
+}
+
+/// Counts the unready pods of the deciding metric whose samples count, if its ratio includes other
+/// pods without their samples.
+pub(super) fn counted_unready_pods(winner: &MetricReport) -> Option<String> {
+    let MetricExplanation { ratio, pods, .. } = &winner.explanation;
+    winner.explanation.rebalanced_ratio?;
+    let is_sampled = |pod: &&PodReport| pod.is_unready && pod.class == PodClass::Ready;
+    let count = winner.pod_list.iter().filter(is_sampled).count();
+    let is_up = ratio.is_some_and(|ratio| ratio > 1.0);
+    let has_others = is_up && pods.is_some_and(|pods| pods.unready > 0);
+    let unready = if has_others { "other unready" } else { "unready" };
+    match count {
+        0 => None,
+        1 => Some(format!("the sample of 1 {unready} pod counts")),
+        _ => Some(format!("the samples of {count} {unready} pods count")),
     }
 }
 

@@ -49,6 +49,13 @@ impl Settings {
             .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
     }
 
+    /// Whether hpa-rs would only compare its decisions, also if kube-controller-manager handles the
+    /// autoscaler.
+    #[must_use]
+    pub fn asks_for_dry_run(&self) -> bool {
+        self.dry_run || self.summary.as_ref().is_some_and(|summary| summary.ignored.dry_run)
+    }
+
     /// Whether kube-controller-manager handles the autoscaler for certain. It reads metrics from
     /// the metrics APIs only.
     #[must_use]

@@ -24,6 +24,11 @@ use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 /// The age at which the cached selector of a target is read again.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
 
+/// The age at which the cached replicas of a target are read again. Requests in quick succession
+/// share a read. It must be below the shortest sync period: a decision on the replicas before the
+/// last scaling would scale by the same value again.
+const REPLICAS_LIFETIME: Duration = Duration::from_millis(250);
+
 /// Looks up the selectors of targets.
 #[async_trait]
 pub trait Targets: Send + Sync {
@@ -35,21 +40,53 @@ pub trait Targets: Send + Sync {
     ) -> Result<Selector, LookupError>;
 }
 
-/// Reads pods from a cache, and other objects from the API server. Selectors are cached for a short
-/// time.
+/// Reads pods from a cache, and other objects from the API server. Selectors and replicas are
+/// cached for a short time.
 pub struct KubeCluster {
     client: Client,
     objects: Arc<KubeObjects>,
-    selectors: Mutex<HashMap<TargetKey, (Instant, Selector)>>,
+    selectors: ScaleCache<Selector>,
+    replicas: ScaleCache<i32>,
 }
 
 /// Namespace, API version, kind and name.
 type TargetKey = (String, String, String, String);
 
+fn target_key(namespace: &str, target: &CrossVersionObjectReference) -> TargetKey {
+    let CrossVersionObjectReference { api_version, kind, name, .. } = target;
+    (namespace.to_owned(), api_version.clone(), kind.clone(), name.clone())
+}
+
+/// A value of each target's scale, with the time of the read.
+struct ScaleCache<V> {
+    lifetime: Duration,
+    values: Mutex<HashMap<TargetKey, (Instant, V)>>,
+}
+
+impl<V: Clone> ScaleCache<V> {
+    fn new(lifetime: Duration) -> Self {
+        Self { lifetime, values: Mutex::default() }
+    }
+
+    fn get(&self, key: &TargetKey) -> Option<V> {
+        let values = self.values.lock();
+        let (at, value) = values.get(key)?;
+        (at.elapsed() < self.lifetime).then(|| value.clone())
+    }
+
+    /// Adds a value, and removes those that are too old.
+    fn insert(&self, key: TargetKey, value: V) {
+        let mut values = self.values.lock();
+        values.retain(|_, (at, _)| at.elapsed() < self.lifetime);
+        values.insert(key, (Instant::now(), value));
+    }
+}
+
 impl KubeCluster {
     /// A cluster that reads pods from the caches of `objects`, which must watch pods.
     pub fn new(client: Client, objects: Arc<KubeObjects>) -> Self {
-        Self { client, objects, selectors: Mutex::default() }
+        let selectors = ScaleCache::new(SELECTOR_LIFETIME);
+        Self { client, objects, selectors, replicas: ScaleCache::new(REPLICAS_LIFETIME) }
     }
 
     /// Returns the API of an object's kind. Fails if the group, version, kind or name isn't a path
@@ -150,20 +187,15 @@ impl Targets for KubeCluster {
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Selector, LookupError> {
-        let CrossVersionObjectReference { api_version, kind, name, .. } = target;
-        let key = (namespace.to_owned(), api_version.clone(), kind.clone(), name.clone());
-        if let Some((at, selector)) = self.selectors.lock().get(&key)
-            && at.elapsed() < SELECTOR_LIFETIME
-        {
-            return Ok(selector.clone());
+        let key = target_key(namespace, target);
+        if let Some(selector) = self.selectors.get(&key) {
+            return Ok(selector);
         }
         let scale = self.scale(namespace, target).await?;
         let text = scale.status.and_then(|status| status.selector).unwrap_or_default();
-        let selector =
-            Selector::parse(&text).map_err(|error| request_error(kind, namespace, name, error))?;
-        let mut selectors = self.selectors.lock();
-        selectors.retain(|_, (at, _)| at.elapsed() < SELECTOR_LIFETIME);
-        selectors.insert(key, (Instant::now(), selector.clone()));
+        let selector = Selector::parse(&text)
+            .map_err(|error| request_error(&target.kind, namespace, &target.name, error))?;
+        self.selectors.insert(key, selector.clone());
         Ok(selector)
     }
 }
@@ -191,8 +223,14 @@ impl Cluster for KubeCluster {
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<i32, LookupError> {
+        let key = target_key(namespace, target);
+        if let Some(replicas) = self.replicas.get(&key) {
+            return Ok(replicas);
+        }
         let scale = self.scale(namespace, target).await?;
-        Ok(scale.status.map_or(0, |status| status.replicas))
+        let replicas = scale.status.map_or(0, |status| status.replicas);
+        self.replicas.insert(key, replicas);
+        Ok(replicas)
     }
 
     async fn ingress(&self, namespace: &str, name: &str) -> Result<Ingress, LookupError> {
@@ -278,6 +316,34 @@ mod tests {
         };
         KubeCluster::new(client, objects).scale("shop", &target).await.unwrap_err();
         assert_eq!(paths.lock().join(" "), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replicas_are_those_of_the_current_decision() {
+        let reads = Arc::<Mutex<i32>>::default();
+        let counted = reads.clone();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            *counted.lock() += 1;
+            let scale = serde_json::json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "web" },
+                "status": { "replicas": *counted.lock() * 2 },
+            });
+            let body = Body::from(scale.to_string().into_bytes());
+            async { Ok::<_, std::convert::Infallible>(Response::new(body)) }
+        });
+        let client = Client::new(service, "default");
+        let cluster = KubeCluster::new(client.clone(), Arc::new(KubeObjects::new(client)));
+        let target = CrossVersionObjectReference {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: "web".to_owned(),
+            ..CrossVersionObjectReference::default()
+        };
+        assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 2);
+        assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 2);
+        assert_eq!(*reads.lock(), 1);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 4);
     }
 
     #[tokio::test]

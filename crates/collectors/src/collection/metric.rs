@@ -11,7 +11,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use hpa_calc::Selector;
+use hpa_calc::{MilliValue, Selector};
 use hpa_metrics::describe;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -128,6 +128,17 @@ impl CollectedMetric {
             },
             None => flight.await,
         }
+    }
+
+    /// The value of a sample to use now. A value lasts for several decisions of the autoscaler, and
+    /// each may change the replicas, so a value per replica is divided here and not at the read.
+    pub(super) async fn current_value(
+        &self,
+        sample: &Sample,
+        reader: &Reader,
+    ) -> Result<MilliValue, FetchError> {
+        let MetricConfig { namespace, target, .. } = &self.config;
+        self.plan.current_value(sample, &reader.context(namespace, target)).await
     }
 
     /// Starts a collection in a task, which completes even if all requests are cancelled.

@@ -290,6 +290,8 @@ impl CollectionSource {
         };
         let (sample, object) =
             collected.samples.first().zip(metric.config.object.as_ref()).ok_or_else(no_value)?;
+        let value = metric.current_value(sample, &self.collection.reader).await;
+        let value = value.map_err(|error| fetch_error(Arc::new(error)))?;
         let version = object.api_version.rsplit('/').next().unwrap_or_default();
         Ok(CustomValues {
             object_kind: ObjectKind {
@@ -300,7 +302,7 @@ impl CollectionSource {
                 version: version.to_owned(),
                 kind: object.kind.clone(),
             },
-            items: vec![metric_value(name, sample)],
+            items: vec![MetricValue { value, ..metric_value(name, sample) }],
             omitted: Vec::new(),
             origin: origin(Some(&metric)),
         })

@@ -85,6 +85,15 @@ impl Reader {
         (start, time, values)
     }
 
+    /// The context of a read for an autoscaler that starts now.
+    pub(super) fn context<'c>(
+        &'c self,
+        namespace: &'c str,
+        target: &'c CrossVersionObjectReference,
+    ) -> Context<'c> {
+        Context::new(&self.clients, namespace, target, self.now())
+    }
+
     #[cfg(test)]
     pub(super) fn free_permits(&self, collector: &str) -> usize {
         let semaphore = self.semaphores.get(collector);

@@ -407,6 +407,42 @@ fn settings_of_a_namespace_are_bounded() {
     assert_eq!((collected("shop"), collected("bank")), (17, 1));
 }
 
+/// One value must not scale the target several times.
+#[tokio::test(start_paused = true)]
+async fn value_per_replica_is_divided_by_the_replicas_at_the_request() {
+    let fixture = Fixture::new(32);
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "jobs" },
+        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
+    } }]);
+    let annotations = [
+        ("metric-config.object.rps.prometheus/query", "up"),
+        ("metric-config.object.rps.prometheus/per-replica", "true"),
+    ];
+    fixture.apply(&hpa("web", &annotations, metric));
+    let read = async |source: &CollectionSource, replicas| {
+        *fixture.cluster.replicas.lock() = replicas;
+        let request = CustomQuery {
+            resource: GroupResource::new("", "services"),
+            namespace: "shop".to_owned(),
+            objects: Objects::Named("jobs".to_owned()),
+            metric: "rps".to_owned(),
+            metric_selector: Selector::everything(),
+        };
+        let values = source.read_custom(request).await.map_err(|error| describe(&error))?;
+        Ok::<_, String>(values.items[0].value.as_milli())
+    };
+    let of_controller = CollectionSource::new(fixture.collection.clone());
+    for source in [&fixture.source, &of_controller] {
+        assert_eq!(read(source, 2).await, Ok(2500));
+        sleep(SECOND * 15).await;
+        assert_eq!(read(source, 4).await, Ok(1250));
+        let error = read(source, 0).await.unwrap_err();
+        assert!(error.ends_with("unable to get average value for 0 replicas"), "{error}");
+    }
+    assert_eq!(fixture.cluster.collections(), 1);
+}
+
 /// The example in the README of kube-metrics-adapter.
 #[tokio::test(start_paused = true)]
 async fn object_metric_can_describe_a_pod() {

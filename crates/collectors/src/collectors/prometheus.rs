@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, report::error_texts};
-use hpa_go_compat::truncate_to_i64;
 use hpa_prometheus::{
     client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
     promql,
@@ -13,7 +12,7 @@ use hpa_prometheus::{
 
 use crate::{
     Compat,
-    collector::{Collector, Context, Environment, Server, Values, to_milli},
+    collector::{Collector, Context, Environment, Server, Values, divide, to_milli},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError, QueryError},
     guarded_http::{Destination, check_url_syntax, http_error, url},
@@ -36,13 +35,15 @@ pub(crate) struct PrometheusQuery {
     is_from_tenant: bool,
 }
 
-/// Whether a value is divided by the target's replicas, and whether that happens before or after it
-/// is truncated to thousandths.
+/// Whether and when a value is divided by the target's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     None,
+    /// Each time that the value is used, see [`Collector::is_per_replica`].
+    AtUse,
+    /// At the read, before the value is truncated to thousandths, as in the reference.
     BeforeTruncation,
-    /// As in the reference for an Ingress or `RouteGroup`.
+    /// At the read, after the truncation, as in the reference for an Ingress or `RouteGroup`.
     AfterTruncation,
 }
 
@@ -51,8 +52,11 @@ impl Collector for PrometheusQuery {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         if metric.object.is_some() {
             let (_, query) = query_setting(metric)?;
-            let division =
-                if metric.per_replica { Division::BeforeTruncation } else { Division::None };
+            let division = match (metric.per_replica, environment.compat) {
+                (false, _) => Division::None,
+                (true, Compat::Off) => Division::AtUse,
+                (true, Compat::Reference) => Division::BeforeTruncation,
+            };
             let query = Self::for_default_server(query.to_owned());
             return Ok(Self { division, is_from_tenant: true, ..query });
         }
@@ -81,6 +85,10 @@ impl Collector for PrometheusQuery {
         vec![self.server.clone()]
     }
 
+    fn is_per_replica(&self) -> bool {
+        self.division == Division::AtUse
+    }
+
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let compat = context.clients.compat;
         let query = self.restricted_query(context)?;
@@ -96,14 +104,10 @@ impl Collector for PrometheusQuery {
         };
         // Checks the result before the replicas are read.
         let milli = milli_value(None)?;
-        if self.division == Division::None {
-            return Ok(context.single(MilliValue::from_milli(milli)));
-        }
-        let replicas = context.clients.cluster.replicas(context.namespace, context.target).await?;
-        let milli = if self.division == Division::BeforeTruncation {
-            milli_value(Some(replicas))?
-        } else {
-            divide(milli, replicas)?
+        let milli = match self.division {
+            Division::None | Division::AtUse => milli,
+            Division::BeforeTruncation => milli_value(Some(context.replicas().await?))?,
+            Division::AfterTruncation => divide(milli, context.replicas().await?)?,
         };
         Ok(context.single(MilliValue::from_milli(milli)))
     }
@@ -210,7 +214,7 @@ async fn query_operators_server(
     let query = InstantQuery { query, timeout: TimeoutParameter::Limit };
     client.query(&query).await.map_err(|failure| {
         let mut server = client.settings().name.clone();
-        if failure.lacks_server() {
+        if failure.lacks_server() || matches!(failure, QueryFailure::StringResult) {
             server = format!("{server} at {}", client.settings().origin());
         }
         FetchError::Prometheus {
@@ -231,7 +235,7 @@ enum ServerOwner {
 /// query.
 fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
     match failure {
-        QueryFailure::Decode(_) => {
+        QueryFailure::Decode(_) | QueryFailure::StringResult => {
             QueryFailure::Decode("it is not JSON of its API, or has no numbers".to_owned())
         }
         // The hint may contain the destination of a redirection.
@@ -249,7 +253,8 @@ fn without_response_content(failure: QueryFailure, owner: ServerOwner) -> QueryF
     }
 }
 
-/// The value of a result in thousandths. With `replicas`, it is divided by their number.
+/// The value of a result in thousandths. With `replicas`, it is divided by their number, which the
+/// reference doesn't check.
 fn to_milli_value(
     query: &str,
     result: &QueryResult,
@@ -279,22 +284,7 @@ fn to_milli_value(
     if value.is_infinite() && compat == Compat::Off {
         return Err(no_result(error_texts::INFINITE));
     }
-    let value = match replicas {
-        Some(replicas) if replicas < 1 && compat == Compat::Off => {
-            return Err(QueryError::NoReplicas(replicas));
-        }
-        Some(replicas) => value / f64::from(replicas),
-        None => value,
-    };
-    to_milli(value, compat)
-}
-
-/// Divides a value in thousandths by the number of replicas.
-fn divide(milli: i64, replicas: i32) -> Result<i64, QueryError> {
-    if replicas < 1 {
-        return Err(QueryError::NoReplicas(replicas));
-    }
-    Ok(truncate_to_i64(milli as f64 / f64::from(replicas)).unwrap_or(i64::MIN))
+    to_milli(replicas.map_or(value, |replicas| value / f64::from(replicas)), compat)
 }
 
 #[cfg(test)]
@@ -320,16 +310,16 @@ mod tests {
         let read =
             |result: QueryResult, replicas, compat| to_milli_value("q", &result, replicas, compat);
         let infinite = scalar(f64::INFINITY);
-        for (result, replicas, reference) in [
-            (infinite, None, i64::MIN),
-            (scalar(1.0), Some(0), i64::MIN),
-            (QueryResult::Other("matrix".to_owned()), None, 0),
-        ] {
+        for (result, replicas, reference) in
+            [(infinite, None, i64::MIN), (QueryResult::Other("matrix".to_owned()), None, 0)]
+        {
             read(result.clone(), replicas, Compat::Off).expect_err("no value");
             assert_eq!(read(result, replicas, Compat::Reference), Ok(reference));
         }
         let nan = vector(&[f64::NAN]);
         read(nan, None, Compat::Reference).expect_err("NaN");
-        assert_eq!(read(vector(&[1.5, 9.0]), Some(3), Compat::Off), Ok(500));
+        assert_eq!(read(vector(&[1.5, 9.0]), None, Compat::Off), Ok(1500));
+        assert_eq!(read(vector(&[1.5, 9.0]), Some(3), Compat::Reference), Ok(500));
+        assert_eq!(read(scalar(1.0), Some(0), Compat::Reference), Ok(i64::MIN));
     }
 }

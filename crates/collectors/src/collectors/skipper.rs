@@ -26,12 +26,12 @@ const MAX_BACKEND_IN_ERROR: usize = 63;
 pub(crate) struct RequestRate {
     object: ObjectReference,
     backend: String,
-    is_divided_by_replicas: bool,
+    division: Division,
 }
 
 #[async_trait]
 impl Collector for RequestRate {
-    fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let object = metric.object.clone();
         let object = object.ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
         let name = &metric.metric.name;
@@ -44,18 +44,25 @@ impl Collector for RequestRate {
             _ => String::new(),
         };
         let backend = metric.value("backend").map_or_else(legacy, str::to_owned);
-        Ok(Self { object, backend, is_divided_by_replicas: !metric.has_average_target })
+        let division = match (metric.has_average_target, environment.compat) {
+            (true, _) => Division::None,
+            (false, Compat::Off) => Division::AtUse,
+            (false, Compat::Reference) => Division::AfterTruncation,
+        };
+        Ok(Self { object, backend, division })
     }
 
     fn servers(&self) -> Vec<Server> {
         vec![Server::Operator(DEFAULT_PROMETHEUS.to_owned())]
     }
 
+    fn is_per_replica(&self) -> bool {
+        self.division == Division::AtUse
+    }
+
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let division =
-            if self.is_divided_by_replicas { Division::AfterTruncation } else { Division::None };
         let query = PrometheusQuery::for_default_server(self.build_query(context).await?);
-        query.with_division(division).read(context).await
+        query.with_division(self.division).read(context).await
     }
 }
 

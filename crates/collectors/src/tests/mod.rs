@@ -169,7 +169,12 @@ pub(crate) async fn fetch_with(
     plan: &CollectorPlan,
 ) -> Result<Values, FetchError> {
     let target = target();
-    plan.read(&Context::new(clients, "shop", &target, now())).await
+    let context = Context::new(clients, "shop", &target, now());
+    let mut values = plan.read(&context).await?;
+    for sample in &mut values.samples {
+        sample.value = plan.current_value(sample, &context).await?;
+    }
+    Ok(values)
 }
 
 /// The only value, in thousandths.

@@ -181,6 +181,9 @@ pub struct AutoscalerDetail {
     pub forecasts: Vec<ForecastView>,
 }
 
+/// Values of a reconcile count as current for this number of seconds, two default sync periods.
+const MAX_AGE_OF_VALUES: f64 = 30.0;
+
 impl AutoscalerDetail {
     pub const API_VERSION: &str = "debug.hpa-rs.dev/v1";
     pub const KIND: &str = "AutoscalerDetail";
@@ -193,6 +196,12 @@ impl AutoscalerDetail {
             number("totalMilli").or_else(|| number("usageMilli")).map(MilliValue::from_milli)
         };
         self.last_metrics().map(value).collect()
+    }
+
+    /// Whether the controller has just read [`Self::last_values`].
+    pub fn are_values_current(&self) -> bool {
+        let age = self.autoscaler.last_reconcile_seconds_ago;
+        age.is_some_and(|age| age <= MAX_AGE_OF_VALUES)
     }
 
     /// The error of each metric in the last decision, by its index in the spec.
@@ -219,18 +228,28 @@ pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
 }
 
 /// Replaces missing and failed readings of Object and External metrics with `values`, see
-/// [`AutoscalerDetail::last_values`], and adds `errors`, see [`AutoscalerDetail::last_errors`].
-/// Returns the names of the metrics with replaced readings.
+/// [`AutoscalerDetail::last_values`], and adds `errors`, see [`AutoscalerDetail::last_errors`]. With
+/// `are_current`, also replaces other readings that clearly differ: the controller may read the
+/// metric from another source. Returns the names of the metrics with replaced readings.
 pub fn fill_readings(
     inputs: &mut Inputs,
     values: &[Option<MilliValue>],
+    are_current: bool,
     errors: Vec<Option<String>>,
 ) -> Vec<String> {
     inputs.readings.set_controller_errors(errors);
     let mut filled = Vec::new();
     for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
         let Some(value) = values.get(index).copied().flatten() else { continue };
-        if matches!(inputs.readings.get(index), Some(Ok(_))) {
+        let own = match inputs.readings.get(index) {
+            Some(Ok(Reading::Object(own))) => Some(own.value.as_milli().into()),
+            Some(Ok(Reading::External(own))) => {
+                Some(own.value.iter().map(|one| i128::from(one.as_milli())).sum())
+            }
+            Some(Ok(Reading::Pods(_))) => continue,
+            Some(Err(_)) | None => None,
+        };
+        if own.is_some_and(|own| !are_current || !clearly_differs(own, value.as_milli().into())) {
             continue;
         }
         let reading = match spec.source_type {
@@ -242,6 +261,12 @@ pub fn fill_readings(
         filled.push(metric_name(&inputs.hpa.spec.metrics, index));
     }
     filled
+}
+
+/// Whether two values differ by more than a tenth of the larger one, the default tolerance.
+fn clearly_differs(one: i128, other: i128) -> bool {
+    let larger = one.unsigned_abs().max(other.unsigned_abs());
+    one.abs_diff(other).saturating_mul(10) > larger
 }
 
 /// Consecutive decisions with the same outcome.
@@ -388,5 +413,59 @@ pub fn settings_of_controller(
         ActingController::Unknown { is_built_in_writer } => {
             for_built_in(settings, is_built_in_writer).with_unknown_controller()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::{HorizontalPodAutoscaler, Readings, Scale, SelectedPods};
+    use rstest::rstest;
+
+    use super::*;
+
+    /// The controller read 70, in the second metric 9.
+    #[rstest]
+    #[case::differs(true, Some(&[200, 70][..]), true)]
+    #[case::of_an_old_reconcile(false, Some(&[200, 70][..]), false)]
+    #[case::about_the_same(true, Some(&[50, 25][..]), false)]
+    #[case::no_series(true, Some(&[][..]), true)]
+    #[case::failed(false, None, true)]
+    fn value_of_the_controller_replaces_a_reading(
+        #[case] are_current: bool,
+        #[case] own: Option<&[i64]>,
+        #[case] is_replaced: bool,
+    ) {
+        let metric = |name: &str| {
+            serde_json::json!({ "type": "External", "external": {
+                "metric": { "name": name }, "target": { "type": "Value", "value": "10" },
+            } })
+        };
+        let hpa = serde_json::json!({
+            "metadata": { "namespace": "shop", "name": "web" },
+            "spec": {
+                "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "metrics": [metric("jobs"), metric("same")],
+            },
+        });
+        let milli = |value: i64| MilliValue::from_milli(value * 1000);
+        let mut readings = Readings::new();
+        if let Some(own) = own {
+            let own: Vec<_> = own.iter().copied().map(milli).collect();
+            readings.insert(0, Ok(Reading::External(own.into())));
+        }
+        readings.insert(1, Ok(Reading::External(vec![milli(9)].into())));
+        let mut inputs = Inputs {
+            hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
+            scale: Ok(Scale::default()),
+            settings: Settings::default(),
+            selected: SelectedPods::default(),
+            readings,
+            history: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let values = [Some(milli(70)), Some(milli(9))];
+        let filled = fill_readings(&mut inputs, &values, are_current, Vec::new());
+        let expected: &[&str] = if is_replaced { &["jobs"] } else { &[] };
+        assert_eq!(filled, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The writers of an autoscaler's status, from its `managedFields`.
 
-use std::fmt;
+use std::{cmp::Reverse, fmt};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,10 @@ impl FieldManager {
     }
 }
 
+/// The maximum number of controllers whose overwritten status is kept. A user can forge entries of
+/// any number.
+const MAX_OVERWRITTEN: usize = 4;
+
 /// The maximum lag of this machine's clock behind the API server's. A forged time can be ahead by
 /// the same amount, so this adds to the time for which a forged write counts as recent.
 const MAX_CLOCK_LAG: SignedDuration = SignedDuration::from_mins(1);
@@ -104,10 +108,10 @@ pub struct StatusController {
     pub name: Option<String>,
     /// The time of the write. `None` if the entry of `managedFields` has no time.
     pub at: Option<Timestamp>,
-    /// The time of kube-controller-manager's newest write. Another controller may have overwritten
-    /// it since.
+    /// The newest write of each other controller, which this one has overwritten. The newest come
+    /// first, at most [`MAX_OVERWRITTEN`].
     #[serde(skip)]
-    pub built_in_at: Option<Timestamp>,
+    pub overwritten: Vec<StatusWrite>,
 }
 
 impl StatusController {
@@ -120,14 +124,22 @@ impl StatusController {
         let entries = entries.into_iter().flatten();
         let entries = entries.filter_map(|entry| ManagedFieldsEntry::deserialize(entry).ok());
         let writers: Vec<_> = entries.filter_map(|entry| entry.status_writer(now)).collect();
-        let built_in = writers.iter().filter(|(manager, _)| manager == KUBE_CONTROLLER_MANAGER);
-        let built_in_at = built_in.filter_map(|(_, at)| *at).max();
-        let newest = writers.into_iter().max_by_key(|(_, at)| *at);
-        newest.map_or_else(Self::default, |(manager, at)| Self {
-            name: Some(manager),
-            at,
-            built_in_at,
-        })
+        let newest = writers.iter().max_by_key(|(_, at)| *at);
+        let Some((name, at)) = newest.cloned() else { return Self::default() };
+        let others = writers.into_iter().filter_map(|(manager, at)| {
+            let is_other = manager != name && is_controller(&manager);
+            Some(StatusWrite { manager, at: at? }).filter(|_| is_other)
+        });
+        let mut others: Vec<_> = others.collect();
+        others.sort_unstable_by_key(|write| Reverse(write.at));
+        let mut overwritten = Vec::new();
+        for write in others {
+            let is_older = overwritten.iter().any(|one: &StatusWrite| one.manager == write.manager);
+            if overwritten.len() < MAX_OVERWRITTEN && !is_older {
+                overwritten.push(write);
+            }
+        }
+        Self { name: Some(name), at, overwritten }
     }
 
     /// Whether it is kube-controller-manager, which ignores the settings of single autoscalers.
@@ -135,6 +147,12 @@ impl StatusController {
     pub fn is_reference(&self) -> bool {
         self.name.as_deref() == Some(KUBE_CONTROLLER_MANAGER)
     }
+}
+
+/// Whether a field manager is the one of a controller of autoscalers. Users and tools that store a
+/// status have other ones.
+fn is_controller(manager: &str) -> bool {
+    manager == KUBE_CONTROLLER_MANAGER || FieldManager::is_hpa_rs(manager)
 }
 
 impl ManagedFieldsEntry {
@@ -249,13 +267,32 @@ mod tests {
     }
 
     #[test]
-    fn overwritten_status_of_the_built_in_controller_has_a_time() {
-        let entries = [entry(KUBE_CONTROLLER_MANAGER, "status", 1), entry("other", "status", 2)];
-        let object = json!({ "metadata": { "managedFields": entries } });
-        let now = "2026-01-01T00:01:00Z".parse().expect("a time");
-        let controller = StatusController::of_object(&object, now);
-        assert_eq!(controller.name.as_deref(), Some("other"));
-        assert_eq!(controller.built_in_at, "2026-01-01T00:00:01Z".parse().ok());
+    fn newest_overwritten_status_of_each_controller_has_a_time() {
+        let entries = [
+            entry("hpa-controller:a/b", "status", 2),
+            entry(KUBE_CONTROLLER_MANAGER, "status", 1),
+            entry(KUBE_CONTROLLER_MANAGER, "status", 3),
+            entry("kubectl-edit", "status", 4),
+            entry("hpa-controller", "status", 5),
+            entry("hpa-controller", "status", 4),
+        ];
+        let overwritten = |entries: &[Value]| {
+            let object = json!({ "metadata": { "managedFields": entries } });
+            let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+            let StatusController { name, overwritten, .. } =
+                StatusController::of_object(&object, now);
+            (name, overwritten.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let (name, others) = overwritten(&entries);
+        assert_eq!(name.as_deref(), Some("hpa-controller"));
+        let expected = [
+            "kube-controller-manager at 2026-01-01T00:00:03Z",
+            "hpa-controller:a/b at 2026-01-01T00:00:02Z",
+        ];
+        assert_eq!(others, expected);
+        let forged =
+            (0..50).map(|second| entry(&format!("hpa-controller:a/{second}"), "status", second));
+        assert_eq!(overwritten(&forged.collect::<Vec<_>>()).1.len(), MAX_OVERWRITTEN);
     }
 
     #[test]

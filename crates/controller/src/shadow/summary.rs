@@ -145,8 +145,8 @@ impl fmt::Display for Summary {
         if self.inconclusive_autoscaler_count > 0 {
             writeln!(
                 f,
-                "{} could not show a difference: their stabilization windows and policy \
-                 periods (up to {:#}) had not passed since the start",
+                "{} could not show a difference: stabilization windows and policy periods (up to \
+                 {:#}) had not passed since the start",
                 counted(self.inconclusive_autoscaler_count, "autoscaler"),
                 self.longest_window
             )?;

@@ -432,7 +432,7 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
     let text = short.to_string();
     assert!(
         text.ends_with(
-            "\n1 autoscaler could not show a difference: their stabilization windows and policy periods \
+            "\n1 autoscaler could not show a difference: stabilization windows and policy periods \
              (up to 1m 30s) had not passed since the start\n"
         ),
         "{text}"

@@ -279,15 +279,19 @@ impl Detail {
         // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.options.clock.now(), ..inputs };
         fill_forecasts(&mut inputs, &past.forecasts);
-        let filled = fill_readings(&mut inputs, &past.values, past.errors);
+        let filled = fill_readings(&mut inputs, &past.values, past.are_values_current, past.errors);
         if !filled.is_empty() {
             missing.push(format!(
-                "The controller reads {} itself. The value here is the last one that it read.",
+                "The value of {} is the last one that the controller read: it can't be read here, \
+                 or what was read here differs.",
                 filled.join(" and ")
             ));
         }
         let advice = self.cluster.metrics.advise(&inputs).await;
         let mut report = inputs.report_with_advice(doubt.clone(), &advice);
+        for advice in &mut report.advice {
+            *advice = self.cluster.metrics.fill_placeholders(advice);
+        }
         if let Some(doubt) = doubt {
             report.sentence = with_doubt_first(&report.sentence, &doubt);
         }

@@ -236,12 +236,13 @@ impl Board {
     pub(crate) fn status_writers(&self) -> Vec<AutoscalerStatusWriter> {
         let state = self.state.read();
         let writers = state.rows.entries.iter().filter_map(|(id, entry)| {
-            let StatusController { name, at, built_in_at } = &entry.controller;
+            let StatusController { name, at, overwritten } = &entry.controller;
             Some(AutoscalerStatusWriter {
                 key: id.clone(),
                 manager: name.clone()?,
                 at: *at,
-                built_in_at: *built_in_at,
+                overwritten: overwritten.clone(),
+                dry_run: entry.settings.asks_for_dry_run(),
             })
         });
         writers.collect()

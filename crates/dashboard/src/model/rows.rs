@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
     pub(crate) controller: StatusController,
     /// The effective settings.
-    settings: Settings,
+    pub(super) settings: Settings,
     pub(crate) series: Series,
     /// The target's scale, if it was read because the row needs it.
     scale: Option<Scale>,
@@ -118,7 +118,7 @@ impl Rows {
         let previous = self.entries.get(&id);
         // A relist also returns unchanged objects.
         if previous.is_some_and(|entry| {
-            entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
+            entry.hpa.as_deref() == Some(&hpa) && entry.controller == controller
         }) {
             return;
         }

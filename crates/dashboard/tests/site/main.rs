@@ -436,7 +436,11 @@ impl DecisionMetrics for AdvisedMetrics {
 
     async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
         let failed = (0..2).filter(|index| matches!(inputs.readings.get(*index), Some(Err(_))));
-        failed.map(|index| (index, "Correct the name.".to_owned())).collect()
+        failed.map(|index| (index, "Correct the name: --config FILE.".to_owned())).collect()
+    }
+
+    fn fill_placeholders(&self, advice: &str) -> String {
+        advice.replace("FILE", "rules.yaml")
     }
 }
 
@@ -445,8 +449,8 @@ async fn detail_has_the_advice_of_the_source_of_metrics() {
     let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
     let cluster = Cluster::start(&[], Options { metrics, ..options() }).await;
     let mut detail = cluster.open_detail("web").await;
-    let has_advice =
-        |view: &Value| view["report"]["advice"].to_string().contains("Correct the name.");
+    let advice = "Correct the name: --config rules.yaml.";
+    let has_advice = |view: &Value| view["report"]["advice"].to_string().contains(advice);
     detail.until(has_advice).await;
 }
 

@@ -92,6 +92,31 @@ fn constant_or_never_overloading_load_keeps_the_gate_closed() {
     assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
 }
 
+/// The last value is a bad forecast of noise. A smoothed level and the mean are better, without a
+/// season.
+#[test]
+fn white_noise_is_not_forecastable() {
+    for seed in 1..4_u64 {
+        // Steele, Lea and Flood: splitmix64, for the same noise on each run.
+        let noise = |minute: i64| {
+            let mut bits =
+                (minute.unsigned_abs() + seed * 1_000_000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((bits ^ (bits >> 31)) >> 40) as f64 / f64::from(1_u32 << 24)
+        };
+        for samples_apart in [1, 5] {
+            let load =
+                |minute: i64| (minute % samples_apart == 0).then(|| 50.0 + 40.0 * noise(minute));
+            let decision = decide(&trace(28, load), &settings());
+            assert_eq!(decision.reason, Reason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
+            let noisy_office = |minute: i64| Some(load(minute)? + 5.0 * office(minute)?);
+            let decision = decide(&trace(28, noisy_office), &settings());
+            assert_ne!(decision.reason, Reason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
+        }
+    }
+}
+
 /// At most the last two weeks are measured, and never the first week, from which forecasts learn.
 #[test]
 fn text_has_the_number_of_measured_days() {

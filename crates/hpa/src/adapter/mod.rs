@@ -20,14 +20,15 @@ use hpa_adapter::{
 };
 use hpa_calc::MetricsApi;
 use hpa_lease::TaskPanics;
-use hpa_metrics::{MetricSource, Routed};
+use hpa_metrics::{ApiGroups, MetricSource, Routed};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
     clients::KubeClients,
-    options::{authorizer_options, served_groups, server_options, trust_settings, version},
-    sources::Sources,
+    options::{allowed_groups, authorizer_options, server_options, trust_settings, version},
+    sources::{RULES_CHECK_INTERVAL, Sources},
 };
 use crate::{
     args::{AdapterArguments, to_std},
@@ -41,6 +42,27 @@ use crate::{
 pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
     logging::start(&arguments.log)?;
     block_on_threads(Some(arguments.threads), serve(arguments))
+}
+
+/// Adds the groups for which a changed rules file has rules. A group remains: an unavailable API
+/// disturbs other clients of the API server.
+async fn follow_groups(
+    source: Arc<dyn MetricSource>,
+    allowed: ApiGroups,
+    served: watch::Sender<ApiGroups>,
+) {
+    loop {
+        sleep(RULES_CHECK_INTERVAL).await;
+        let groups = served.borrow().union(source.catalog().groups().intersection(allowed));
+        if groups != *served.borrow() {
+            info!(groups = group_names(groups), "serving more groups");
+            served.send_replace(groups);
+        }
+    }
+}
+
+fn group_names(groups: ApiGroups) -> String {
+    installed_apis(groups).map(MetricsApi::group).collect::<Vec<_>>().join(",")
 }
 
 async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
@@ -59,7 +81,10 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
     let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metrics));
-    let groups = served_groups(&arguments, &*source);
+    let allowed = allowed_groups(&arguments);
+    let groups = source.catalog().groups().intersection(allowed);
+    let (served, served_groups) = watch::channel(groups);
+    panics.spawn("watch of served groups", follow_groups(source.clone(), allowed, served));
 
     let (trust_source, trust) =
         TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
@@ -77,7 +102,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     })?;
     let address = listener.local_addr()?;
     let options = AdapterOptions {
-        groups,
+        groups: served_groups.clone(),
         compat: arguments.compat.rules_compat(),
         port: address.port(),
         version: version(),
@@ -87,7 +112,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         &arguments.serving,
         server_options,
         &clients.lister,
-        groups,
+        served_groups,
         &panics,
         &stop,
     )
@@ -105,8 +130,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     });
     panics.spawn("watch of client CAs", trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
-    let names: Vec<&str> = installed_apis(groups).map(MetricsApi::group).collect();
-    info!(%address, groups = names.join(","), "serving");
+    info!(%address, groups = group_names(groups), "serving");
     let stopping_adapter = adapter.clone();
     let on_stop = stop.clone();
     tokio::spawn(async move {

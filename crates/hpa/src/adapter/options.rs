@@ -5,7 +5,7 @@ use hpa_adapter::{
     authentication::{ConfigMapLookup, FrontProxyFlags, FrontProxyNames, TrustSettings},
     server::ServerOptions,
 };
-use hpa_metrics::{ApiGroups, MetricSource};
+use hpa_metrics::ApiGroups;
 use hpa_prometheus::rules::Compat;
 
 use crate::{
@@ -20,13 +20,12 @@ const AUTHORIZED_SECONDS: i64 = 300;
 /// request of an autoscaler needs another `SubjectAccessReview`.
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
-/// The API groups that a source serves and no flag disables.
-pub(super) fn served_groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
-    let groups = source.catalog().groups();
+/// The API groups that no flag disables.
+pub(super) fn allowed_groups(arguments: &AdapterArguments) -> ApiGroups {
     ApiGroups {
-        custom: groups.custom && arguments.custom_metrics,
-        external: groups.external && arguments.external_metrics,
-        resource: groups.resource && arguments.resource_metrics,
+        custom: arguments.custom_metrics,
+        external: arguments.external_metrics,
+        resource: arguments.resource_metrics,
     }
 }
 

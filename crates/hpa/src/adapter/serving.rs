@@ -12,6 +12,7 @@ use hpa_adapter::{
 use hpa_lease::TaskPanics;
 use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -24,7 +25,7 @@ pub(super) async fn load_certificate(
     arguments: &ServingArguments,
     options: ServerOptions,
     client: &kube::Client,
-    groups: ApiGroups,
+    groups: watch::Receiver<ApiGroups>,
     panics: &TaskPanics,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<ServingCertificate>> {

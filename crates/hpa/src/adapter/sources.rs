@@ -7,11 +7,12 @@ use hpa_adapter::Metrics;
 use hpa_collectors::collection::CollectionSource;
 use hpa_controller::AutoscalerApi;
 use hpa_lease::{LeaderTask, TaskPanics};
-use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
+use hpa_metrics::{ApiGroups, DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, RulesFile, Servers};
 use jiff::Timestamp;
+use tokio::time::sleep;
 use tracing::info;
 
 use super::{clients::KubeClients, discovery_log, prometheus_url::compatible_url};
@@ -24,6 +25,9 @@ use crate::{
 
 /// The usual sync period of the autoscalers that read metrics.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
+
+/// The time between two checks for rules that need a watch. The rules file is read as often.
+pub(super) const RULES_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The sources of metrics that flags turn on, and the tasks that need the lease.
 #[derive(Default)]
@@ -191,19 +195,33 @@ async fn create_rules_source(
         Compat::Off => objects,
         Compat::Reference => objects.with_pod_lists(),
     });
-    // External rules need no pods. With external rules only, the chart may not permit pod watches.
-    if !config.rules.is_empty() || config.resource_rules.is_some() {
-        let objects = objects.clone();
-        panics.spawn("watch of pods for rules", async move { objects.watch_pods().await });
-    }
-    if config.resource_rules.is_some() {
-        let objects = objects.clone();
-        panics.spawn("watch of nodes for rules", async move { objects.watch_nodes().await });
-    }
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(SYNC_PERIOD),
         ..arguments.prometheus.discovery_settings(compat)
     };
-    let source = PrometheusSource::new(config, servers, settings, mapper, objects);
-    Ok(Arc::new(source.context("unable to use the rules")?))
+    let source = PrometheusSource::new(config, servers, settings, mapper, objects.clone());
+    let source = Arc::new(source.context("unable to use the rules")?);
+    // External rules need no pods. With external rules only, the chart may not permit pod watches.
+    panics.spawn("watch of pods for rules", {
+        let (source, objects) = (source.clone(), objects.clone());
+        async move {
+            wait_for_rules(&source, |groups| groups.custom || groups.resource).await;
+            objects.watch_pods().await;
+        }
+    });
+    panics.spawn("watch of nodes for rules", {
+        let source = source.clone();
+        async move {
+            wait_for_rules(&source, |groups| groups.resource).await;
+            objects.watch_nodes().await;
+        }
+    });
+    Ok(source)
+}
+
+/// Waits until the rules file has rules that need a watch. A changed file may add them.
+async fn wait_for_rules(source: &PrometheusSource, need_watch: fn(ApiGroups) -> bool) {
+    while !need_watch(source.catalog().groups()) {
+        sleep(RULES_CHECK_INTERVAL).await;
+    }
 }

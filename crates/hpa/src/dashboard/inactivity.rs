@@ -163,7 +163,13 @@ mod tests {
 
     fn writer(manager: &str) -> AutoscalerStatusWriter {
         let key = HpaKey::new("shop", "web");
-        AutoscalerStatusWriter { key, manager: manager.to_owned(), at: None, built_in_at: None }
+        AutoscalerStatusWriter {
+            key,
+            manager: manager.to_owned(),
+            at: None,
+            overwritten: Vec::new(),
+            dry_run: false,
+        }
     }
 
     /// Its flags can't be read, as on managed clusters.
@@ -245,8 +251,8 @@ mod tests {
         scope.as_mut().unwrap().namespaces = vec!["blog".to_owned()];
         let published = leases(&lease, &built_in, now);
         let sentence = describe_leases(&published, &writers[2..], &released).unwrap();
-        let expected = "Maybe no controller acts on 1 autoscaler: an instance with the lease \
-                        scaling/two handles other autoscalers (annotation of the lease).";
+        let expected = "No controller with a known lease acts on 1 autoscaler: an instance with \
+                        the lease scaling/two handles only other autoscalers (annotation of the lease).";
         assert_eq!(sentence, expected);
         lease.holder.as_mut().unwrap().scope = None;
         let leases = leases(&lease, &built_in, now);

@@ -67,4 +67,8 @@ impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
         self.advisor.advise(self.reader.rules().map(|rules| &**rules), inputs).await
     }
+
+    fn fill_placeholders(&self, advice: &str) -> String {
+        self.advisor.fill_placeholders(advice)
+    }
 }

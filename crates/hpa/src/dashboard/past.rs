@@ -24,7 +24,7 @@ use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
     debug_client::{DebugClient, Instance, LeaseName, Unavailable, item_key},
-    liveness::{ControllerLease, KubeControllerManager, Leases, NamespaceWriters, Writer},
+    liveness::{Conflict, ControllerLease, KubeControllerManager, Leases, NamespaceWriters},
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -249,8 +249,9 @@ impl RecordSource for ControllerPast {
         let failed_writes = failed_writes
             .filter(|_| unstored.is_empty())
             .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
-        let conflict = leases.describe_conflict(&Writer::all(writers));
-        let status_problems = failed_writes.into_iter().chain(conflict).collect();
+        let conflicts = leases.conflicts(writers);
+        let conflicts = conflicts.iter().map(Conflict::sentence);
+        let status_problems = failed_writes.into_iter().chain(conflicts).collect();
         ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
     }
 }

@@ -68,7 +68,7 @@ fn failure_advice(
         }
         Ok(source) if !sources.has_collectors => {
             let is_for_built_in = inputs.settings.is_for_built_in();
-            advice_without_collectors(&source, message_of(error), is_for_built_in)
+            advice_without_collectors(&source, error, is_for_built_in)
         }
         Ok(source) => {
             let name = metric.metric_name();
@@ -203,21 +203,21 @@ fn place_and_check(source: &CollectorSource) -> (String, &'static str) {
 }
 
 /// Advice if no flag turns collectors on. A metric without annotations may be that of a metrics
-/// API, unless the failure says that no metrics API has it.
+/// API, unless the failure says that no metrics API has it, or a value of it.
 fn advice_without_collectors(
     source: &CollectorSource,
-    failure: &str,
+    error: &ReadError,
     is_for_built_in: bool,
 ) -> Option<String> {
     let CollectorSource { collector, subject, is_annotated, .. } = source;
-    let name = collector_name(source);
+    let (name, failure) = (collector_name(source), message_of(error));
     // The metrics API is the cause, and has advice of its own.
     if failure.contains(error_texts::API_UNAVAILABLE) {
         return None;
     }
     let owner = if *is_annotated {
         format!("The {subject} are settings of the collector {name}.")
-    } else if error_texts::is_metric_missing(failure) {
+    } else if error.is_empty_response() || error_texts::is_metric_missing(failure) {
         format!("The {subject} is one that the collector {name} reads.")
     } else {
         return None;

@@ -9,10 +9,10 @@ use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{DebugClient, Instance, KUBE_CONTROLLER_MANAGER, Unavailable},
+    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, Unavailable},
     listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
     liveness::{
-        ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, Writer,
+        Conflict, ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters,
         status_writers,
     },
     terminal::shorten_names,
@@ -42,9 +42,8 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
 }
 
 /// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers on
-/// which no controller acts, about several controllers that store statuses, and about statuses that
-/// can't be stored. Sets the controller that acts on each autoscaler. `now` is the time at which
-/// the autoscalers were listed.
+/// which no controller acts or several do, and about statuses that can't be stored. Sets the
+/// controller that acts on each autoscaler. `now` is the time at which the autoscalers were listed.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
@@ -53,23 +52,25 @@ pub(super) async fn describe_all(
     now: Timestamp,
 ) -> Vec<String> {
     let statuses = status_writers(autoscalers);
-    let (built_in, lease, instance) = tokio::join!(
-        KubeControllerManager::read(client),
-        ControllerLease::find_in_cluster(client, location, None, &statuses),
-        read_url(location, request_timeout)
-    );
+    let (built_in, (lease, instance)) = tokio::join!(KubeControllerManager::read(client), async {
+        let lease = ControllerLease::find_in_cluster(client, location, None, &statuses).await;
+        let leader = lease.leader_pod(client).await;
+        let instance = lease.instance(client, location, request_timeout, &leader).await;
+        (lease, instance)
+    });
     let built_in = built_in.with_statuses(&statuses);
     let writers = NamespaceWriters::new(&statuses);
     let leases = lease.with(&built_in, &writers, now);
-    // Without a flag, or if the debug API can't be read, the leases decide.
-    let unreadable = instance.as_ref().err().map(|error| {
+    // Without the flag, or if the debug API can't be read, the leases decide.
+    let error_of_url = instance.as_ref().err().filter(|_| location.controller_url.is_some());
+    let unreadable = error_of_url.map(|error| {
         format!("Whether the controller of --controller-url makes decisions is unknown: {error}.")
     });
-    let instance = instance.ok().flatten();
     let instance = instance.as_ref();
     let reconciled = instance.map(Instance::reconciled_at_url).unwrap_or_default();
     let errors = instance.map(Instance::status_write_errors).unwrap_or_default();
-    let failed_writes = instance.and_then(|instance| instance.status.failed_status_writes.clone());
+    let failed_writes =
+        instance.ok().and_then(|instance| instance.status.failed_status_writes.clone());
     let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
     let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
     for one in autoscalers.iter_mut() {
@@ -91,16 +92,6 @@ pub(super) async fn describe_all(
     let idle = by_reason.into_iter().rev().map(idle_sentence);
     let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).collect();
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
-    sentences.extend(leases.describe_conflict(&Writer::all(&statuses)));
+    sentences.extend(leases.conflicts(&statuses).iter().map(Conflict::sentence));
     sentences
-}
-
-/// The instance at `--controller-url`. `None` without the flag.
-async fn read_url(
-    location: &ControllerArguments,
-    request_timeout: Duration,
-) -> Result<Option<Instance>, Unavailable> {
-    let Some(url) = &location.controller_url else { return Ok(None) };
-    let api = DebugClient::for_url(url, request_timeout)?;
-    api.instance(location).await.map(Some)
 }

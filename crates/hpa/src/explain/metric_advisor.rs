@@ -10,6 +10,7 @@ use super::{
     collector_advice,
     metrics_api_advice::{self, MetricsApis},
     rule_advice::{self, RuleLookups},
+    subject::fill_placeholders,
 };
 use crate::{args::SourceArguments, collectors::InProcessSources};
 
@@ -21,12 +22,22 @@ pub(crate) struct MetricAdvisor {
     rules: RuleLookups,
     apis: MetricsApis,
     sources: InProcessSources,
+    placeholders: Vec<(&'static str, String)>,
 }
 
 impl MetricAdvisor {
     pub(crate) fn new(client: Client, arguments: &SourceArguments) -> Self {
-        let sources = InProcessSources::from_flags(arguments);
-        Self { rules: RuleLookups::default(), apis: MetricsApis::new(client), sources }
+        Self {
+            rules: RuleLookups::default(),
+            apis: MetricsApis::new(client),
+            sources: InProcessSources::from_flags(arguments),
+            placeholders: rule_advice::placeholders(&arguments.rules),
+        }
+    }
+
+    /// Replaces the placeholders in the commands of advice whose values the flags have.
+    pub(crate) fn fill_placeholders(&self, advice: &str) -> String {
+        fill_placeholders(advice, &self.placeholders)
     }
 
     /// Advice about metrics that can't be read, or have a wrong value, by their index. `rules` are

@@ -7,7 +7,7 @@ use hpa_calc::{
     api::PodPhase,
     go_text::truncate,
     report::{
-        error_texts::{ALSO_NOT_BY_API, is_metric_missing, refusal_of_rule},
+        error_texts::{ALSO_NOT_BY_API, NO_VALUE, is_metric_missing, refusal_of_rule},
         rules_explain_command,
     },
     shell::quote,
@@ -15,7 +15,10 @@ use hpa_calc::{
 };
 use hpa_metrics::{MetricSource, SingleFlight};
 use hpa_prometheus::{
-    rules::{explain::counter_without_rate, resource_metrics::UsageResource},
+    rules::{
+        explain::{Warning, expression_warnings},
+        resource_metrics::UsageResource,
+    },
     source::{PrometheusSource, RuleInspection},
 };
 
@@ -97,10 +100,20 @@ pub(super) async fn advise(
             }
             continue;
         };
+        let has_no_value = |message: &str| message.starts_with(NO_VALUE);
+        let lacks_pods = key.is_of_pods
+            && matches!(reading, Err(ReadError::Fetch { message, .. }) if has_no_value(message));
         let found = lookups.get(key, |key| MetricRules::find(source, key)).await;
+        let without_le = |one: &Warning| matches!(one, Warning::QuantileWithoutLe { .. });
         let text = match reading {
-            _ if is_empty && found.has_name => Some(missing_value()),
-            Ok(_) if found.has_name => counter_advice(&found.rules, name),
+            _ if (is_empty || lacks_pods) && found.has_name => {
+                mistake_advice(&found.rules, name, without_le).or_else(|| Some(missing_value()))
+            }
+            // Other advice has the command.
+            Err(ReadError::Fetch { message, .. }) if found.has_name && has_no_value(message) => {
+                mistake_advice(&found.rules, name, without_le)
+            }
+            Ok(_) if found.has_name => mistake_advice(&found.rules, name, |_| true),
             Err(ReadError::Fetch { message, .. })
                 if let Some(refusal) = refusal_of_rule(message) =>
             {
@@ -158,13 +171,19 @@ impl MetricRules {
     }
 }
 
-/// Advice about a metric that one of these rules, which have it, reads from a counter without its
-/// rate. Its value grows until the counter is reset, whatever the load is.
-fn counter_advice(rules: &[RuleInspection], name: &str) -> Option<String> {
+/// Advice about a likely mistake in the query with which one of these rules reads a metric. The
+/// value of a counter without its rate grows until the counter is reset, whatever the load is, and
+/// a quantile without `le` has no result.
+fn mistake_advice(
+    rules: &[RuleInspection],
+    name: &str,
+    is_relevant: fn(&Warning) -> bool,
+) -> Option<String> {
     rules.iter().find_map(|rule| {
         let query = &rule.definition.metrics_query;
-        let mut metrics = rule.metrics.iter();
-        let warning = metrics.find_map(|metric| counter_without_rate(&metric.series, query))?;
+        let metrics = rule.metrics.iter();
+        let mut warnings = metrics.flat_map(|metric| expression_warnings(&metric.series, query));
+        let warning = warnings.find(is_relevant)?;
         Some(format!("Check the metricsQuery of {} for {name}: {warning}.", rule.status.rule))
     })
 }
@@ -267,8 +286,18 @@ mod tests {
     ) {
         let start =
             "Check the metricsQuery of rules[0] for rps: requests_total looks like a counter";
-        let advice = counter_advice(&[rule("rules[0]", series, query)], "rps");
+        let advice = mistake_advice(&[rule("rules[0]", series, query)], "rps", |_| true);
         assert_eq!(advice.is_some_and(|advice| advice.starts_with(start)), is_advised);
+    }
+
+    #[test]
+    fn quantile_without_le_has_advice() {
+        let query = "histogram_quantile(0.9, sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])))";
+        let rules = [rule("rules[0]", "latency_seconds_bucket", query)];
+        let is_quantile = |one: &Warning| matches!(one, Warning::QuantileWithoutLe { .. });
+        let advice = mistake_advice(&rules, "rps", is_quantile).expect("advice");
+        let start = "Check the metricsQuery of rules[0] for rps: histogram_quantile has no result";
+        assert!(advice.starts_with(start), "{advice}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Report,
     api::{ConditionReason, ConditionType},
+    explain::MetricFailure,
     report::{about_missing_right, ambiguous_autoscalers},
 };
 use hpa_controller::{
@@ -17,7 +18,7 @@ use jiff::SignedDuration;
 use super::past;
 use crate::{
     debug_client::Unavailable,
-    liveness::{Idle, is_recent_write},
+    liveness::{Conflict, Idle, is_recent_write},
     terminal::{escape_line, shorten_names},
 };
 
@@ -47,6 +48,10 @@ pub(super) struct Subject {
     pub(super) read_by_controller: Vec<String>,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
     pub(super) idle: Option<Idle>,
+    /// The controllers that all act on it.
+    pub(super) conflict: Option<Conflict>,
+    /// The warning of a Prometheus server about the values that this command has read.
+    pub(super) server_warning: Option<String>,
     /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
     /// The placeholders in commands of the advice whose values are known, with these values.
@@ -63,7 +68,11 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let doubt = self.idle.as_ref().map(Idle::reason).or_else(|| self.doubt_about_writer());
+        let conflict = self.conflict.as_ref();
+        let doubt = self.idle.as_ref().map(Idle::reason);
+        let doubt = doubt.or_else(|| conflict.map(|conflict| conflict.clause("it")));
+        let doubt = doubt.or_else(|| self.doubt_about_writer());
+        let has_doubt = doubt.is_some() || self.inputs.settings.dry_run;
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if !self.missing_object_advice.is_empty() {
             // Other advice assumes that what the files lack is missing in the cluster.
@@ -73,6 +82,9 @@ impl Subject {
         if let Some(idle) = &self.idle {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
+        }
+        if let Some(conflict) = conflict {
+            report.advice.insert(0, format!("{}. hpa status says more.", conflict.advice()));
         }
         let record = self.past.as_ref().ok();
         if let Some(error) = record.and_then(|past| past.autoscaler.status_write_error.as_ref()) {
@@ -84,6 +96,12 @@ impl Subject {
             let about_right = about_missing_right(error).map(|advice| format!(". {advice}"));
             let advice = advice + &about_right.unwrap_or_default();
             report.advice.insert(0, escape_line(&advice));
+        }
+        if let Some(sentence) = self.decision_of_controller(&report).filter(|_| !has_doubt) {
+            report.sentence = escape_line(&sentence);
+        }
+        if let Some(warning) = &self.server_warning {
+            report.sentence = format!("{}; {warning}", report.sentence);
         }
         if self.assumes_replicas {
             report.sentence += ASSUMED_REPLICAS;
@@ -129,6 +147,25 @@ impl Subject {
         report
     }
 
+    /// The controller's last decision, if the controller read a metric that can't be read here.
+    fn decision_of_controller(&self, report: &Report) -> Option<String> {
+        let record = self.past.as_ref().ok().filter(|record| record.are_values_current())?;
+        let (run, errors) = (record.runs.last()?, record.last_errors());
+        let is_read = |index: usize| errors.get(index).is_some_and(Option::is_none);
+        let unread = report.metrics.iter().filter(|metric| {
+            metric.explanation.failure == Some(MetricFailure::Fetch) && is_read(metric.index)
+        });
+        let names: Vec<_> = unread.map(|metric| metric.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{}: {}, as the controller decided last; {} can't be read here",
+                past::action(&run.decision),
+                run.decision.sentence,
+                names.join(" and ")
+            )
+        })
+    }
+
     /// A doubt if kube-controller-manager has recently stored the status, although the debug API
     /// has the history of an hpa-rs: kube-controller-manager's recommendations are not known.
     fn doubt_about_writer(&self) -> Option<String> {
@@ -170,7 +207,10 @@ impl Subject {
             return String::new();
         }
         let names = self.read_by_controller.join(" and ");
-        format!("The controller reads {names} itself; the value is the last one that it read.\n\n")
+        format!(
+            "The value of {names} is the last one that the controller read: it can't be read here, \
+             or what was read here differs.\n\n"
+        )
     }
 
     /// The decisions of the duration `since`, or the reason why the past is missing. Empty without
@@ -191,7 +231,7 @@ impl Subject {
 }
 
 /// Replaces the placeholders in the commands of a text.
-fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> String {
+pub(super) fn fill_placeholders(text: &str, placeholders: &[(&'static str, String)]) -> String {
     let fill = |text: String, (placeholder, value): &(&'static str, String)| {
         text.replace(*placeholder, &escape_line(value))
     };

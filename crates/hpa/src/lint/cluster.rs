@@ -222,7 +222,7 @@ async fn list_objects(
 
 /// Reads which metrics APIs are registered, and the metrics that their discovery lists.
 async fn read_apis(client: &Client, groups: &[Value]) -> ServedMetrics {
-    let mut served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
+    let mut served = ServedMetrics::default();
     for group in groups {
         let name = string_at(group, "/name");
         if !METRICS_APIS.contains(&name) {

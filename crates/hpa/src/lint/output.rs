@@ -33,7 +33,7 @@ pub(super) fn text(findings: &[Finding], autoscaler_count: usize, problem_count:
     }
     let mut counts = vec![counted(autoscaler_count, "autoscaler")];
     if problem_count > 0 {
-        counts.push(counted(problem_count, "problem"));
+        counts.push(format!("{} not checked (see stderr)", counted(problem_count, "input")));
     }
     // "0 errors" would be wrong if an input that could not be checked has some.
     if problem_count == 0 || error_count > 0 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hpa_calc::MetricsApi;
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::{
-    rules::{counter::plain_counter, query::example_query},
+    rules::{counter::plain_counter, quantile::aggregation_without_le, query::example_query},
     source::{RelistError, RuleInspection},
 };
 
@@ -42,7 +42,7 @@ pub(super) async fn read_rules(
     let rules: Vec<_> =
         source.inspect_custom().into_iter().chain(source.inspect_external()).collect();
     Ok(Some(ServedMetrics {
-        source: "the rules file",
+        has_rules: true,
         groups: served.map(|api| api.group().to_owned()).collect(),
         custom: groups
             .custom
@@ -50,6 +50,7 @@ pub(super) async fn read_rules(
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
         averages: metrics_with(&rules, computes_average),
         plain_counters: metrics_with(&rules, |query| plain_counter(query).is_some()),
+        quantiles_without_le: metrics_with(&rules, |query| aggregation_without_le(query).is_some()),
         resources: source.resources(),
         discovery_error,
         ..ServedMetrics::default()
@@ -95,7 +96,8 @@ impl ServedMetrics {
         self.groups.extend(rules.groups);
         self.averages.extend(rules.averages);
         self.plain_counters.extend(rules.plain_counters);
+        self.quantiles_without_le.extend(rules.quantiles_without_le);
         self.discovery_error = rules.discovery_error;
-        self.source = "the cluster or the rules file";
+        self.has_rules = true;
     }
 }

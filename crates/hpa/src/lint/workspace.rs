@@ -30,8 +30,8 @@ pub(super) struct Workspace {
 /// The metrics that the metrics APIs or the rules of `--metrics-config` serve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedMetrics {
-    /// The end of a message such as "is not served by the cluster".
-    pub(super) source: &'static str,
+    /// Whether these include the metrics of rules.
+    pub(super) has_rules: bool,
     /// The groups of the metrics APIs that are served.
     pub(super) groups: BTreeSet<String>,
     /// The errors of the APIs of `groups` that don't answer.
@@ -45,6 +45,9 @@ pub(super) struct ServedMetrics {
     pub(super) averages: BTreeSet<String>,
     /// The metrics of rules whose query reads a counter without a rate, named like `averages`.
     pub(super) plain_counters: BTreeSet<String>,
+    /// The metrics of rules whose query computes a quantile of buckets without `le`, named like
+    /// `averages`.
+    pub(super) quantiles_without_le: BTreeSet<String>,
     /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
     /// be those of an adapter, which may name resources differently.
     pub(super) resources: Arc<ApiResources>,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
-use super::{is_recent_write, search::is_held, writers::built_in_write};
+use super::{describe_age, is_recent_write, search::is_held};
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
 
 /// The names of the HPA controller in `--controllers`.
@@ -41,16 +41,20 @@ impl KubeControllerManager {
 
     /// Sets `last_write` from the writers of statuses.
     pub(crate) fn with_statuses(self, statuses: &[AutoscalerStatusWriter]) -> Self {
-        Self { last_write: statuses.iter().filter_map(built_in_write).max(), ..self }
+        let writes = statuses.iter().filter_map(|status| status.written_at(NAME));
+        Self { last_write: writes.max(), ..self }
     }
 
     /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that
-    /// the lease holder stored shows that it is on. `None` if it is unknown.
+    /// the lease holder stored shows that it is on. `None` if it is unknown. A tenant can forge the
+    /// status, so an older one doesn't count.
     pub(crate) fn has_hpa_controller(&self, now: Timestamp) -> Option<bool> {
-        self.has_hpa_controller_by(self.last_write, now)
+        let recent = self.last_write.filter(|write| is_recent_write(Some(*write), now));
+        self.has_hpa_controller_by(recent, now)
     }
 
-    /// Like [`Self::has_hpa_controller`], with `write` as the time of the status.
+    /// Like [`Self::has_hpa_controller`], with `write` as the time of the status. An old one counts
+    /// too, because the flags of the lease holder don't change.
     pub(super) fn has_hpa_controller_by(
         &self,
         write: Option<Timestamp>,
@@ -58,28 +62,45 @@ impl KubeControllerManager {
     ) -> Option<bool> {
         match &self.flags {
             Some(flags) => Some(flags.has_hpa_controller),
-            None => (is_recent_write(write, now) && self.holder_stored(write)).then_some(true),
+            None => self.holder_stored(write, now).then_some(true),
         }
     }
 
     /// Whether the lease is held, and its holder stored the status at `write`. A status that is not
     /// later than the acquisition of the lease may be that of an earlier holder, which may have
-    /// run with other flags. The clocks of the holder and of the API server may differ.
-    fn holder_stored(&self, write: Option<Timestamp>) -> bool {
-        let acquired = self.holder.as_ref().ok().and_then(|holder| holder.acquired);
-        let is_later = |(write, acquired)| is_clearly_after(write, acquired);
-        is_held(&self.holder) && write.zip(acquired).is_none_or(is_later)
+    /// run with other flags. The clocks of the holder and of the API server may differ. If the time
+    /// of the acquisition is unknown, the status must be recent.
+    fn holder_stored(&self, write: Option<Timestamp>, now: Timestamp) -> bool {
+        let Some(write) = write.filter(|_| is_held(&self.holder)) else { return false };
+        match self.holder.as_ref().ok().and_then(|holder| holder.acquired) {
+            Some(acquired) => is_clearly_after(write, acquired),
+            None => is_recent_write(Some(write), now),
+        }
     }
 
-    /// A clause about the HPA controller, with the evidence.
-    pub(crate) fn describe_hpa_controller(&self, now: Timestamp) -> String {
-        match (&self.flags, self.has_hpa_controller(now)) {
+    /// A clause about the HPA controller, with the evidence. `is_on` is whether flags or a status
+    /// show that it is on, and `is_confirmed` whether no tenant can have forged that status.
+    pub(crate) fn describe_hpa_controller(
+        &self,
+        is_on: bool,
+        is_confirmed: bool,
+        now: Timestamp,
+    ) -> String {
+        match (&self.flags, self.last_write.filter(|_| is_on)) {
             (Some(ManagerFlags { pod, has_hpa_controller }), _) => {
                 let state = if *has_hpa_controller { "on" } else { "off" };
                 format!("its HPA controller is {state} (flags of pod {pod})")
             }
-            (None, Some(_)) => {
-                "its HPA controller is on (a status of the last minute names it)".to_owned()
+            (None, Some(write)) => {
+                let age = describe_age(write, now);
+                if is_confirmed {
+                    format!("its HPA controller is on (a status stored {age} names it)")
+                } else {
+                    format!(
+                        "its HPA controller may be on (a status stored {age} names it, which users \
+                         who may update the autoscaler can forge)"
+                    )
+                }
             }
             (None, None) => {
                 "its flags can't be read here, so its HPA controller may be on".to_owned()

@@ -61,9 +61,7 @@ impl Leases<'_> {
     /// handles the autoscaler.
     ///
     /// The finding is uncertain if a lease is missing, was only guessed or has an unreadable time:
-    /// its controller may run. It is also uncertain if another hpa-rs may handle the autoscaler. If
-    /// the holder of the lease of `manager` handles others, another release, whose lease is unknown,
-    /// may handle this one.
+    /// its controller may run. It is also uncertain if another hpa-rs may handle the autoscaler.
     pub(crate) fn idle(&self, api: AutoscalerApi, namespace: &str, manager: &str) -> Option<Idle> {
         if manager == KUBE_CONTROLLER_MANAGER {
             return self.idle_after_built_in(namespace);
@@ -77,7 +75,7 @@ impl Leases<'_> {
         let mut successor = self.describe_successor(api, namespace);
         let cause = if excludes_it { successor.take() } else { lost_lease(holder) };
         let Some(cause) = cause else {
-            let cause = self.cause_without_lease(api, name)?;
+            let cause = self.cause_without_lease(api, name, namespace)?;
             return Some(Idle { is_certain: false, cause, search: None, successor });
         };
         // kube-controller-manager handles no other API.
@@ -88,9 +86,8 @@ impl Leases<'_> {
         match built_in_handles_it {
             Some(true) => None,
             Some(false) => {
-                let is_certain = !excludes_it
-                    && self.has_readable_times(namespace)
-                    && !self.may_have_successor(api, namespace);
+                let is_certain =
+                    self.has_readable_times(namespace) && !self.may_have_successor(api, namespace);
                 // The same finding as for a status of kube-controller-manager.
                 let may_replace = api == AutoscalerApi::Core && !excludes_it;
                 let cause = match self.built_in_idle().filter(|_| may_replace) {
@@ -117,29 +114,42 @@ impl Leases<'_> {
             return None;
         }
         let expired = self.expired_lease_for(namespace);
-        let is_unknown =
-            expired.is_some() && self.built_in_handles_autoscalers(Some(namespace)).is_none();
-        let built_in =
-            if is_unknown { self.describe_unknown_built_in() } else { self.built_in_idle()? };
+        let has_restarted = self.has_restarted_built_in(namespace);
+        let is_unknown = (expired.is_some() || has_restarted)
+            && self.built_in_handles_autoscalers(Some(namespace)).is_none();
+        let built_in = match is_unknown {
+            true if has_restarted => format!(
+                "{}, and it has stored no status since it acquired its lease",
+                self.describe_unknown_built_in()
+            ),
+            true => self.describe_unknown_built_in(),
+            false => self.built_in_idle()?,
+        };
         let is_found = |search: &String| expired.as_ref().is_none_or(|expired| expired == search);
         let search = self.describe_search().filter(is_found);
         // hpa-rs doesn't replace a status that needs no change.
         let lost = expired.or_else(|| lost_lease(&self.lease.holder));
         let lost = lost.filter(|_| search.is_none());
-        let has_lost_lease = lost.is_some();
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
             None => built_in,
         };
         let successor = self.describe_successor(AutoscalerApi::Core, namespace);
-        // As with a status of the lost lease, an instance for other namespaces is no doubt.
-        let has_no_successor = successor.is_none()
-            || (has_lost_lease && !self.may_have_successor(AutoscalerApi::Core, namespace));
         let is_certain = !is_unknown
             && search.is_none()
             && self.has_readable_times(namespace)
-            && has_no_successor;
+            && !self.may_have_successor(AutoscalerApi::Core, namespace);
         Some(Idle { is_certain, cause, search, successor })
+    }
+
+    /// Whether kube-controller-manager acquired its lease after its last status in a namespace, in a
+    /// cluster with a lease of hpa-rs: its HPA controller may have been switched off.
+    fn has_restarted_built_in(&self, namespace: &str) -> bool {
+        let acquired = self.built_in.holder.as_ref().ok().and_then(|holder| holder.acquired);
+        let times = acquired.zip(self.writers.last_built_in_write(Some(namespace)));
+        let is_later = times.is_some_and(|(acquired, write)| is_clearly_after(acquired, write));
+        let is_missing = |holder| matches!(holder, &Err(Unavailable::NoLease(_)));
+        is_later && self.hpa_rs_leases().any(|(_, holder)| !is_missing(holder))
     }
 
     /// A clause about an expired lease whose holder published that it handles the autoscalers of
@@ -169,14 +179,23 @@ impl Leases<'_> {
     }
 
     /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
-    /// hpa-rs deletes it. `None` if it is unknown whether kube-controller-manager handles the
-    /// autoscaler.
-    fn cause_without_lease(&self, api: AutoscalerApi, lease: &LeaseName) -> Option<String> {
+    /// hpa-rs deletes it. `None` if kube-controller-manager handles the autoscaler, or has no lease.
+    fn cause_without_lease(
+        &self,
+        api: AutoscalerApi,
+        lease: &LeaseName,
+        namespace: &str,
+    ) -> Option<String> {
         let missing = format!("the lease that hpa-rs' status names, {lease}, does not exist");
-        Some(match api {
-            AutoscalerApi::Core => format!("{missing}, and {}", self.built_in_idle()?),
-            AutoscalerApi::Custom => missing,
-        })
+        if api == AutoscalerApi::Custom {
+            return Some(missing);
+        }
+        let built_in = match self.built_in_handles_autoscalers(Some(namespace)) {
+            Some(true) => return None,
+            Some(false) => self.built_in_idle()?,
+            None => self.describe_unknown_built_in(),
+        };
+        Some(format!("{missing}, and {built_in}"))
     }
 
     /// Whether an instance of hpa-rs that holds its lease, and may succeed the one with the lost
@@ -218,7 +237,7 @@ impl Leases<'_> {
         if !elsewhere.is_empty() {
             let leases = elsewhere.join(" or ");
             clauses.push(format!(
-                "an instance with the lease {leases} handles other autoscalers (annotation of the \
+                "an instance with the lease {leases} handles only other autoscalers (annotation of the \
                  lease)"
             ));
         }

@@ -2,6 +2,7 @@
 //! managers of statuses.
 
 mod built_in;
+mod conflict;
 mod idle;
 mod search;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub(crate) use self::built_in::ManagerFlags;
 use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
+    conflict::Conflict,
     idle::Idle,
     search::{ControllerLease, ReadLease, StatusOwner, is_held},
     writers::{NamespaceWriters, Writer, status_writers},
@@ -38,6 +40,15 @@ const TAKEOVER: SignedDuration = SignedDuration::from_mins(2);
 /// Whether a status that was stored at `newest` shows that its writer runs.
 pub(crate) fn is_recent_write(newest: Option<Timestamp>, now: Timestamp) -> bool {
     newest.is_some_and(|newest| now.duration_since(newest) <= RECENT_WRITE)
+}
+
+/// Formats the age of a status, such as `2m ago`. The clock of its time may be ahead of this one.
+pub(crate) fn describe_age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs();
+    if seconds <= 0 {
+        return "just now".to_owned();
+    }
+    format!("{:#} ago", SignedDuration::from_secs(seconds))
 }
 
 /// The leases of hpa-rs and of kube-controller-manager, and the writers of statuses.
@@ -141,13 +152,16 @@ impl Leases<'_> {
         let hpa_rs_runs = hpa_rs_answers
             || leases.any(|(name, holder)| self.has_replaced_built_in(name, holder, namespace));
         let hpa_rs_may_run = hpa_rs_runs || self.may_hpa_rs_run(AutoscalerApi::Core, namespace);
-        let is_built_in_writer = true;
         match self.built_in_idle() {
             Some(_) if hpa_rs_runs => ActingController::HpaRs,
             None if !hpa_rs_may_run => {
-                ActingController::KubeControllerManager { is_built_in_writer }
+                ActingController::KubeControllerManager { is_built_in_writer: true }
             }
-            _ => ActingController::Unknown { is_built_in_writer },
+            // Both store statuses, so the last one says nothing.
+            None if hpa_rs_runs && self.may_built_in_act(namespace) => {
+                ActingController::Unknown { is_built_in_writer: false }
+            }
+            _ => ActingController::Unknown { is_built_in_writer: true },
         }
     }
 

@@ -14,8 +14,8 @@ use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
     debug_client::{
-        DebugClient, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName, NamedLease,
-        Unavailable,
+        DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName,
+        NamedLease, Unavailable,
     },
     listed_autoscalers::list_readable_autoscalers,
 };
@@ -93,9 +93,9 @@ impl ControllerLease {
         found.with_unnamed(client, flags, statuses).await
     }
 
-    /// If no instance holds the lease, or if kube-controller-manager stored a status, adds the
-    /// leases that no status names: while no status changes, an instance with a new lease stores
-    /// none. These are the held ones, and the expired ones whose holders handled autoscalers whose
+    /// If no instance holds the lease, if kube-controller-manager stored a status, or if an instance
+    /// no longer handles an autoscaler whose status it stored, adds the leases that no status names:
+    /// while no status changes, an instance with a new lease stores none. These are the held ones, and the expired ones whose holders handled autoscalers whose
     /// status kube-controller-manager stored last. Lists only the usual namespaces and that of the
     /// lease: tenants can create leases elsewhere.
     async fn with_unnamed(
@@ -104,7 +104,9 @@ impl ControllerLease {
         flags: &ControllerArguments,
         statuses: &[AutoscalerStatusWriter],
     ) -> Self {
-        let is_needed = is_lost(&self.holder) || has_built_in_writer(statuses);
+        let is_needed = is_lost(&self.holder)
+            || has_built_in_writer(statuses)
+            || self.excludes_own_status(statuses);
         if is_fixed(flags) || !is_needed {
             return self;
         }
@@ -224,9 +226,41 @@ impl ControllerLease {
         DebugClient::for_leader(client, &self.name, &leader).await
     }
 
+    /// Reads the debug API at the URL of the flags, or else that of the checked lease's holder, whose
+    /// pod is `leader`. A holder that may be a tenant's invention isn't asked.
+    pub(crate) async fn instance(
+        &self,
+        client: &Client,
+        flags: &ControllerArguments,
+        request_timeout: Duration,
+        leader: &Result<LeaderPod, Unavailable>,
+    ) -> Result<Instance, Unavailable> {
+        let api = match (&flags.controller_url, leader) {
+            (Some(url), _) => DebugClient::for_url(url, request_timeout)?,
+            (None, Ok(_)) if !self.may_answer_for_all => {
+                return Err(Unavailable::Unconfirmed(self.name.clone()));
+            }
+            (None, Ok(leader)) => DebugClient::for_leader(client, &self.name, leader).await?,
+            (None, Err(error)) => return Err(error.clone()),
+        };
+        api.instance(flags).await
+    }
+
     /// Whether an instance of hpa-rs may hold one of the leases.
     fn may_be_held(&self) -> bool {
         self.holders().any(|holder| LeaseState::of(holder) >= LeaseState::Unknown)
+    }
+
+    /// Whether the holder of a lease published that it doesn't handle an autoscaler whose status
+    /// names the lease.
+    fn excludes_own_status(&self, statuses: &[AutoscalerStatusWriter]) -> bool {
+        statuses.iter().any(|status| {
+            let named = LeaseName::of_manager(&status.manager);
+            let mut holders = self.holders().flatten();
+            let holder = holders.find(|holder| Some(&holder.lease) == named.as_ref());
+            let scope = holder.and_then(|holder| holder.scope.as_ref());
+            scope.is_some_and(|scope| !scope.handles(status.key.api, Some(&status.key.namespace)))
+        })
     }
 
     fn has_read(&self, name: &LeaseName) -> bool {

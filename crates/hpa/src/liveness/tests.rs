@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hpa_controller::HpaKey;
+use hpa_controller::{HpaKey, k8s::StatusWrite};
 use hpa_dashboard::AutoscalerStatusWriter;
 use rstest::rstest;
 
@@ -24,6 +24,9 @@ const SWITCHED_OFF: &str = "no instance holds the lease a/hpa, and kube-controll
                             controller is off";
 const DELETED_LEASE: &str = "the lease that hpa-rs' status names, a/hpa, does not exist, and \
                              kube-controller-manager's HPA controller is off";
+const DELETED_AND_UNREAD: &str = "the lease that hpa-rs' status names, a/hpa, does not exist, and \
+                                  whether kube-controller-manager handles autoscalers is unknown: \
+                                  its flags can't be read";
 const UNREADABLE_TIME: &str = "the time of the last renewal of the lease a/hpa can't be read";
 
 const BUILT_IN: ActingController =
@@ -94,7 +97,20 @@ fn writer(
     at: Option<Timestamp>,
 ) -> AutoscalerStatusWriter {
     let key = HpaKey::for_api(api, namespace, "web");
-    AutoscalerStatusWriter { key, manager: manager.to_owned(), at, built_in_at: None }
+    AutoscalerStatusWriter {
+        key,
+        manager: manager.to_owned(),
+        at,
+        overwritten: Vec::new(),
+        dry_run: false,
+    }
+}
+
+/// A status that hpa-rs stored after kube-controller-manager did so at a second.
+fn overwritten_by_own(second: i64) -> AutoscalerStatusWriter {
+    let at = Timestamp::from_second(second).expect("a time");
+    let write = StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at };
+    AutoscalerStatusWriter { overwritten: vec![write], ..writer(CORE, "shop", OWN, None) }
 }
 
 fn lease(holder: Holder) -> ControllerLease {
@@ -138,7 +154,7 @@ fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -
 #[case::unread(OWN, unread(), Ok(expired()), None, "")]
 #[case::unreadable_time(OWN, Ok(unreadable()), none(), None, UNREADABLE_TIME)]
 #[case::lease_deleted(OWN, none(), Ok(held()), Some(false), DELETED_LEASE)]
-#[case::lease_deleted_and_flags_unread(OWN, none(), Ok(held()), None, "")]
+#[case::lease_deleted_and_flags_unread(OWN, none(), Ok(held()), None, DELETED_AND_UNREAD)]
 #[case::no_leases(OWN, none(), none(), None, "")]
 #[case::other_lease_deleted("hpa-controller:b/hpa", none(), Ok(held()), Some(false), "")]
 #[case::other_lease("hpa-controller:b/hpa", released(), none(), None, "")]
@@ -172,7 +188,8 @@ fn no_controller_acts_if_the_leases_are_lost(
     let (is_certain, reason) =
         idle.map(|idle| (idle.is_certain, idle.reason())).unwrap_or_default();
     assert_eq!(reason, expected);
-    let uncertain = ["", UNREAD_FLAGS, UNREAD_LEASE, DELETED_LEASE, UNREADABLE_TIME];
+    let uncertain =
+        ["", UNREAD_FLAGS, UNREAD_LEASE, DELETED_LEASE, DELETED_AND_UNREAD, UNREADABLE_TIME];
     assert_eq!(is_certain, !uncertain.contains(&expected));
 }
 
@@ -201,7 +218,7 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
 #[rstest]
 #[case::replaced(Ok(held()), Some(false), false, ActingController::HpaRs)]
 #[case::answers(none(), Some(false), true, ActingController::HpaRs)]
-#[case::beside(Ok(held()), Some(true), false, UNKNOWN)]
+#[case::beside(Ok(held()), Some(true), false, MAYBE_RETURNED)]
 #[case::flags_unread(none(), None, true, UNKNOWN)]
 #[case::lease_unread(unread(), None, false, UNKNOWN)]
 #[case::unreadable_time(Ok(unreadable()), None, false, UNKNOWN)]
@@ -288,8 +305,7 @@ fn built_in_controller_whose_status_was_overwritten_acts_beside_hpa_rs(
 ) {
     let built_in = KubeControllerManager { holder: Ok(held()), flags: None, last_write: None };
     let lease = lease(Ok(held()));
-    let built_in_at = Timestamp::from_second(second).ok();
-    let write = AutoscalerStatusWriter { built_in_at, ..writer(CORE, "shop", OWN, None) };
+    let write = overwritten_by_own(second);
     let writers = NamespaceWriters::new(&[write]);
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     for answers in [true, false] {
@@ -305,12 +321,11 @@ fn built_in_controller_that_has_just_started_may_act_beside_hpa_rs(
     #[case] second: i64,
     #[case] may_act: bool,
 ) {
-    let [acquired, built_in_at] = [second - 37, second].map(|at| Timestamp::from_second(at).ok());
+    let [acquired, last_write] = [second - 37, second].map(|at| Timestamp::from_second(at).ok());
     let holder = Ok(LeaseHolder { acquired, ..held() });
-    let built_in = KubeControllerManager { holder, flags: None, last_write: built_in_at };
+    let built_in = KubeControllerManager { holder, flags: None, last_write };
     let lease = lease(Ok(held()));
-    let overwritten = AutoscalerStatusWriter { built_in_at, ..writer(CORE, "shop", OWN, None) };
-    let writers = NamespaceWriters::new(&[overwritten]);
+    let writers = NamespaceWriters::new(&[overwritten_by_own(second)]);
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     assert_eq!(leases.built_in_handles_autoscalers(SHOP), None);
     assert_eq!(leases.may_built_in_act(SHOP), may_act);
@@ -369,7 +384,7 @@ fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
     let built_in = KubeControllerManager { holder: Ok(holder), flags: None, last_write };
     let now = Timestamp::from_second(1000).expect("a time");
     assert_eq!(built_in.has_hpa_controller(now), expected);
-    let clause = built_in.describe_hpa_controller(now);
+    let clause = built_in.describe_hpa_controller(expected == Some(true), true, now);
     assert_eq!(clause.contains("may be on"), expected.is_none(), "{clause}");
 }
 
@@ -483,7 +498,7 @@ fn instance_for_other_namespaces_is_no_doubt_that_a_lost_lease_leaves_autoscaler
     let leases = leases(&lease, &built_in);
     for manager in [OWN, KUBE_CONTROLLER_MANAGER] {
         let idle = leases.idle(CORE, "shop", manager).expect("a finding");
-        let elsewhere = "an instance with the lease b/hpa handles other autoscalers";
+        let elsewhere = "an instance with the lease b/hpa handles only other autoscalers";
         assert!(idle.is_certain && idle.reason().contains(elsewhere), "{idle:?}");
     }
 }
@@ -607,25 +622,28 @@ fn held_lease_counts_only_for_the_namespaces_of_its_instance(
     let writers = NamespaceWriters::new(statuses.as_slice());
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER);
-    let clause = match namespaces {
-        Some(_) => {
-            "an instance with the lease a/hpa handles other autoscalers (annotation of the lease)"
-        }
-        None => "whether an instance with the lease a/hpa acts instead is unknown",
+    let (start, clause) = match namespaces {
+        Some(_) => (
+            "No controller with a known lease",
+            "an instance with the lease a/hpa handles only other autoscalers (annotation of the lease)",
+        ),
+        None => (
+            "Maybe no controller",
+            "whether an instance with the lease a/hpa acts instead is unknown",
+        ),
     };
-    let maybe = format!(
-        "Maybe no controller acts on it: kube-controller-manager's HPA controller is off, and \
-         {clause}"
+    let sentence = format!(
+        "{start} acts on it: kube-controller-manager's HPA controller is off, and {clause}"
     );
-    let expected = (!acts).then_some(maybe);
+    let expected = (!acts).then_some(sentence);
     assert_eq!(idle.map(|idle| idle.sentence("it")), expected);
     let acting = leases.acting_controller(CORE, SHOP, Some(KUBE_CONTROLLER_MANAGER), false);
     assert_eq!(acting, if acts { ActingController::HpaRs } else { UNKNOWN });
 
     // The same instance stored the status, before it was restarted with other flags.
     let idle = leases.idle(CORE, "shop", OWN).map(|idle| idle.sentence("it"));
-    let maybe = format!("Maybe no controller acts on it: {clause}");
-    assert_eq!(idle, (!acts && namespaces.is_some()).then_some(maybe));
+    let sentence = format!("{start} acts on it: {clause}");
+    assert_eq!(idle, (!acts && namespaces.is_some()).then_some(sentence));
 }
 
 /// The release of the checked lease handles another namespace. kube-controller-manager, whose flags
@@ -651,7 +669,7 @@ fn expired_lease_that_names_the_namespace_leaves_its_autoscalers_idle(
     let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER).map(|idle| idle.sentence("it"));
     let maybe = "Maybe no controller acts on it: no controller has renewed the lease b/hpa for 3m, \
                  and whether kube-controller-manager handles autoscalers is unknown: its flags \
-                 can't be read, and an instance with the lease a/hpa handles other autoscalers \
+                 can't be read, and an instance with the lease a/hpa handles only other autoscalers \
                  (annotation of the lease)";
     assert_eq!(idle.as_deref(), is_idle.then_some(maybe));
 }
@@ -697,7 +715,7 @@ fn instance_that_published_the_namespace_succeeds_one_that_lost_its_lease(
 /// The first namespaces of a migration: kube-controller-manager still handles the others.
 #[rstest]
 #[case::other_namespaces(&["blog"], BUILT_IN, RETURNED)]
-#[case::this_namespace(&["shop"], UNKNOWN, MAYBE_RETURNED)]
+#[case::this_namespace(&["shop"], MAYBE_RETURNED, MAYBE_RETURNED)]
 fn instance_for_other_namespaces_does_not_act_beside_the_built_in_controller(
     #[case] namespaces: &[&str],
     #[case] after_built_in: ActingController,
@@ -723,4 +741,160 @@ fn built_in_controller_is_alone_beside_the_lease_of_a_tenant() {
     let leases = leases(&lease, &built_in);
     assert!(leases.is_built_in_alone());
     assert_eq!(leases.acting_controller(CORE, SHOP, Some(OWN), false), RETURNED);
+}
+
+#[test]
+fn write_that_is_ahead_is_just_now() {
+    let now = Timestamp::from_second(1000).expect("a time");
+    let age = |seconds| describe_age(now - SignedDuration::from_secs(seconds), now);
+    let ages = [-30, 0, 9, 7200].map(age);
+    assert_eq!(ages, ["just now", "just now", "9s ago", "2h ago"]);
+}
+
+/// Whichever of them stored the status last.
+#[rstest]
+#[case::built_in_is_on(CORE, Some(true), &[], Some("kube-controller-manager"))]
+#[case::built_in_is_off(CORE, Some(false), &[], None)]
+#[case::built_in_is_unknown(CORE, None, &[], None)]
+#[case::custom_api(AutoscalerApi::Custom, Some(true), &[], None)]
+#[case::other_namespaces(CORE, Some(true), &["blog"], None)]
+#[case::this_namespace(CORE, Some(true), &["blog", "shop"], Some("kube-controller-manager"))]
+fn controllers_that_both_act_are_a_conflict(
+    #[case] api: AutoscalerApi,
+    #[case] has_hpa_controller: Option<bool>,
+    #[case] namespaces: &[&str],
+    #[case] other: Option<&str>,
+) {
+    let flags = flags(has_hpa_controller);
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let scope = Some(scope(AutoscalerApi::ALL.to_vec(), namespaces));
+    let lease = lease(Ok(LeaseHolder { scope, ..held() }));
+    let leases = leases(&lease, &built_in);
+    for manager in [KUBE_CONTROLLER_MANAGER, OWN] {
+        let status = writer(api, "shop", manager, None);
+        let conflicts = leases.conflicts(slice::from_ref(&status));
+        let sentence = conflicts.first().map(Conflict::describe);
+        let expected = other.map(|_| {
+            "hpa-controller:a/hpa and kube-controller-manager both act on 1 autoscaler (shop/web) \
+             and overwrite each other's decisions"
+        });
+        assert_eq!(sentence.as_deref(), expected);
+        let acting = leases.acting_controller(api, SHOP, Some(manager), false);
+        assert_eq!(acting == MAYBE_RETURNED, other.is_some(), "{acting:?}");
+        let dry_run = AutoscalerStatusWriter { dry_run: true, ..status };
+        assert_eq!(leases.conflicts(&[dry_run]), []);
+    }
+}
+
+/// The second lease is that of a release whose scope overlaps, or of a version without scopes.
+#[rstest]
+#[case::overlap(Some("shop"), None, true)]
+#[case::all(Some(""), None, true)]
+#[case::other_namespaces(Some("blog"), None, false)]
+#[case::unknown(None, None, false)]
+#[case::unknown_but_wrote(None, Some(990), true)]
+#[case::unknown_and_wrote_long_ago(None, Some(900), false)]
+fn instances_that_both_handle_an_autoscaler_are_a_conflict(
+    #[case] namespace: Option<&str>,
+    #[case] wrote: Option<i64>,
+    #[case] is_conflict: bool,
+) {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let scope = namespace.map(|name| match name {
+        "" => scope(vec![CORE], &[]),
+        name => scope(vec![CORE], &[name]),
+    });
+    let name = LeaseName { namespace: "kube-system".to_owned(), name: "new".to_owned() };
+    let others =
+        vec![ReadLease { name: name.clone(), holder: Ok(LeaseHolder { scope, ..held() }) }];
+    let lease = ControllerLease { others, ..lease(Ok(held())) };
+    let write = |second| StatusWrite {
+        manager: name.manager().as_str().to_owned(),
+        at: Timestamp::from_second(second).expect("a time"),
+    };
+    let overwritten = wrote.map(write).into_iter().collect();
+    let status = AutoscalerStatusWriter { overwritten, ..writer(CORE, "shop", OWN, None) };
+    let conflicts = leases(&lease, &built_in).conflicts(&[status]);
+    let managers: Vec<_> = conflicts.iter().flat_map(|conflict| &conflict.managers).collect();
+    let both = ["hpa-controller:a/hpa", "hpa-controller:kube-system/new"];
+    assert_eq!(managers, if is_conflict { both.to_vec() } else { Vec::new() });
+}
+
+/// A tenant publishes that its instance handles all autoscalers, and names the lease in statuses of
+/// both of its namespaces.
+#[test]
+fn scope_on_the_lease_of_a_tenant_counts_only_where_statuses_name_it() {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let evil = LeaseName { namespace: "eve".to_owned(), name: "evil".to_owned() };
+    let others = vec![ReadLease { name: evil.clone(), holder: Ok(held()) }];
+    let lease = ControllerLease { others, ..lease(Ok(held())) };
+    let forged = writer(CORE, "mallory", evil.manager().as_str(), None);
+    let statuses = [writer(CORE, "shop", OWN, None), forged];
+    let writers = NamespaceWriters::new(&statuses);
+    let conflicts = Leases { writers: &writers, ..leases(&lease, &built_in) }.conflicts(&statuses);
+    let autoscalers: Vec<_> = conflicts.iter().flat_map(|one| &one.autoscalers).collect();
+    assert_eq!(autoscalers, ["mallory/web"]);
+}
+
+/// A tenant names another field manager in each of its statuses.
+#[test]
+fn forged_conflicts_are_bounded_and_follow_those_of_more_autoscalers() {
+    let built_in =
+        KubeControllerManager { holder: Ok(held()), flags: flags(Some(false)), last_write: None };
+    let lease = lease(Ok(held()));
+    let status = |namespace: &str, name: String, manager: String| {
+        let write = StatusWrite { manager, at: Timestamp::from_second(990).expect("a time") };
+        let key = HpaKey::new(namespace, name.as_str());
+        let own = writer(CORE, namespace, OWN, None);
+        AutoscalerStatusWriter { key, overwritten: vec![write], ..own }
+    };
+    let real = ["a", "b"].map(|name| status("shop", name.into(), "hpa-controller".into()));
+    let forge = |index| format!("hpa-controller:eve/{index}");
+    let forged = (0..20).map(|index: usize| status("eve", index.to_string(), forge(index)));
+    let statuses: Vec<_> = forged.chain(real).collect();
+    let conflicts = leases(&lease, &built_in).conflicts(&statuses);
+    assert_eq!(conflicts.len(), 8);
+    assert_eq!(conflicts[0].autoscalers, ["shop/a", "shop/b"]);
+}
+
+/// Only one of three namespaces has the status.
+#[test]
+fn old_status_counts_only_where_no_other_tenant_can_forge_it() {
+    let holder = Ok(LeaseHolder { acquired: Timestamp::from_second(100).ok(), ..held() });
+    let last_write = Timestamp::from_second(500).ok();
+    let built_in = KubeControllerManager { holder, flags: None, last_write };
+    let lease = lease(Ok(held()));
+    let [a, b] = ["a", "b"].map(|namespace| writer(CORE, namespace, OWN, None));
+    let writers = NamespaceWriters::new(&[overwritten_by_own(500), a, b]);
+    let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+    let of = |namespace| leases.built_in_handles_autoscalers(namespace);
+    assert_eq!([of(SHOP), of(Some("a")), of(None)], [Some(true), None, None]);
+    assert_eq!(built_in.has_hpa_controller(leases.now), None);
+}
+
+/// Its flags can't be read, and no instance of hpa-rs handles the namespace.
+#[rstest]
+#[case::after_the_status(900, true)]
+#[case::before_the_status(700, false)]
+fn built_in_controller_may_have_been_switched_off_since_its_last_status(
+    #[case] acquired: i64,
+    #[case] is_idle: bool,
+) {
+    let [acquired, written] = [acquired, 800].map(|second| Timestamp::from_second(second).ok());
+    let holder = Ok(LeaseHolder { acquired, ..held() });
+    let built_in = KubeControllerManager { holder, flags: None, last_write: written };
+    let write = writer(CORE, "shop", KUBE_CONTROLLER_MANAGER, written);
+    let writers = NamespaceWriters::new(&[write]);
+    let scope = Some(scope(vec![CORE], &["blog"]));
+    for (holder, is_known) in [(Ok(LeaseHolder { scope, ..held() }), true), (none(), false)] {
+        let lease = lease(holder);
+        let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
+        let idle = leases.idle(CORE, "shop", KUBE_CONTROLLER_MANAGER);
+        let reason = idle.map(|idle| idle.reason()).unwrap_or_default();
+        let expected = "whether kube-controller-manager handles autoscalers is unknown: its flags \
+                        can't be read, and it has stored no status since it acquired its lease";
+        assert_eq!(reason.starts_with(expected), is_idle && is_known, "{reason}");
+    }
 }

@@ -1,19 +1,15 @@
-//! The field managers that stored the statuses, and conflicts of several.
+//! The field managers that stored the statuses.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 
-use hpa_controller::{AutoscalerApi, HpaKey, k8s::FieldManager};
+use hpa_controller::{AutoscalerApi, HpaKey};
 use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 
-use super::Leases;
-use crate::{
-    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
-    terminal::shorten_names,
-};
+use crate::{debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler};
 
 /// The field managers that stored the statuses of autoscalers last, by namespace and API. An
 /// instance that stored a status in a namespace handles the namespace's other autoscalers too.
@@ -38,17 +34,15 @@ pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<Autoscaler
     let writers = autoscalers.iter().filter_map(|one| {
         let metadata = &one.hpa.metadata;
         let key = HpaKey::for_api(one.api, metadata.namespace.as_str(), metadata.name.as_str());
-        let (manager, at) = (one.manager.clone()?, one.status_stored_at);
-        Some(AutoscalerStatusWriter { key, manager, at, built_in_at: one.built_in_stored_at })
+        Some(AutoscalerStatusWriter {
+            key,
+            manager: one.manager.clone()?,
+            at: one.status_stored_at,
+            overwritten: one.overwritten.clone(),
+            dry_run: one.asks_for_dry_run(),
+        })
     });
     writers.collect()
-}
-
-/// The time of kube-controller-manager's newest status of an autoscaler, also if another controller
-/// has overwritten it.
-pub(super) fn built_in_write(status: &AutoscalerStatusWriter) -> Option<Timestamp> {
-    let last = status.at.filter(|_| status.manager == KUBE_CONTROLLER_MANAGER);
-    last.max(status.built_in_at)
 }
 
 impl NamespaceWriters {
@@ -58,7 +52,7 @@ impl NamespaceWriters {
         for status in statuses {
             let AutoscalerStatusWriter { key, manager, .. } = status;
             let namespace = key.namespace.to_string();
-            if let Some(at) = built_in_write(status) {
+            if let Some(at) = status.written_at(KUBE_CONTROLLER_MANAGER) {
                 let newest = built_in_writes.entry(namespace.clone()).or_insert(at);
                 *newest = (*newest).max(at);
             }
@@ -121,7 +115,6 @@ pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
     /// The names of the autoscalers, sorted.
     pub(crate) autoscalers: Vec<String>,
-    pub(crate) apis: BTreeSet<AutoscalerApi>,
     /// The time of the newest of these writes.
     pub(crate) newest: Option<Timestamp>,
 }
@@ -131,55 +124,16 @@ impl<'a> Writer<'a> {
     pub(crate) fn all(statuses: &'a [AutoscalerStatusWriter]) -> Vec<Self> {
         let mut by_manager = BTreeMap::<&str, Self>::new();
         for AutoscalerStatusWriter { key, manager, at, .. } in statuses {
-            let (autoscalers, apis) = (Vec::new(), BTreeSet::new());
-            let new = Self { manager, autoscalers, apis, newest: None };
+            let new = Self { manager, autoscalers: Vec::new(), newest: None };
             let writer = by_manager.entry(manager).or_insert(new);
             writer.newest = writer.newest.max(*at);
             writer.autoscalers.push(key.to_string());
-            writer.apis.insert(key.api);
         }
         let mut writers: Vec<_> = by_manager.into_values().collect();
         for writer in &mut writers {
             writer.autoscalers.sort_unstable();
         }
         writers
-    }
-
-    /// Whether both stored statuses of the same API. Writers of different APIs overwrite nothing.
-    pub(crate) fn shares_api(&self, other: &Self) -> bool {
-        !self.apis.is_disjoint(&other.apis)
-    }
-}
-
-impl Leases<'_> {
-    /// A sentence about the controllers that have stored statuses recently. Without those that have
-    /// lost their leases since. `None` if no API has several, or if each is an instance of hpa-rs
-    /// with its own namespaces. A status that doesn't change keeps its writer, so an old one
-    /// doesn't show that its writer still runs.
-    pub(crate) fn describe_conflict(&self, writers: &[Writer<'_>]) -> Option<String> {
-        let is_recent = |writer: &&Writer<'_>| {
-            self.is_recent_write(writer.newest)
-                && !self.no_longer_writes(writer.manager, writer.newest)
-        };
-        let recent: Vec<_> = writers.iter().filter(is_recent).collect();
-        let shares_api = |writer: &&Writer<'_>| {
-            recent.iter().any(|other| other.manager != writer.manager && writer.shares_api(other))
-        };
-        let rivals: Vec<_> = recent.iter().copied().filter(shares_api).collect();
-        let has_own_namespaces = |writer: &&Writer<'_>| {
-            FieldManager::is_hpa_rs(writer.manager) && !self.shares_namespace(writer.manager)
-        };
-        if rivals.iter().all(has_own_namespaces) {
-            return None;
-        }
-        let describe = |writer: &Writer<'_>| {
-            format!("{} ({})", writer.manager, shorten_names(&writer.autoscalers))
-        };
-        let each: Vec<_> = rivals.into_iter().map(describe).collect();
-        Some(format!(
-            "Several controllers stored the statuses: {}. hpa status says more.",
-            each.join(", ")
-        ))
     }
 }
 
@@ -199,6 +153,7 @@ fn writers_in_most(by_namespace: &HashMap<String, WritersOfNamespace>) -> BTreeS
 
 #[cfg(test)]
 mod tests {
+    use hpa_controller::k8s::StatusWrite;
     use serde_json::json;
 
     use super::*;
@@ -227,7 +182,13 @@ mod tests {
     fn writer_counts_in_its_namespaces_or_if_it_wrote_in_most() {
         let of_two = [("a", "y"), ("b", "x"), ("c", "y")].map(|(namespace, manager)| {
             let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
-            AutoscalerStatusWriter { key, manager, at: None, built_in_at: None }
+            AutoscalerStatusWriter {
+                key,
+                manager,
+                at: None,
+                overwritten: Vec::new(),
+                dry_run: false,
+            }
         });
         let forged = NamespaceWriters::new(&of_two);
         assert!(forged.may_act_in(Some("b"), "x") && forged.may_act_in(None, "y"));
@@ -247,7 +208,10 @@ mod tests {
         ];
         let statuses = statuses.map(|(namespace, manager, at, built_in_at)| {
             let (key, manager) = (HpaKey::new(namespace, "web"), manager.to_owned());
-            AutoscalerStatusWriter { key, manager, at, built_in_at }
+            let built_in = KUBE_CONTROLLER_MANAGER.to_owned();
+            let overwritten = built_in_at.map(|at| StatusWrite { manager: built_in, at });
+            let overwritten = overwritten.into_iter().collect();
+            AutoscalerStatusWriter { key, manager, at, overwritten, dry_run: false }
         });
         let writers = NamespaceWriters::new(&statuses);
         let last = |namespace| writers.last_built_in_write(namespace);

@@ -91,13 +91,16 @@ impl Series {
     }
 
     /// Points (seconds, value) of a load that is constant between them. Each value starts `lead`
-    /// seconds before its step. Gaps are interpolated linearly.
+    /// seconds before its step, but not before 0, where the newest of these values counts. Gaps are
+    /// interpolated linearly.
     pub(super) fn step_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
             let (time, value) = ((index as f64 * step - lead).max(0.0), six_digits(value));
-            match points.last() {
+            match points.last_mut() {
                 Some((_, last)) if last.to_bits() == value.to_bits() => {}
+                // A step shorter than `lead` has several values that start at 0.
+                Some((start, last)) if time <= *start => *last = value,
                 _ => points.push((time, value)),
             }
         }
@@ -160,6 +163,13 @@ mod tests {
         let series = series(&[1.0, 1.0, 2.0, f64::NAN, 4.0, 4.0, 5.0]);
         let points = [(0.0, 1.0), (15.5, 2.0), (30.5, 3.0), (45.5, 4.0), (75.5, 5.0)];
         assert_eq!(series.step_points(15.0, 14.5), points);
+    }
+
+    #[test]
+    fn step_points_of_short_steps_are_in_order_of_time() {
+        let series = series(&[1.0, 2.0, 3.0, 3.0, 4.0]);
+        assert_eq!(series.step_points(5.0, 14.5), [(0.0, 3.0), (5.5, 4.0)]);
+        assert_eq!(series.step_points(1.0, 14.5), [(0.0, 4.0)]);
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(super) async fn explain_metric(
             explain_external(&servers, &request).await
         }
     };
-    Ok((servers.add_timeout_note(text), outcome))
+    Ok((servers.add_notes(text), outcome))
 }
 
 async fn explain_custom(
@@ -285,8 +285,8 @@ async fn describe_empty_result(
     }
 }
 
-/// Says that the series of an external metric lack the namespace label, are only in other
-/// namespaces, or don't meet a requirement of the selector. `None` if none of these holds.
+/// Says that the series of an external metric have no sample now, lack the namespace label, are only
+/// in other namespaces, or don't meet a requirement of the selector. `None` if none of these holds.
 async fn explain_empty_selection(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,
@@ -295,6 +295,12 @@ async fn explain_empty_selection(
     let metric = rule.metrics.iter().find(|metric| metric.metric == request.metric);
     let Some(InspectedMetric { series, .. }) = metric else { return Ok(None) };
     let server = servers.server(&rule.definition.server);
+    let all = sample::selector(&rule.definition.series_query, series, &[]);
+    if server.newest_labels(&all).await?.is_none()
+        && let Some(age) = server.describe_age(&all).await?
+    {
+        return Ok(Some(format!("{series} has no sample now. {age}: check the scrape targets")));
+    }
     if sample::selects_namespace(rule)
         && let Some(reason) = explain_empty_namespace(server, rule, series, request).await?
     {

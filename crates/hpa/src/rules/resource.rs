@@ -6,6 +6,7 @@ use anyhow::bail;
 use hpa_calc::explain::{counted, list_first};
 use hpa_metrics::{describe, resource::GroupResource, stored_object::list_metadata};
 use hpa_prometheus::{
+    promql::{self, Selector},
     rules::{
         Compat, Config, RuleSet,
         query::{Objects, on_one_line},
@@ -148,6 +149,11 @@ pub(super) async fn check_query(
     if let Some(problem) = short_range_problem(server, &query.query, &results).await {
         return Err(problem);
     }
+    if results.is_empty()
+        && let Some(problem) = missing_samples_problem(server, &query.query).await?
+    {
+        return Err(problem);
+    }
     let names = if for_pods { &objects.pods } else { &objects.nodes };
     check_results(&results, &query, names.as_ref(), for_pods)
 }
@@ -163,6 +169,26 @@ async fn short_range_problem(
     }
     let reason = server.explain_short_range(query).await?;
     Some(QueryProblem::Mistake(format!("no result: {reason}")))
+}
+
+/// The problem of a query without a result if the series of its first selector have no sample now,
+/// but had some within the last day.
+async fn missing_samples_problem(
+    server: PrometheusServer<'_>,
+    query: &str,
+) -> Result<Option<QueryProblem>, QueryProblem> {
+    let selectors = promql::parse(query).map(|expr| expr.selectors()).unwrap_or_default();
+    let Some(Selector { name, matchers, .. }) = selectors.first() else { return Ok(None) };
+    let matchers: Vec<_> = matchers.iter().map(|matcher| matcher.source).collect();
+    let selector = format!("{name}{{{}}}", matchers.join(","));
+    if server.newest_labels(&selector).await?.is_some() {
+        return Ok(None);
+    }
+    let age = server.describe_age(&selector).await?;
+    Ok(age.map(|age| {
+        let text = format!("no result: {name} has no sample now. {age}: check the scrape targets");
+        QueryProblem::Mistake(text)
+    }))
 }
 
 /// Checks the labels in the result of a query. At least one of the objects must be in

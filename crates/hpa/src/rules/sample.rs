@@ -190,6 +190,20 @@ impl PrometheusServer<'_> {
         Ok(self.samples(&query).await?.into_iter().next().map(|(labels, _)| labels))
     }
 
+    /// The labels of the series with the newest sample of the last day, to within 5 minutes. `None`
+    /// also if Prometheus can't execute the query, which reads many samples.
+    pub(super) async fn newest_labels_today(
+        &self,
+        selector: &str,
+    ) -> Result<Option<Labels>, QueryProblem> {
+        let query = format!("topk(1, max_over_time(timestamp({selector})[1d:5m]))");
+        match self.samples(&query).await {
+            Ok(samples) => Ok(samples.into_iter().next().map(|(labels, _)| labels)),
+            Err(QueryProblem::Mistake(_)) => Ok(None),
+            Err(unanswered) => Err(unanswered),
+        }
+    }
+
     /// Says why a `seriesQuery` matches no current series: its name is misspelled, or a matcher
     /// doesn't fit. `None` if it has no name, or if neither is the cause.
     pub(super) async fn explain_mismatch(

@@ -50,15 +50,19 @@ impl<'p> RuleServers<'p> {
         PrometheusServer { servers: self, name }
     }
 
-    /// Adds a note to the first line of a report if queries were left out after timeouts.
-    pub(super) fn add_timeout_note(&self, report: String) -> String {
-        if !self.timeouts.lock().values().any(Timeouts::are_too_many) {
+    /// Adds notes to the first line of a report: queries were left out after timeouts, or a server
+    /// warned of a result.
+    pub(super) fn add_notes(&self, report: String) -> String {
+        let has_timeouts = self.timeouts.lock().values().any(Timeouts::are_too_many);
+        let timeouts = has_timeouts.then(|| {
+            format!("after {MAX_TIMEOUTS} timeouts in a row, no further queries were sent")
+        });
+        let notes: Vec<_> = timeouts.into_iter().chain(self.source.server_warning()).collect();
+        if notes.is_empty() {
             return report;
         }
         let (first, rest) = report.split_once('\n').unwrap_or((report.as_str(), ""));
-        format!(
-            "{first}; after {MAX_TIMEOUTS} timeouts in a row, no further queries were sent\n{rest}"
-        )
+        format!("{first}; {}\n{rest}", notes.join("; "))
     }
 }
 

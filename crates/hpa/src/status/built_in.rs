@@ -1,5 +1,6 @@
 //! Checks kube-controller-manager, which has the built-in HPA controller.
 
+use hpa_calc::explain::counted;
 use hpa_controller::{
     AutoscalerApi,
     k8s::{FieldManager, is_clearly_after},
@@ -9,18 +10,25 @@ use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
     lease::describe_lease_error,
-    other_controllers::describe_age,
 };
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::KubeControllerManager,
+    liveness::{Conflict, KubeControllerManager, describe_age, status_writers},
+    terminal::shorten_names,
 };
 
 /// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(cluster: &ClusterState) -> Check {
     let KubeControllerManager { holder, .. } = &cluster.built_in;
-    let has_hpa_controller = cluster.built_in.has_hpa_controller(cluster.now);
+    let conflicts = cluster.leases().conflicts(&status_writers(&cluster.autoscalers)).into_iter();
+    let conflicts = conflicts.filter(Conflict::has_built_in);
+    let shared: Vec<String> = conflicts.flat_map(|conflict| conflict.autoscalers).collect();
+    let is_confirmed = cluster.built_in.flags.is_some()
+        || cluster.leases().built_in_handles_autoscalers(None) == Some(true);
+    let is_on = !shared.is_empty() || is_confirmed && cluster.built_in.flags.is_none();
+    let has_hpa_controller =
+        is_on.then_some(true).or_else(|| cluster.built_in.has_hpa_controller(cluster.now));
     let is_needed = cluster
         .autoscalers
         .iter()
@@ -46,16 +54,25 @@ pub(super) fn check(cluster: &ClusterState) -> Check {
     }
     let hpa_controller = describe_write_after_takeover(cluster)
         .filter(|_| has_hpa_controller.is_none())
-        .unwrap_or_else(|| cluster.built_in.describe_hpa_controller(cluster.now));
+        .unwrap_or_else(|| {
+            let is_on = has_hpa_controller == Some(true);
+            cluster.built_in.describe_hpa_controller(is_on, is_confirmed, cluster.now)
+        });
     let text = format!("{NAME} holds its lease ({host}, {age}); {hpa_controller}");
     match has_hpa_controller {
         None => Check::new(Level::Skipped, text),
-        Some(true) if hpa_rs_handles_core_api(cluster) => {
-            let text = format!("{text} beside this one: both overwrite each other's decisions");
+        Some(true) if !shared.is_empty() || may_hpa_rs_handle_core_api(cluster) => {
+            let count = counted(shared.len(), "autoscaler");
+            let about = format!(" about {count} ({})", shorten_names(&shared));
+            let about = if shared.is_empty() { String::new() } else { about };
+            let beside = if is_confirmed { " beside this one:" } else { "; if it is," };
+            let text = format!("{text}{beside} both overwrite each other's decisions{about}");
             let check = Check::new(Level::Warning, text);
             let hint = "its flag --controllers=*,-horizontal-pod-autoscaler-controller switches it \
                         off, see docs/migration.md";
-            check.with_hint(hint).into_conflict()
+            let check = check.with_hint(hint);
+            // A tenant's forged status must not hide the problems of others.
+            if is_confirmed { check.into_conflict() } else { check.into_possible_conflict() }
         }
         Some(_) => Check::new(Level::Ok, text),
     }
@@ -86,7 +103,7 @@ fn describe_write_after_takeover(cluster: &ClusterState) -> Option<String> {
 
 /// Whether the checked lease may be held, and hpa-rs stored the status of an autoscaler of the core
 /// API last and may still handle it.
-fn hpa_rs_handles_core_api(cluster: &ClusterState) -> bool {
+fn may_hpa_rs_handle_core_api(cluster: &ClusterState) -> bool {
     let leases = cluster.leases();
     let is_handled = |one: &ListedAutoscaler| {
         one.api == AutoscalerApi::Core

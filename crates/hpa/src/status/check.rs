@@ -34,6 +34,10 @@ pub(super) struct Check {
     /// other problems of its level.
     #[serde(skip)]
     pub(super) is_conflict: bool,
+    /// Whether several controllers may act on the same autoscalers. The headline names this before
+    /// other warnings, but not before errors.
+    #[serde(skip)]
+    is_possible_conflict: bool,
 }
 
 /// Checks of the same subject.
@@ -56,7 +60,14 @@ pub(super) struct Report {
 
 impl Check {
     pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), hint: None, is_repeated: false, is_conflict: false }
+        Self {
+            level,
+            text: text.into(),
+            hint: None,
+            is_repeated: false,
+            is_conflict: false,
+            is_possible_conflict: false,
+        }
     }
 
     /// Marks a check whose problem other checks also report. The headline counts only those.
@@ -67,6 +78,11 @@ impl Check {
     /// Marks the check of a controller that acts on the same autoscalers as another one.
     pub(super) fn into_conflict(self) -> Self {
         Self { is_conflict: true, ..self }
+    }
+
+    /// Marks the check of a controller that may act on the same autoscalers as another one.
+    pub(super) fn into_possible_conflict(self) -> Self {
+        Self { is_possible_conflict: true, ..self }
     }
 
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -127,7 +143,8 @@ impl Report {
             return None;
         }
         let problems = self.of_level(Level::Error).chain(self.of_level(Level::Warning));
-        let mut conflicts = problems.filter(|check| check.is_conflict);
+        let mut conflicts =
+            problems.filter(|check| check.is_conflict || check.is_possible_conflict && errors == 0);
         let first = || self.checks().find(|check| check.level == self.level);
         let worst = conflicts.next().or_else(first);
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();

@@ -10,9 +10,7 @@ use serde_json::Value;
 
 use crate::{
     args::{StatusArguments, to_std},
-    debug_client::{
-        DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, Unavailable,
-    },
+    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, Unavailable},
     kubectl::{self, get, unavailability},
     listed_autoscalers::{
         ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_other_autoscalers,
@@ -131,19 +129,8 @@ impl ClusterState {
         let lease = ControllerLease::find_in_cluster(&client, flags, None, &statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = lease.leader_pod(&client).await;
-        let instance = async {
-            let api = match &leader {
-                _ if url.is_some() => lease.debug_client(&client, flags, timeout).await?,
-                Ok(_) if !lease.may_answer_for_all => {
-                    return Err(Unavailable::Unconfirmed(lease.name.clone()));
-                }
-                Ok(leader) => DebugClient::for_leader(&client, &lease.name, leader).await?,
-                Err(error) => return Err(error.clone()),
-            };
-            api.instance(flags).await
-        };
         let (instance, metrics_apis, built_in) = tokio::join!(
-            instance,
+            lease.instance(&client, flags, timeout, &leader),
             list_metrics_apis(&client),
             KubeControllerManager::read(&client)
         );

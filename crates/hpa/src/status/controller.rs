@@ -9,11 +9,11 @@ use super::{
     check::{Check, Level, format_seconds},
     cluster::ClusterState,
     lease::{check_lease, check_lost, is_left_over},
-    other_controllers::{self, describe_age},
+    other_controllers,
 };
 use crate::{
     debug_client::{LeaseHolder, Unavailable},
-    liveness::Idle,
+    liveness::{Conflict, Idle, describe_age, status_writers},
     terminal::shorten_names,
 };
 
@@ -65,6 +65,7 @@ pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<C
     }
     let others = other_controllers::check(cluster, built_in.is_conflict);
     checks.push(built_in);
+    checks.extend(check_conflicts(cluster));
     checks.extend(others);
     checks
 }
@@ -89,6 +90,18 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
     let mut by_reason: Vec<_> = by_reason.into_iter().collect();
     by_reason.sort_by_key(|(idle, names)| Reverse((idle.is_certain, names.len())));
     by_reason.into_iter().map(check).collect()
+}
+
+/// Reports instances of hpa-rs that act on the same autoscalers. The check of
+/// kube-controller-manager reports it.
+fn check_conflicts(cluster: &ClusterState) -> Vec<Check> {
+    let conflicts = cluster.leases().conflicts(&status_writers(&cluster.autoscalers)).into_iter();
+    let conflicts = conflicts.filter(|conflict| !conflict.has_built_in());
+    let check = |conflict: Conflict| {
+        let check = Check::new(Level::Warning, conflict.describe());
+        check.with_hint(conflict.advice()).into_conflict()
+    };
+    conflicts.map(check).collect()
 }
 
 /// A clause for the headline if the user may not read whether a controller is active. The newest

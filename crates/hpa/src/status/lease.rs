@@ -39,8 +39,9 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
     let age = holder.age().map(|age| format!("{} ago", format_seconds(age.as_secs_f64())));
     let age = age.unwrap_or_else(|| "never".to_owned());
     let verb = if holder.is_expired() { "was last held" } else { "is held" };
+    let scope = if handles_none(cluster) { "; it handles only other autoscalers" } else { "" };
     let text = format!(
-        "lease {lease} {verb} by {}, renewed {age}, {}",
+        "lease {lease} {verb} by {}, renewed {age}, {}{scope}",
         holder.host_name(),
         counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
     );
@@ -60,12 +61,25 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
             (level, "so no instance with this lease reconciles")
         };
         let text = format!("{text}: it has expired after {limit}, {consequence}");
-        let namespace = quote(&lease.namespace);
-        let pods = || format!("kubectl get pods -n {namespace}; kubectl logs -n {namespace} POD");
+        let pods = || pods_command(&lease.namespace);
         let hint = successor.as_ref().map_or_else(pods, describe_successor);
         return Check::new(level, text).with_hint(hint);
     }
     Check::new(Level::Ok, text)
+}
+
+/// Whether the holder of the checked lease is known to handle none of the autoscalers.
+fn handles_none(cluster: &ClusterState) -> bool {
+    let excludes = |one: &ListedAutoscaler| {
+        is_elsewhere(&cluster.lease.holder, one.api, Some(&one.hpa.metadata.namespace))
+    };
+    !cluster.autoscalers.is_empty() && cluster.autoscalers.iter().all(excludes)
+}
+
+/// Commands that show the pods of a lease's namespace and a log.
+fn pods_command(namespace: &str) -> String {
+    let namespace = quote(namespace);
+    format!("kubectl get pods -n {namespace}; kubectl logs -n {namespace} POD")
 }
 
 /// Checks the lease if it is missing or has no holder.
@@ -94,16 +108,34 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
             "--controller-namespace and --controller-lease name the lease, --controller-url a \
              debug API",
         ),
-        None => check,
+        None => check.with_hint(pods_command(&cluster.lease.name.namespace)),
     }
 }
 
+/// The autoscalers of a lost lease: their status names it, or kube-controller-manager stored the
+/// status, and the last holder of the lease published that it handles them. A tenant can publish
+/// that on its own lease, so a local one counts only in its namespace.
+fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a ListedAutoscaler> {
+    let (leases, own) = (cluster.leases(), lost.manager());
+    let scope =
+        leases.lease_of(own.as_str()).and_then(|(_, holder)| holder.as_ref().ok()?.scope.as_ref());
+    let is_local = leases.is_local(own.as_str());
+    let is_of_lost = |one: &&ListedAutoscaler| match one.manager.as_deref() {
+        Some(KUBE_CONTROLLER_MANAGER) => {
+            let namespace = &one.hpa.metadata.namespace;
+            (!is_local || *namespace == lost.namespace)
+                && scope.is_some_and(|scope| scope.handles(one.api, Some(namespace)))
+        }
+        manager => manager == Some(own.as_str()),
+    };
+    cluster.autoscalers.iter().filter(is_of_lost).collect()
+}
+
 /// The held lease of an instance that may have taken over from the one with the lost lease. One that
-/// is known to handle none of the autoscalers whose status names the lost lease doesn't count.
+/// is known to handle none of the autoscalers of the lost lease doesn't count.
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
-    let (leases, manager) = (cluster.leases(), lost.manager());
-    let is_of_lost = |one: &&ListedAutoscaler| one.manager.as_deref() == Some(manager.as_str());
-    let of_lost: Vec<_> = cluster.autoscalers.iter().filter(is_of_lost).collect();
+    let leases = cluster.leases();
+    let of_lost = autoscalers_of(cluster, lost);
     let handles_none = |holder: &Result<LeaseHolder, Unavailable>| {
         let excludes = |one: &&ListedAutoscaler| {
             is_elsewhere(holder, one.api, Some(&one.hpa.metadata.namespace))
@@ -137,15 +169,20 @@ pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Che
     if find_successor(cluster, &lost.name).is_some() {
         return None;
     }
-    let of_lease = cluster.autoscalers.iter().filter(|one| {
-        one.manager.as_deref() == Some(manager.as_str())
-            && one.hpa.metadata.namespace != lost.name.namespace
+    let of_lease = autoscalers_of(cluster, &lost.name).into_iter().filter(|one| {
+        one.hpa.metadata.namespace != lost.name.namespace
             && cluster.idle_reason(one).is_some_and(|idle| !idle.is_certain)
     });
-    let names: Vec<String> = of_lease.map(|one| one.name.clone()).collect();
+    let of_lease: Vec<_> = of_lease.collect();
+    let names: Vec<String> = of_lease.iter().map(|one| one.name.clone()).collect();
+    let are_named = of_lease.iter().all(|one| one.manager.as_deref() == Some(manager.as_str()));
     (!names.is_empty()).then(|| {
-        let statuses = counted(names.len(), "autoscaler");
-        let text = format!("{reason}, which the status of {statuses} names");
+        let autoscalers = counted(names.len(), "autoscaler");
+        let text = if are_named {
+            format!("{reason}, which the status of {autoscalers} names")
+        } else {
+            format!("{reason}, whose last holder handled {autoscalers}")
+        };
         Check::new(Level::Error, format!("{text}: {}", shorten_names(&names)))
     })
 }

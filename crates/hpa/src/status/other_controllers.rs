@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use hpa_calc::explain::counted;
-use hpa_controller::k8s::FieldManager;
-use jiff::{SignedDuration, Timestamp};
+use hpa_controller::{debug::ActingController, k8s::FieldManager};
+use jiff::Timestamp;
 
 use super::{
     check::{Check, Level},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     debug_client::KUBE_CONTROLLER_MANAGER,
-    liveness::{Leases, Writer, status_writers},
+    liveness::{Conflict, Leases, Writer, describe_age, status_writers},
     terminal::shorten_names,
 };
 
@@ -34,9 +34,14 @@ pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<
         |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !has_stopped(cluster, writer);
     let active_count = others.iter().filter(is_active).count();
     let is_only_controller = active_count <= 1 && !may_have_leader;
+    let conflicts = leases.conflicts(&statuses);
     let checks = others.iter().map(|writer| {
+        // Other checks report the same conflict, with the leases.
+        let is_of = |conflict: &Conflict| conflict.managers.contains(writer.manager);
+        if writer.manager != KUBE_CONTROLLER_MANAGER && conflicts.iter().any(is_of) {
+            return Check::new(Level::Warning, describe(writer, cluster.now)).into_repetition();
+        }
         let check = check_writer(cluster, writer, is_only_controller);
-        // The check of kube-controller-manager reports the same conflict, with its lease.
         let is_repeated = has_built_in_conflict && writer.manager == KUBE_CONTROLLER_MANAGER;
         if is_repeated { check.into_repetition() } else { check }
     });
@@ -86,6 +91,13 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
     }
     if manager == KUBE_CONTROLLER_MANAGER && leases.runs_for_custom_api_only() {
         let text = format!("{text}; as far as is known, hpa-rs handles only the custom API");
+        return Check::new(Level::Ok, text);
+    }
+    if manager == KUBE_CONTROLLER_MANAGER
+        && cluster.built_in.has_hpa_controller(cluster.now) == Some(true)
+        && is_handled_by_built_in(cluster)
+    {
+        let text = format!("{text}; no known hpa-rs handles these autoscalers");
         return Check::new(Level::Ok, text);
     }
     if let Some(takeover) = describe_takeover(cluster, manager) {
@@ -142,9 +154,25 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
                 return check.with_hint(both);
             }
             check.text = format!("{}; {both}", check.text);
-            check.into_conflict()
+            check.into_possible_conflict()
         }
     }
+}
+
+/// Whether kube-controller-manager acts on all autoscalers whose status it stored last, because no
+/// hpa-rs does, by the leases.
+fn is_handled_by_built_in(cluster: &ClusterState) -> bool {
+    let leases = cluster.leases();
+    let mut of_built_in = cluster
+        .autoscalers
+        .iter()
+        .filter(|one| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER));
+    of_built_in.all(|one| {
+        let namespace = Some(one.hpa.metadata.namespace.as_str());
+        let answers = cluster.reconciled_at_url.contains(&one.name);
+        let acting = leases.acting_controller(one.api, namespace, one.manager.as_deref(), answers);
+        matches!(acting, ActingController::KubeControllerManager { .. })
+    })
 }
 
 /// A clause about the leases that instances of hpa-rs acquired after kube-controller-manager stored
@@ -180,26 +208,4 @@ fn describe_local_holder(leases: &Leases<'_>, manager: &str) -> Option<String> {
             holder.host_name()
         )
     })
-}
-
-/// Formats the age of a status, such as `2m ago`. The clock of its time may be ahead of this one.
-pub(super) fn describe_age(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).as_secs();
-    if seconds <= 0 {
-        return "just now".to_owned();
-    }
-    format!("{:#} ago", SignedDuration::from_secs(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn write_that_is_ahead_is_just_now() {
-        let now = Timestamp::from_second(1000).expect("a time");
-        let age = |seconds| describe_age(now - SignedDuration::from_secs(seconds), now);
-        let ages = [-30, 0, 9, 7200].map(age);
-        assert_eq!(ages, ["just now", "just now", "9s ago", "2h ago"]);
-    }
 }

@@ -11,6 +11,7 @@ use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{
     AutoscalerApi, InstanceScope,
     debug::{ControllerStatus, FailedStatusWrites},
+    k8s::StatusWrite,
 };
 use rstest::rstest;
 use serde_json::{Value, json};

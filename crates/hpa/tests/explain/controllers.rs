@@ -274,7 +274,7 @@ async fn controller_that_has_just_released_its_lease_is_no_conflict() {
     objects.extend([other, lease("shop", "two", now), released_lease("shop", "one", now)]);
     let cluster = Cluster::new(objects).await;
     let all = cluster.explain(&["-A"]).await;
-    assert!(!all.contains("Several controllers"), "{all}");
+    assert!(!all.contains(" both act on "), "{all}");
     let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
     assert!(status.contains("; it holds no lease, so it no longer writes"), "{status}");
     assert!(!status.contains("both overwrite"), "{status}");
@@ -324,27 +324,35 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
     let cluster = Cluster::new(all).await;
     let off = "kube-controller-manager's HPA controller is off";
     let held = || lease("autoscaling", "hpa-controller", now);
-    for (lease, clause) in [
+    for (lease, symbol, start, clause) in [
         (
             held(),
+            '‼',
+            "aybe no controller",
             "whether an instance with the lease autoscaling/hpa-controller acts instead is unknown",
         ),
         (
             lease_for(&["blog"], held()),
-            "an instance with the lease autoscaling/hpa-controller handles other autoscalers \
+            '×',
+            "o controller with a known lease",
+            "an instance with the lease autoscaling/hpa-controller handles only other autoscalers \
              (annotation of the lease)",
         ),
     ] {
         cluster.testbed.apply_all([lease]);
         let reason = format!("{off}, and {clause}");
-        let maybe = format!("Maybe no controller acts on this autoscaler: {reason}. ");
-        cluster.expect(&["shop/web would scale from 2 to 4: ", &maybe]).await;
-        let maybe = format!("aybe no controller acts on 1 autoscaler (shop/web): {reason}");
+        let advice = format!("{start} acts on this autoscaler: {reason}. ");
+        cluster.expect(&["shop/web would scale from 2 to 4: ", &advice]).await;
+        let all = format!("{start} acts on 1 autoscaler (shop/web): {reason}");
         let output = cluster.explain(&["-A"]).await;
-        assert!(output.starts_with(&format!("M{maybe}. ")), "{output}");
+        assert!(
+            output.get(1..).is_some_and(|rest| rest.starts_with(&format!("{all}. "))),
+            "{output}"
+        );
         let status = ["status", "-n", "shop"];
         let (output, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &status).await;
-        assert!(output.contains(&format!("‼ m{maybe}\n")), "{output}");
+        let line = output.lines().find(|line| line.ends_with(&all));
+        assert!(line.is_some_and(|line| line.starts_with(symbol)), "{output}");
     }
     cluster.testbed.apply_all([lease_for(&["blog", "shop"], held())]);
     let output = cluster.explain(&["shop/web"]).await;
@@ -380,16 +388,16 @@ async fn several_controllers_are_reported_while_they_run() {
     let past: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     let cluster = Cluster::new(objects(past)).await;
     let all = cluster.explain(&["-A"]).await;
-    assert!(!all.contains("Several controllers"), "a status keeps its writer: {all}");
+    assert!(!all.contains(" both act on "), "a status keeps its writer: {all}");
     let cluster = Cluster::new(objects(jiff::Timestamp::now())).await;
     let all = cluster.explain(&["-A"]).await;
-    let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
-                    kube-controller-manager (shop/other). hpa status says more.\n";
+    let expected = "hpa-controller:shop/hpa and kube-controller-manager both act on 1 autoscaler \
+                    (shop/web) and overwrite each other's decisions. hpa status says more.\n";
     assert!(all.starts_with(expected), "{all}");
     let cluster = Cluster::new(objects(past)).await;
     cluster.testbed.apply_all([lease("kube-system", "kube-controller-manager", past)]);
     let all = cluster.explain(&["-A"]).await;
-    assert!(!all.contains("Several controllers"), "it no longer writes: {all}");
+    assert!(!all.contains(" both act on "), "it no longer writes: {all}");
     let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
     let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
     assert!(

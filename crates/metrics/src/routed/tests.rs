@@ -227,6 +227,26 @@ fn external_metric_without_a_value_is_an_error_of_the_first_source() {
     assert_eq!(crate::describe(&error), "no value: the source returned none");
 }
 
+#[test]
+fn metric_of_pods_without_a_value_is_an_error_with_the_query() {
+    let values = |query: String, omitted| {
+        let origin = Origin { rule: "rules[0]".to_owned(), query, ..Origin::default() };
+        Values::Custom(CustomValues { omitted, origin, ..CustomValues::default() })
+    };
+    let error = |query: String, omitted| {
+        crate::describe(&require_value(values(query, omitted)).unwrap_err())
+    };
+    let text = "no value: the query sum(a) by (pod) has no result for these pods";
+    assert_eq!(error("sum(a) by (pod)".to_owned(), Vec::new()), text);
+    let nan = OmittedSample { subject: "web-0".to_owned(), reason: NoValue::NotANumber };
+    let text = "no value: the query a has no usable value: the sample is not a number (NaN)";
+    assert_eq!(error("a".to_owned(), vec![nan]), text);
+    let long = error("x".repeat(10_000), Vec::new());
+    assert!(long.len() < 400 && long.ends_with(" has no result for these pods"), "{long}");
+    // A collector without a query returns an empty list if there are no pods.
+    assert!(require_value(values(String::new(), Vec::new())).is_ok());
+}
+
 #[tokio::test]
 async fn error_of_the_first_source_is_the_answer() {
     let broken = FixedSource {

@@ -24,6 +24,9 @@ struct Response<'a> {
     error_type: Cow<'a, str>,
     #[serde(default, borrow)]
     error: Cow<'a, str>,
+    /// Text, unless it isn't a response of Prometheus.
+    #[serde(default, borrow)]
+    warnings: Option<&'a RawValue>,
 }
 
 /// The data of a successful response.
@@ -51,19 +54,31 @@ struct VectorSample<'a> {
 
 /// Decodes the data of a response. Fails if the response reports an error or has no data.
 pub(crate) fn decode_success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
-    parse(decode_data(body)?.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
+    decode_response(body)?.parse_data()
 }
 
-/// The field `data` of a response. `None` if it is absent or `null`. Fails if the response reports
-/// an error.
-fn decode_data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
+/// Decodes a response. Fails if it reports an error.
+fn decode_response(body: &[u8]) -> Result<Response<'_>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
     if response.status == "error" {
         let (error_type, message) = (response.error_type.into_owned(), response.error.into_owned());
         return Err(QueryFailure::Api { error_type, message });
     }
-    Ok(response.data)
+    Ok(response)
+}
+
+impl<'a> Response<'a> {
+    /// Fails if there is no data.
+    fn parse_data(&self) -> Result<Data<'a>, QueryFailure> {
+        parse(self.data.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
+    }
+
+    /// The warnings about the result. Empty if they are not a list of texts.
+    fn warnings(&self) -> Vec<Cow<'a, str>> {
+        let warnings = self.warnings.and_then(|warnings| serde_json::from_str(warnings.get()).ok());
+        warnings.unwrap_or_default()
+    }
 }
 
 /// Decodes the type of a metric in a response with metadata. `None` if the response doesn't have
@@ -77,7 +92,7 @@ pub(crate) fn decode_metric_type(
         #[serde(default, rename = "type")]
         metric_type: String,
     }
-    let Some(data) = decode_data(body)? else { return Ok(None) };
+    let Some(data) = decode_response(body)?.data else { return Ok(None) };
     let mut types: BTreeMap<String, Vec<Metadata>> = parse(data)?;
     let types = types.remove(metric).unwrap_or_default();
     Ok(types.into_iter().next().map(|metadata| metadata.metric_type))
@@ -85,7 +100,22 @@ pub(crate) fn decode_metric_type(
 
 /// Decodes the response of an instant query.
 pub fn decode_query(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
-    let Data { result_type, result } = decode_success(body)?;
+    decode_result(body, compat).map(|(result, _)| result)
+}
+
+/// Like [`decode_query`], with the warnings of the server.
+pub(crate) fn decode_result(
+    body: &[u8],
+    compat: Compat,
+) -> Result<(QueryResult, Vec<Cow<'_, str>>), QueryFailure> {
+    let response = decode_response(body)?;
+    Ok((convert_result(response.parse_data()?, compat)?, response.warnings()))
+}
+
+fn convert_result(
+    Data { result_type, result }: Data<'_>,
+    compat: Compat,
+) -> Result<QueryResult, QueryFailure> {
     let missing = || QueryFailure::Decode("it has no result".to_owned());
     match &*result_type {
         "vector" => {
@@ -102,6 +132,7 @@ pub fn decode_query(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFai
             Ok(QueryResult::Scalar { timestamp_ms, value })
         }
         "matrix" => Ok(QueryResult::Other("matrix".to_owned())),
+        "string" => Err(QueryFailure::StringResult),
         other => {
             Err(QueryFailure::Decode(format!("no support for query result value type {other:?}")))
         }

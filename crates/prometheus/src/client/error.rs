@@ -82,6 +82,9 @@ pub enum QueryFailure {
     /// The body isn't a response of Prometheus, or has a result that the client doesn't support.
     #[error("{start}: {0}", start = error_texts::NOT_OF_PROMETHEUS)]
     Decode(String),
+    /// No metric can have a string as its value.
+    #[error("the result of the query is a string, not a vector or a scalar")]
+    StringResult,
     /// Prometheus reported an error.
     #[error("{error_type}: {message}")]
     Api {
@@ -139,12 +142,12 @@ impl QueryFailure {
     }
 
     /// Whether the query is at fault: Prometheus rejected it or couldn't execute it, or its result
-    /// is too long. After any other failure, the query may be correct.
+    /// is a string or too long. After any other failure, the query may be correct.
     #[must_use]
     pub fn is_caused_by_query(&self) -> bool {
         match self {
             Self::Api { error_type, .. } => QUERY_ERROR_TYPES.contains(&&**error_type),
-            Self::TooLong(_) | Self::TooManySeries(_) => true,
+            Self::TooLong(_) | Self::TooManySeries(_) | Self::StringResult => true,
             _ => false,
         }
     }
@@ -178,7 +181,9 @@ impl QueryFailure {
     /// response.
     pub fn reason(&self) -> String {
         match self {
-            Self::Connection(_) | Self::Body(_) | Self::TooLong(_) => self.to_string(),
+            Self::Connection(_) | Self::Body(_) | Self::TooLong(_) | Self::StringResult => {
+                self.to_string()
+            }
             Self::Busy(limit) => format!("no free request slot within {} s", limit.as_secs_f64()),
             Self::BusyReading(limit) => {
                 format!("other large responses were read for {} s", limit.as_secs_f64())

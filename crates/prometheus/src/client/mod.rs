@@ -20,6 +20,7 @@ mod range;
 mod requests;
 mod response;
 mod series;
+mod server_warning;
 mod settings;
 mod time;
 

@@ -31,6 +31,7 @@ use crate::client::{
     range::{RangeQuery, RangeSeries, decode_range},
     response::{check_status, is_json, limited_reader},
     series::SeriesReader,
+    server_warning::ServerWarning,
     settings::{Settings, SettingsError, Verb},
     time,
 };
@@ -87,6 +88,7 @@ struct Inner {
     large_response: Semaphore,
     observer: Arc<dyn RequestObserver>,
     outages: OutageLog,
+    warning: ServerWarning,
 }
 
 impl fmt::Debug for Client {
@@ -134,8 +136,16 @@ impl Client {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
         let server = address(&settings.url).into();
-        let outages = OutageLog::default();
-        let inner = Inner { settings, server, connector, slots, large_response, observer, outages };
+        let inner = Inner {
+            settings,
+            server,
+            connector,
+            slots,
+            large_response,
+            observer,
+            outages: OutageLog::default(),
+            warning: ServerWarning::default(),
+        };
         let inner = Arc::new(inner);
         Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
@@ -148,6 +158,12 @@ impl Client {
     /// Whether the client has logged that the server can't be read, and got no response since then.
     pub(crate) fn is_in_logged_outage(&self) -> bool {
         self.inner.outages.is_logged()
+    }
+
+    /// The newest warning of the server about the result of an instant query, if it is of the last
+    /// minute. The result may lack series.
+    pub fn recent_warning(&self) -> Option<String> {
+        self.inner.warning.recent()
     }
 
     /// Creates the connection, to report unusable files or proxy settings before the first request.
@@ -202,7 +218,11 @@ impl Inner {
         }
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
 
-        let decode = |body: &[u8]| decode::decode_query(body, self.settings.compat);
+        let decode = |body: &[u8]| {
+            let (result, warnings) = decode::decode_result(body, self.settings.compat)?;
+            self.warning.record(&self.settings.name, &warnings);
+            Ok(result)
+        };
         self.request(QUERY_PATH, &parameters, decode).await
     }
 

@@ -99,6 +99,7 @@ pub mod lint;
 mod mistake;
 pub mod name;
 pub mod per_object;
+pub mod quantile;
 pub mod query;
 mod regex_budget;
 pub mod registry;

@@ -126,6 +126,16 @@ impl PrometheusSource {
     pub fn client(&self, server: &str) -> Option<Client> {
         self.rules.read().servers.get(server).cloned()
     }
+
+    /// A clause with the warning of a server about a result, if it is of the last minute.
+    pub fn server_warning(&self) -> Option<String> {
+        let rules = self.rules.read();
+        let warning = |client: &Client| {
+            let warning = client.recent_warning()?;
+            Some(format!("the server {} warns of a result: {warning}", client.settings().name))
+        };
+        rules.servers.all().find_map(warning)
+    }
 }
 
 fn inspect_rules(

@@ -35,8 +35,8 @@ use self::{
     state::{DiscoveryState, NOT_DISCOVERED_YET, Rules},
 };
 use hpa_metrics::{
-    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper,
-    SingleFlight, SyncState, Values,
+    ApiGroups, Catalog, CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound,
+    ObjectLister, Query, ResourceMapper, SingleFlight, SyncState, Values,
     mapper::MapperError,
     resource::ApiResources,
     source::{ListedCustomMetric, ListedExternalMetric},
@@ -294,6 +294,11 @@ impl PrometheusSource {
         self.sharing.stats.all()
     }
 
+    /// Whether the changed rules file was refused, so that the previous rules are in use.
+    pub fn has_refused_file(&self) -> bool {
+        self.rules_file_error.read().is_some()
+    }
+
     /// Problems that an operator should fix: an invalid file, and rules that are invalid or can't
     /// be read.
     pub fn problems(&self) -> Vec<String> {
@@ -317,13 +322,29 @@ impl PrometheusSource {
     /// The reasons why metrics are not discovered yet: an invalid rules file, then the `problems`
     /// of rules. If there are none, the reason is that no discovery has succeeded.
     fn undiscovered_reasons(&self, mut problems: Vec<String>) -> Vec<String> {
-        if self.rules_file_error.read().is_some() {
+        if self.has_refused_file() {
             problems.insert(0, "the rules file is invalid".to_owned());
         }
         if problems.is_empty() {
             problems.push(NOT_DISCOVERED_YET.to_owned());
         }
         problems
+    }
+
+    /// The reason why it is unknown whether a rule has the metric of a query. `None` if a read rule
+    /// has the metric, if all rules that may have it were read, and with compatibility:
+    /// prometheus-adapter doesn't distinguish unread rules.
+    fn unread(&self, state: &DiscoveryState, query: &Query) -> Option<NotFound> {
+        let (Query::Custom(CustomQuery { metric, .. })
+        | Query::External(ExternalQuery { metric, .. })) = query
+        else {
+            return None;
+        };
+        if self.settings.compat == Compat::Reference || self.has(query) {
+            return None;
+        }
+        let problems = self.undiscovered_reasons(state.unread_problems(query)?).join("; ");
+        Some(NotFound::Unread { metric: metric.clone(), problems })
     }
 
     /// The time of a custom metric's value: that of the sample. With compatibility it is the
@@ -414,7 +435,7 @@ impl MetricSource for PrometheusSource {
 
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let state = self.state();
-        match query {
+        let values = match query {
             Query::PodUsage { namespace, pods, fields } => {
                 let pods = self.objects.pods_of(namespace, pods, fields).await?;
                 Ok(Values::PodMetrics(self.read_pod_usage(&state, &pods).await))
@@ -429,6 +450,12 @@ impl MetricSource for PrometheusSource {
             Query::External(query) => {
                 self.read_external_metric(&state, query).await.map(Values::External)
             }
-        }
+        };
+        values.map_err(|error| match error {
+            MetricError::UnknownMetric(reason) => {
+                MetricError::UnknownMetric(self.unread(&state, query).unwrap_or(reason))
+            }
+            error => error,
+        })
     }
 }

@@ -17,20 +17,24 @@ pub enum ReloadError {
     Config(#[from] ConfigError),
     #[error("the rules file has invalid servers")]
     Servers(#[from] ServerError),
+    /// The file may be incomplete, because a program is writing it.
+    #[error("the rules file has no rules")]
+    NoRules,
     /// A rule is invalid. With compatibility, all rules must be valid.
     #[error("the rules file has an invalid rule")]
     Rule(#[from] crate::rules::ruleset::InvalidRule),
 }
 
 impl PrometheusSource {
-    /// Replaces the rules. The next discovery uses them. If the text is invalid, the previous rules
-    /// stay in use, and [`PrometheusSource::problems`] has the reason.
+    /// Replaces the rules. The next discovery uses them. If the text is invalid or has no rules, the
+    /// previous rules stay in use, and [`PrometheusSource::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
         match self.try_reload(text) {
             Ok(rules) => {
                 tracing::info!(
                     rules = rules.config.rules.len(),
                     external_rules = rules.config.external_rules.len(),
+                    resource_rules = rules.config.resource_rules.is_some(),
                     "loaded the changed rules file"
                 );
                 *self.rules.write() = Arc::new(rules);
@@ -52,6 +56,10 @@ impl PrometheusSource {
     fn try_reload(&self, text: &str) -> Result<Rules, ReloadError> {
         let config = Config::parse(text)?;
         let compat = self.settings.compat;
+        let Config { rules, external_rules, resource_rules, .. } = &config;
+        if rules.is_empty() && external_rules.is_empty() && resource_rules.is_none() {
+            return Err(ReloadError::NoRules);
+        }
         let servers = self.rules.read().servers.with_config(&config, compat)?;
         if compat == Compat::Reference {
             let compiled = crate::rules::RuleSet::compile(&config, &self.state().resources);

@@ -230,16 +230,27 @@ impl DiscoveryState {
     /// `resourceRules`, and the error of reading the resources of the API server. Each problem is
     /// listed once.
     pub(super) fn discovery_problems(&self) -> Vec<String> {
-        let failed = self.entries().filter_map(|entry| match &entry.server_failure {
-            Some(failure) => Some((&*failure.reason, None)),
-            None => Some((entry.status.reason.as_deref()?, Some(&*entry.status.rule))),
-        });
-        let mut problems = join_rules(failed);
+        let mut problems = join_rules(self.entries().filter_map(RuleEntry::problem));
         problems.extend(self.resource_status().and_then(|status| status.describe_reason()));
-        if let Some(WithoutResources { error, .. }) = &self.without_resources {
-            problems.push(format!("{NOT_DISCOVERED_YET}: {error}"));
-        }
+        problems.extend(self.without_resources.as_ref().map(WithoutResources::problem));
         problems
+    }
+
+    /// The problems of rules that may have the metric of a query and whose series have never been
+    /// read. `None` if there are no such rules. Without those of other rules, whose servers may be
+    /// unknown to the users of this metric.
+    pub(super) fn unread_problems(&self, query: &Query) -> Option<Vec<String>> {
+        let (list, compiled, metric) = self.rules_for(query)?;
+        let may_discover = self.may_discover(query);
+        let rules = list.entries.iter().zip(compiled);
+        let unread = rules.filter(|(entry, rule)| {
+            let may_have = rule.as_ref().map_or(may_discover, |rule| rule.may_have(metric));
+            entry.discovered.is_none() && may_have
+        });
+        let mut problems = join_rules(unread.filter_map(|(entry, _)| entry.problem()));
+        let without_resources = self.without_resources.as_ref().filter(|_| may_discover);
+        problems.extend(without_resources.map(WithoutResources::problem));
+        (may_discover || !problems.is_empty()).then_some(problems)
     }
 
     /// The outcome of the discovery.
@@ -335,6 +346,22 @@ fn join_rules<'a>(problems: impl Iterator<Item = (&'a str, Option<&'a str>)>) ->
         rules => format!("{}: {problem}", list_rules(rules)),
     });
     lines.collect()
+}
+
+impl WithoutResources {
+    fn problem(&self) -> String {
+        format!("{NOT_DISCOVERED_YET}: {}", self.error)
+    }
+}
+
+impl RuleEntry {
+    /// The failure of the rule's server, or the short reason for another problem and the rule.
+    fn problem(&self) -> Option<(&str, Option<&str>)> {
+        match &self.server_failure {
+            Some(failure) => Some((&*failure.reason, None)),
+            None => Some((self.status.reason.as_deref()?, Some(&*self.status.rule))),
+        }
+    }
 }
 
 impl RuleList {

@@ -462,14 +462,17 @@ fn unknown_metric_has_advice() {
 #[rstest]
 #[case::old(151, true)]
 #[case::within_the_window(150, false)]
-fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
+fn old_samples_have_advice_and_are_in_the_sentence(#[case] ago: i64, #[case] is_advised: bool) {
     let mut inputs = inputs(json!({}));
     inputs.now = at(10 - ago);
     let advice = format!(
         "The newest sample of cpu is {ago}s old, so the decision follows an old load. Check \
          metrics-server."
     );
-    assert_eq!(inputs.report().advice.contains(&advice), is_advised);
+    let report = inputs.report();
+    assert_eq!(report.advice.contains(&advice), is_advised);
+    let clause = "; the newest sample of cpu is old (02:46:30Z)";
+    assert_eq!(report.sentence.contains(clause), is_advised, "{}", report.sentence);
 }
 
 #[rstest]
@@ -587,4 +590,25 @@ fn name_of_the_target_in_a_command_is_one_word(#[case] name: &str) {
         let has_effect = |word: &str| word.contains("rm") && !word.starts_with("./");
         assert!(!text.split(' ').any(has_effect) && !text.contains('\n'), "{command}");
     }
+}
+
+/// The average of a negative value overflows, as in the reference.
+#[test]
+fn negative_value_is_named() {
+    let report = |milli| {
+        let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
+            "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "30" },
+        } }] }));
+        let value = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
+        inputs.readings = [(0, Ok(value))].into_iter().collect();
+        inputs.report()
+    };
+    let negative = report(-50_000);
+    let clause = "; -50 counts as the largest number, as in kube-controller-manager";
+    assert!(negative.sentence.contains(clause), "{}", negative.sentence);
+    let advice = "The value of queue is -50. A load can't be negative: correct its source, or in \
+                  Prometheus clamp_min(QUERY, 0).";
+    assert_eq!(negative.advice.first().map(String::as_str), Some(advice));
+    assert!(!negative.advice.iter().any(|one| one.contains("Raise")), "{:?}", negative.advice);
+    assert!(!report(50_000).sentence.contains("counts as"));
 }

@@ -349,6 +349,19 @@ fn sentence_explains_that_unready_pods_reverse_the_direction() {
 }
 
 #[test]
+fn unready_pods_beside_those_counted_as_zero_are_in_the_sentence() {
+    let mut inputs = inputs_with_pending_pod(500, 16);
+    let mut unready = pod("web-2", "Running", Some("600m"));
+    unready.ready =
+        Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
+    inputs.selected.pods[2] = std::sync::Arc::new(unready);
+    let sentence = inputs.report().sentence;
+    let end = "with 1 unready pod counted as 0; within tolerance; the sample of 1 other unready \
+               pod counts";
+    assert!(sentence.ends_with(end), "{sentence}");
+}
+
+#[test]
 fn pods_of_others_explain_a_scaling_up_below_the_target() {
     // Half of the target (33 % of 66 %) for four pods asks for two.
     let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);

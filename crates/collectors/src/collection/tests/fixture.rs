@@ -46,6 +46,8 @@ pub(super) struct FakeCluster {
     pub(super) selector_error: Mutex<Option<LookupError>>,
     pub(super) is_failing: Mutex<bool>,
     pub(super) is_panicking: Mutex<bool>,
+    /// The replicas of each target.
+    pub(super) replicas: Mutex<i32>,
     /// The time for which the machine was suspended. The monotonic clock doesn't count it.
     pub(super) suspended: Mutex<Duration>,
     /// The number of lookups of pods. Each collection makes one.
@@ -73,6 +75,7 @@ impl FakeCluster {
 #[derive(Debug)]
 struct FiveCollector {
     is_of_pods: bool,
+    is_per_replica: bool,
 }
 
 #[async_trait]
@@ -84,7 +87,11 @@ impl Collector for FiveCollector {
             MetricType::External => _ = HttpDocument::parse(metric, environment)?,
             MetricType::Object => {}
         }
-        Ok(Self { is_of_pods })
+        Ok(Self { is_of_pods, is_per_replica: metric.per_replica })
+    }
+
+    fn is_per_replica(&self) -> bool {
+        self.is_per_replica
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -138,7 +145,7 @@ impl Cluster for FakeCluster {
     }
 
     async fn replicas(&self, _: &str, _: &CrossVersionObjectReference) -> Result<i32, LookupError> {
-        Err(LookupError::NotSynced("scales"))
+        Ok(*self.replicas.lock())
     }
 
     async fn ingress(&self, _: &str, _: &str) -> Result<Ingress, LookupError> {

@@ -23,7 +23,7 @@ fn new_source(testbed: &Testbed, location: &ControllerArguments) -> ControllerPa
 
 fn writer(name: &str, manager: &str, at: Option<Timestamp>) -> AutoscalerStatusWriter {
     let (key, manager) = (HpaKey::new("shop", name), manager.to_owned());
-    AutoscalerStatusWriter { key, manager, at, built_in_at: None }
+    AutoscalerStatusWriter { key, manager, at, overwritten: Vec::new(), dry_run: false }
 }
 
 /// If no instance holds `hpa`, the usual leases of both namespaces are read, and then their lists,
@@ -201,8 +201,8 @@ async fn controllers_that_both_store_statuses_are_a_conflict() {
         assert_eq!(activity.inactivity, None);
         activity.status_problems.into_iter().next()
     };
-    let both = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/a), \
-                kube-controller-manager (shop/b). hpa status says more.";
+    let both = "hpa-controller:shop/hpa and kube-controller-manager both act on 1 autoscaler \
+                (shop/a) and overwrite each other's decisions. hpa status says more.";
     assert_eq!(conflict(10).await.as_deref(), Some(both));
     assert_eq!(conflict(600).await, None, "a status that doesn't change keeps its writer");
     let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "a");

@@ -1,5 +1,6 @@
 use clap::Parser;
 use hpa_calc::{MetricsApi, Scale, SelectedPods, Settings};
+use hpa_collectors::registry::external_types;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::json;
@@ -170,10 +171,67 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     #[case] expected: Option<&str>,
 ) {
     let source = source(collector, subject, Server::Operator(String::new()));
-    assert_eq!(advice_without_collectors(&source, failure, false).as_deref(), expected);
-    let of_adapter = advice_without_collectors(&source, failure, true);
+    let error = ReadError::fetch(MetricsApi::External, failure);
+    assert_eq!(advice_without_collectors(&source, &error, false).as_deref(), expected);
+    let of_adapter = advice_without_collectors(&source, &error, true);
     let without_flags = |advice: &str| !advice.contains("--") && advice.contains("an adapter has");
     assert_eq!(of_adapter.map(|advice| without_flags(&advice)), expected.map(|_| true));
+}
+
+#[test]
+fn empty_response_leads_to_the_collector_that_the_label_names() {
+    let source =
+        source("sqs", "metric external/q {type=sqs-queue-length}", Server::Operator(String::new()));
+    let error = ReadError::Empty(MetricsApi::External);
+    let advice = advice_without_collectors(&source, &error, false).expect("advice");
+    assert!(advice.ends_with("use its flags here, with --aws-external-metrics."), "{advice}");
+}
+
+/// The controller has only rules, which don't have the metric.
+#[test]
+fn advice_about_a_collector_replaces_that_about_rules() {
+    let by_name = |name: &str| json!({ "name": name });
+    let by_label =
+        |name: &str| json!({ "name": "jobs", "selector": { "matchLabels": { "type": name } } });
+    let types = external_types().flat_map(|name| [by_name(name), by_label(name)]);
+    for (metric, is_of_collector) in
+        types.map(|metric| (metric, true)).chain([(by_name("jobs"), false)])
+    {
+        let name = metric["name"].as_str().unwrap().to_owned();
+        let cause = format!(
+            "no rule of --metrics-config has {name}{}: {}",
+            error_texts::ALSO_NOT_BY_API,
+            error_texts::NO_CUSTOM_API
+        );
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": { "namespace": "shop", "name": "web", "uid": "u" },
+            "spec": { "maxReplicas": 9, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "metrics": [{ "type": "External", "external": {
+                    "metric": metric, "target": { "type": "Value", "value": "1" } } }] },
+            "status": { "currentReplicas": 4, "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric",
+                "message": format!(
+                    "the HPA was unable to compute the replica count: unable to get external \
+                     metric shop/{name}/nil: unable to fetch metrics from external metrics API: \
+                     {cause}"
+                ) }] },
+        }))
+        .unwrap();
+        let error = ReadError::fetch(MetricsApi::External, "down");
+        let inputs = Inputs {
+            hpa,
+            scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+            settings: Settings::default(),
+            selected: SelectedPods::default(),
+            readings: [(0, Err(error))].into_iter().collect(),
+            history: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let known = BTreeMap::from([(0, "Use the collector.".to_owned())]);
+        let advice = inputs.report_with_advice(None, &known).advice;
+        let is_known = advice.contains(&"Use the collector.".to_owned());
+        assert_eq!(is_known, is_of_collector, "{metric}: {advice:?}");
+    }
 }
 
 #[rstest]

@@ -117,6 +117,8 @@ impl Dump {
             past,
             read_by_controller: Vec::new(),
             idle: None,
+            conflict: None,
+            server_warning: None,
             name: None,
             other_autoscalers,
             metric_advice: BTreeMap::new(),

@@ -1,3 +1,5 @@
+use hpa_calc::readings::{MetricsApi, ReadError};
+
 use super::*;
 use crate::kubectl::escape;
 
@@ -53,6 +55,43 @@ fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
     let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
     assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
     assert!((tolerance(&[record()]) - 0.3).abs() < 1e-9);
+}
+
+/// The controller reads a metric of pods from its own source.
+#[test]
+fn decision_of_the_controller_is_the_first_line_if_a_metric_can_not_be_read_here() {
+    let mut record = record();
+    record["autoscaler"]["lastReconcileSecondsAgo"] = json!(5.0);
+    record["runs"] = json!([{
+        "from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "count": 1,
+        "decision": {
+            "currentReplicas": 2, "desiredReplicas": 2, "scaledTo": null, "proposedReplicas": 2,
+            "reason": "metrics", "sentence": "cpu is at 60%, target 60%", "error": null,
+        },
+        "explanation": { "metrics": [{ "metric": "cpu", "error": null }] },
+    }]);
+    let sentence = |record: &Value| {
+        let scale = json!({
+            "kind": "Scale", "metadata": { "name": "web" },
+            "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+        });
+        let mut subject = subject("", &[record.clone(), scale]);
+        let external = json!([{ "type": "External", "external": {
+            "metric": { "name": "cpu" }, "target": { "type": "Value", "value": "60" },
+        } }]);
+        subject.inputs.hpa.spec.metrics = serde_json::from_value(external).expect("metrics");
+        let error = ReadError::fetch(MetricsApi::External, "no server");
+        subject.inputs.readings = [(0, Err(error))].into_iter().collect();
+        subject.report().sentence
+    };
+    let first = "stays at 2: cpu is at 60%, target 60%, as the controller decided last; cpu can't \
+                 be read here";
+    assert_eq!(sentence(&record), first);
+    record["runs"][0]["explanation"]["metrics"][0]["error"] = json!("no server");
+    assert!(!sentence(&record).contains("as the controller decided"));
+    record["runs"][0]["explanation"]["metrics"][0]["error"] = Value::Null;
+    record["autoscaler"]["lastReconcileSecondsAgo"] = json!(50.0);
+    assert!(!sentence(&record).contains("as the controller decided"), "an old decision");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod selection;
 
 use std::{
     cell::Cell,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -24,6 +25,7 @@ use hpa_controller::{
     scale_target::{ScaleUnavailable, TargetReader},
 };
 use hpa_metrics::CoalescingSettings;
+use hpa_prometheus::source::PrometheusSource;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
@@ -42,7 +44,8 @@ use crate::{
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
-        ControllerLease, Idle, KubeControllerManager, NamespaceWriters, StatusOwner, status_writers,
+        Conflict, ControllerLease, Idle, KubeControllerManager, NamespaceWriters, StatusOwner,
+        status_writers,
     },
     manifests::string_at,
     metric_reader::MetricReader,
@@ -70,6 +73,8 @@ struct FoundController {
     acting: ActingController,
     /// The reason why no controller acts on the autoscaler, if the leases show it.
     idle: Option<Idle>,
+    /// The controllers that all act on it.
+    conflict: Option<Conflict>,
 }
 
 /// Reads one autoscaler of a cluster.
@@ -142,7 +147,7 @@ impl Cluster {
         prepare_spec(&mut hpa.spec);
         let namespace = Some(&*self.name.key.namespace);
         let mut autoscalers = list_readable_autoscalers(&self.client, namespace).await;
-        let FoundController { past, past_source, clock_lag, lease_state, acting, idle } =
+        let FoundController { past, past_source, clock_lag, lease_state, acting, idle, conflict } =
             self.find_controller(&hpa, &controller, &autoscalers).await;
         let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, controller_settings);
@@ -196,16 +201,17 @@ impl Cluster {
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
         let errors = past.as_ref().map(AutoscalerDetail::last_errors).unwrap_or_default();
-        let read_by_controller = fill_readings(&mut inputs, &values, errors);
+        let are_current = past.as_ref().is_ok_and(AutoscalerDetail::are_values_current);
+        let read_by_controller = fill_readings(&mut inputs, &values, are_current, errors);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
         let rules = self.metrics.rules().map(|rules| &**rules);
         let metric_advice = self.advisor.advise(rules, &inputs).await;
         set_other_autoscalers(&mut autoscalers, now);
         let own = autoscalers.into_iter().find(|one| one.name == name);
-        let (other_autoscalers, conflict) =
+        let (other_autoscalers, bounds_conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
-        inputs.selected.bounds_conflict = conflict;
+        inputs.selected.bounds_conflict = bounds_conflict;
         Ok(Subject {
             inputs,
             name: Some(name),
@@ -215,6 +221,8 @@ impl Cluster {
             past_source,
             read_by_controller,
             idle,
+            conflict,
+            server_warning: rules.and_then(PrometheusSource::server_warning),
             metric_advice,
             placeholders: self.placeholders.clone(),
             similar_target,
@@ -265,27 +273,45 @@ impl Cluster {
         let (record, built_in) =
             tokio::join!(self.read_record(hpa, &lease), OptionFuture::from(built_in));
         let answers = record.is_ok();
-        let (mut lease_state, mut idle) = (String::new(), None);
-        // An instance that answers may not have stored the status yet.
-        let mut acting = ActingController::of_status(controller.is_reference() && !answers);
+        let mut found = FoundController {
+            past: Err(Unavailable::UnknownAutoscaler),
+            past_source: None,
+            clock_lag: SignedDuration::ZERO,
+            lease_state: String::new(),
+            // An instance that answers may not have stored the status yet.
+            acting: ActingController::of_status(controller.is_reference() && !answers),
+            idle: None,
+            conflict: None,
+        };
         if let Some((manager, built_in)) = with_lease.zip(built_in) {
             let built_in = built_in.with_statuses(&statuses);
             let writers = NamespaceWriters::new(&statuses);
             let leases = lease.with(&built_in, &writers, now);
             if !answers || leases.may_built_in_act(Some(namespace)) {
-                acting = leases.acting_controller(*api, Some(namespace), Some(manager), answers);
+                found.acting =
+                    leases.acting_controller(*api, Some(namespace), Some(manager), answers);
             }
-            idle = leases.idle(*api, namespace, manager).filter(|_| !answers);
-            lease_state = idle::describe_leases(&leases, manager);
+            found.idle = leases.idle(*api, namespace, manager).filter(|_| !answers);
+            let own = statuses.iter().find(|status| status.key == self.name.key);
+            found.conflict = own.and_then(|own| leases.conflicts(slice::from_ref(own)).pop());
+            found.lease_state = idle::describe_leases(&leases, manager);
+        }
+        if found.conflict.is_some() {
+            // The decision is that of hpa-rs, whichever of them stored the status last.
+            found.acting = ActingController::HpaRs;
         }
         let error = match record {
             Ok((record, source, clock_lag)) => {
-                let (past, past_source) = (Ok(record), Some(source));
-                return FoundController { past, past_source, clock_lag, lease_state, acting, idle };
+                return FoundController {
+                    past: Ok(record),
+                    past_source: Some(source),
+                    clock_lag,
+                    ..found
+                };
             }
             Err(error) => error,
         };
-        let is_replaced = controller.is_reference() && acting == ActingController::HpaRs;
+        let is_replaced = controller.is_reference() && found.acting == ActingController::HpaRs;
         let has_debug_api = self.location.controller_url.is_some() || is_replaced;
         let other_manager =
             manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
@@ -293,8 +319,7 @@ impl Cluster {
             Some(name) => Unavailable::OtherController(name.to_owned()),
             None => error.for_writer(manager),
         });
-        let (past_source, clock_lag) = (None, SignedDuration::ZERO);
-        FoundController { past, past_source, clock_lag, lease_state, acting, idle }
+        FoundController { past, ..found }
     }
 
     /// Reads the record of the autoscaler from the debug API of the leader or of

@@ -197,7 +197,7 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
         if may_be_unlisted || is_read_in_process(subject, metric) {
             continue;
         }
-        if let Some((message, similar)) = unserved_reason(metric, served) {
+        if let Some((message, similar)) = unserved_reason(subject, metric, served) {
             let hint = collector_problem(subject, metric)
                 .unwrap_or_else(|| source_hint(subject, metric).to_owned());
             report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}{similar}"));
@@ -279,8 +279,8 @@ fn missing_schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String
     })
 }
 
-/// Names the flag with which the controller may read the metric. Empty if lint has the flag already,
-/// or if no flag helps, as with kube-controller-manager.
+/// Names the flag with which the controller may read the metric, by a schedule, a collector or a
+/// rule. Empty if lint has the flag already, or if no flag helps, as with kube-controller-manager.
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.in_process_sources;
     let environment = || environment_of_unknown_flags(subject.hpa);
@@ -291,14 +291,20 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
         "; if the controller runs with --scaling-schedule, add it here"
     } else if !sources.has_collectors && has_collector() {
         "; if the controller runs with --collectors, add it here"
+    } else if subject.workspace.served.as_ref().is_some_and(|served| !served.has_rules) {
+        "; if the controller runs with --metrics-config, add it here"
     } else {
         ""
     }
 }
 
-/// The reason why no API serves a metric, and a clause about similar names, which may be empty.
-/// `None` if an API serves it, or if this is unknown.
-fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<(String, String)> {
+/// Names the API, the rules file or both, which don't have a metric, and a clause about similar
+/// names, which may be empty. `None` if one of them has it, or if this is unknown.
+fn unserved_reason(
+    subject: &Subject<'_>,
+    metric: &MetricSpec,
+    served: &ServedMetrics,
+) -> Option<(String, String)> {
     let (api, listed) = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => (RESOURCE, None),
         MetricSourceType::Pods | MetricSourceType::Object => (CUSTOM, served.custom.as_ref()),
@@ -308,9 +314,9 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<(Strin
     if served.discovery_error.is_some() {
         return None;
     }
-    let served_by = served.source;
     if !served.groups.contains(api) {
-        return Some((format!("{api} is not served by {served_by}"), String::new()));
+        let rules = if served.has_rules { ", and no rule of the rules file is for it" } else { "" };
+        return Some((format!("the cluster has no API {api}{rules}"), String::new()));
     }
     let names = listed?;
     if contains_metric(served, names, metric) {
@@ -322,16 +328,19 @@ fn unserved_reason(metric: &MetricSpec, served: &ServedMetrics) -> Option<(Strin
     let others: Vec<&str> = resources_with(names, metric).collect();
     let elsewhere = match others.as_slice() {
         [] => String::new(),
-        others => format!(", but that of {}", others.join(", ")),
+        others => format!(", but that of {} is", others.join(", ")),
     };
     let similar = if others.is_empty() {
         similar_names(names, metric, resource.as_deref())
     } else {
         String::new()
     };
-    let reason =
-        format!("the metric {name}{of_resource} in {api} is not served by {served_by}{elsewhere}");
-    Some((reason, similar))
+    let place = match (subject.workspace.is_from_files(), served.has_rules) {
+        (true, _) => format!("the rules file for {api}"),
+        (false, true) => format!("{api} of the cluster, nor in the rules file"),
+        (false, false) => format!("{api} of the cluster"),
+    };
+    Some((format!("the metric {name}{of_resource} is not in {place}{elsewhere}"), similar))
 }
 
 /// The served metrics, of `resource` if it is known, whose names the metric's name may mean.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
 use hpa_collectors::{Environment, prometheus_query};
-use hpa_prometheus::rules::counter::plain_counter;
+use hpa_prometheus::rules::{counter::plain_counter, quantile::aggregation_without_le};
 
 use super::{
     metrics::{average_value_field, contains_metric},
@@ -38,12 +38,40 @@ pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 /// Reports metrics whose query reads a counter without a rate.
 pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
+    report_expressions(
+        subject,
+        report,
+        |query| plain_counter(query).map(|name| about_counter(ANNOTATION, &name)),
+        |served| &served.plain_counters,
+        &about_counter(RULE, "a series"),
+    );
+}
+
+/// Reports metrics whose query computes a quantile of buckets without their label `le`.
+pub(super) fn quantile_without_le(subject: &Subject<'_>, report: &mut Report<'_>) {
+    report_expressions(
+        subject,
+        report,
+        |query| aggregation_without_le(query).map(|name| about_quantile(ANNOTATION, &name)),
+        |served| &served.quantiles_without_le,
+        &about_quantile(RULE, "an aggregation"),
+    );
+}
+
+/// Reports metrics whose query in an annotation has a mistake, and those that are in `names`, whose
+/// rules have it.
+fn report_expressions(
+    subject: &Subject<'_>,
+    report: &mut Report<'_>,
+    find_mistake: fn(&str) -> Option<String>,
+    names: fn(&ServedMetrics) -> &BTreeSet<String>,
+    message_for_rule: &str,
+) {
     let environment = environment_of_unknown_flags(subject.hpa);
     for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let message = match prometheus_query(subject.hpa, metric, &environment) {
-            Some(query) => plain_counter(&query).map(|name| about_counter(ANNOTATION, &name)),
-            None => is_of_rule(subject, metric, |served| &served.plain_counters)
-                .then(|| about_counter(RULE, "a series")),
+            Some(query) => find_mistake(&query),
+            None => is_of_rule(subject, metric, names).then(|| message_for_rule.to_owned()),
         };
         if let Some(message) = message {
             report.add(format!("spec.metrics[{index}]"), message);
@@ -52,7 +80,8 @@ pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_
 }
 
 /// The mistake in the query that a metric has in an annotation: it reads a counter without a rate,
-/// or computes an average that the controller divides by the replicas.
+/// computes a quantile without `le`, or computes an average that the controller divides by the
+/// replicas.
 pub(crate) fn mistake_of_annotation(
     hpa: &HorizontalPodAutoscaler,
     metric: &MetricSpec,
@@ -60,7 +89,8 @@ pub(crate) fn mistake_of_annotation(
 ) -> Option<String> {
     let query = prometheus_query(hpa, metric, environment)?;
     let counter = plain_counter(&query).map(|name| about_counter(ANNOTATION, &name));
-    counter.or_else(|| {
+    let quantile = || aggregation_without_le(&query).map(|name| about_quantile(ANNOTATION, &name));
+    counter.or_else(quantile).or_else(|| {
         let is_average = is_divided_by_replicas(metric) && computes_average(&query);
         is_average.then(|| about_average(ANNOTATION))
     })
@@ -77,6 +107,13 @@ fn about_counter(place: &str, series: &str) -> String {
     format!(
         "the query of the {place} reads {series} without rate(): by its name, it is a counter, \
          whose value only grows until its process restarts. Use rate() or increase()"
+    )
+}
+
+fn about_quantile(place: &str, aggregation: &str) -> String {
+    format!(
+        "the query of the {place} has no result: {aggregation} drops the label `le` of the \
+         buckets, which histogram_quantile needs. Group by `le` too, as in by (le, …)"
     )
 }
 

@@ -213,32 +213,66 @@ fn names_of_files_in_commands_are_quoted() {
     }
 }
 
-#[test]
-fn counter_without_a_rate_is_reported() {
-    let workspace = |labels: Value, annotations: Value| {
-        let metric = json!([{ "type": "External", "external": {
-            "metric": { "name": "lag", "selector": { "matchLabels": labels } },
-            "target": { "type": "AverageValue", "averageValue": "5" },
-        } }]);
-        let changes = [(0, "/metadata/annotations", annotations), (0, "/spec/metrics", metric)];
-        Workspace::from_manifests(numbered(manifests_with(&changes)))
-    };
-    let assert_reported = |workspace: &Workspace, start: &str| {
-        let findings = find_violations(workspace);
-        assert_eq!(rule_ids(&findings), ["counter-without-rate"], "{findings:?}");
-        assert!(findings[0].message.starts_with(start), "{findings:?}");
-    };
-    let annotated = |query: &str| {
-        let annotations = json!({ "metric-config.external.lag.prometheus/query": query });
-        workspace(json!({ "type": "prometheus" }), annotations)
-    };
-    let start = "the query of the annotation reads lag_total without rate(): ";
-    assert_reported(&annotated("sum(lag_total)"), start);
-    assert!(find_violations(&annotated("sum(rate(lag_total[5m]))")).is_empty());
+/// An autoscaler with the external metric `lag`, a target of type `Value`, and these labels and
+/// annotations.
+fn workspace_with_lag(labels: Value, annotations: Value) -> Workspace {
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "lag", "selector": { "matchLabels": labels } },
+        "target": { "type": "Value", "value": "5" },
+    } }]);
+    let changes = [(0, "/metadata/annotations", annotations), (0, "/spec/metrics", metric)];
+    Workspace::from_manifests(numbered(manifests_with(&changes)))
+}
 
-    let mut by_rule = workspace(json!({}), json!({}));
-    let plain_counters = string_set(&["lag"]);
-    by_rule.served =
-        Some(ServedMetrics { plain_counters, ..ServedMetrics::default() }.with_unknown_cluster());
-    assert_reported(&by_rule, "the query of the rule reads a series without rate(): ");
+#[rstest]
+#[case::counter(
+    "counter-without-rate",
+    "sum(lag_total)",
+    "sum(rate(lag_total[5m]))",
+    "reads lag_total without rate(): "
+)]
+#[case::quantile(
+    "quantile-without-le",
+    "histogram_quantile(0.9, sum(rate(lag_bucket[5m])))",
+    "histogram_quantile(0.9, sum by (le) (rate(lag_bucket[5m])))",
+    "has no result: sum drops the label `le` "
+)]
+fn mistake_in_the_query_of_an_annotation_is_reported(
+    #[case] id: &str,
+    #[case] query: &str,
+    #[case] correct: &str,
+    #[case] start: &str,
+) {
+    let lint = |query: &str| {
+        let annotations = json!({ "metric-config.external.lag.prometheus/query": query });
+        find_violations(&workspace_with_lag(json!({ "type": "prometheus" }), annotations))
+    };
+    let findings = lint(query);
+    assert_eq!(rule_ids(&findings), [id], "{findings:?}");
+    let start = format!("the query of the annotation {start}");
+    assert!(findings[0].message.starts_with(&start), "{findings:?}");
+    assert!(lint(correct).is_empty());
+}
+
+#[rstest]
+#[case::counter(
+    ServedMetrics { plain_counters: string_set(&["lag"]), ..ServedMetrics::default() },
+    "counter-without-rate",
+    "the query of the rule reads a series without rate(): "
+)]
+#[case::quantile(
+    ServedMetrics { quantiles_without_le: string_set(&["lag"]), ..ServedMetrics::default() },
+    "quantile-without-le",
+    "the query of the rule has no result: an aggregation drops the label `le` "
+)]
+fn mistake_in_the_query_of_a_rule_is_reported(
+    #[case] served: ServedMetrics,
+    #[case] id: &str,
+    #[case] start: &str,
+) {
+    let mut workspace = workspace_with_lag(json!({}), json!({}));
+    workspace.served = Some(served.with_unknown_cluster());
+    let findings = find_violations(&workspace);
+    assert_eq!(rule_ids(&findings), [id], "{findings:?}");
+    assert!(findings[0].message.starts_with(start), "{findings:?}");
 }

@@ -37,7 +37,6 @@ fn unserved_metric_is_reported(
     let objects = manifests_with(&[(0, "/spec/metrics", json!([metric]))]);
     let is_external = kind == "External";
     let served = ServedMetrics {
-        source: "the cluster",
         groups: string_set(groups),
         custom: listed.clone().filter(|_| !is_external),
         external: listed.filter(|_| is_external),
@@ -58,7 +57,6 @@ fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) 
     let metric = json!([{ "type": kind, kind.to_lowercase(): source }]);
     let names = Some(string_set(&[listed, "other", "services/htp_request_count"]));
     let served = ServedMetrics {
-        source: "the cluster",
         groups: string_set(&[CUSTOM, EXTERNAL].concat()),
         custom: names.clone(),
         external: names,
@@ -68,8 +66,48 @@ fn unserved_metric_names_similar_ones(#[case] kind: &str, #[case] listed: &str) 
     let findings = find_violations(&in_cluster(objects, served));
     let message = &findings.first().unwrap_or_else(|| panic!("{findings:?}")).message;
     let (reason, similar) = message.split_once(" (similar: http_requests").expect("similar names");
-    assert!(reason.contains("not served by the cluster"), "{message}");
+    assert!(reason.contains(".metrics.k8s.io of the cluster"), "{message}");
     assert!(similar.ends_with(')'), "the names come last: {message}");
+}
+
+#[rstest]
+#[case::no_api(&[], false, "the cluster has no API external.metrics.k8s.io")]
+#[case::no_api_and_no_rule(
+    &[],
+    true,
+    "the cluster has no API external.metrics.k8s.io, and no rule of the rules file is for it"
+)]
+#[case::no_metric(
+    EXTERNAL,
+    false,
+    "the metric lag is not in external.metrics.k8s.io of the cluster"
+)]
+#[case::no_metric_and_no_rule(
+    EXTERNAL,
+    true,
+    "the metric lag is not in external.metrics.k8s.io of the cluster, nor in the rules file"
+)]
+fn unserved_metric_names_what_was_read_and_the_flag_for_rules(
+    #[case] groups: &[&str],
+    #[case] has_rules: bool,
+    #[case] reason: &str,
+) {
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let served = ServedMetrics {
+        has_rules,
+        groups: string_set(groups),
+        external: (!groups.is_empty()).then(|| string_set(&["other"])),
+        ..ServedMetrics::default()
+    };
+    let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
+    let findings = find_violations(&in_cluster(objects, served));
+    let hint = "; if the controller runs with --metrics-config, add it here";
+    let hint = if has_rules { "" } else { hint };
+    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
+    let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
+    assert_eq!(*message, format!("{reason}{hint}"));
 }
 
 #[test]
@@ -85,7 +123,7 @@ fn metric_with_a_value_in_the_status_is_not_reported() {
         let metric = json!({ "type": "External", "external": source });
         let objects =
             manifests_with(&[(0, "/spec/metrics", json!([metric])), (0, "/status", status)]);
-        let served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
+        let served = ServedMetrics::default();
         let findings =
             find_violations(&Workspace::from_cluster(numbered(objects), <_>::default(), served));
         rule_ids(&findings).contains(&"unserved-metric")
@@ -96,7 +134,7 @@ fn metric_with_a_value_in_the_status_is_not_reported() {
 #[test]
 fn metrics_of_rules_are_added_to_those_of_the_apis() {
     let rules = || ServedMetrics {
-        source: "the rules file",
+        has_rules: true,
         groups: string_set(CUSTOM),
         custom: Some(string_set(&["pods/own"])),
         ..ServedMetrics::default()
@@ -122,7 +160,7 @@ fn unserved_metric_is_not_reported_while_series_are_unknown() {
         "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
     } }]);
     let unserved = |discovery_error| {
-        let mut served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
+        let mut served = ServedMetrics::default();
         served.add(ServedMetrics { discovery_error, ..ServedMetrics::default() });
         let objects = manifests_with(&[(0, "/spec/metrics", metric.clone())]);
         rule_ids(&find_violations(&in_cluster(objects, served))).contains(&"unserved-metric")
@@ -202,7 +240,6 @@ fn metric_of_a_schedule_is_unserved_only_if_the_schedule_is_missing(
         "metadata": { "name": "night" },
     }));
     let served = ServedMetrics {
-        source: "the cluster",
         groups: string_set(CUSTOM),
         custom: Some(string_set(&["pods/requests"])),
         ..ServedMetrics::default()
@@ -236,12 +273,12 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
         "metric": { "name": "jobs", "selector": { "matchLabels": labels } },
         "target": { "type": "AverageValue", "averageValue": "1" },
     } }]);
-    let served = ServedMetrics { source: "the cluster", ..ServedMetrics::default() };
+    let served = ServedMetrics::default();
     let mut workspace = in_cluster(manifests_with(&[(0, "/spec/metrics", metric)]), served);
     let sources = source_arguments(flags);
     workspace.in_process_sources = InProcessSources::from_flags(&sources);
     let findings = find_violations(&workspace);
-    let unserved = findings.iter().find(|finding| finding.message.contains("is not served by"));
+    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
     let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
     assert!(message.ends_with(reason), "{message}");
 }
@@ -252,7 +289,10 @@ fn unserved_metric_has_the_reason_of_its_collector(#[case] flags: &[&str], #[cas
     "; no collector reads it (metric External/jobs {type=prometheus}): query or query name not \
      specified on metric"
 )]
-#[case::of_kube_controller_manager("sqs-queue-length", " is not served by the cluster")]
+#[case::of_kube_controller_manager(
+    "sqs-queue-length",
+    " is not in external.metrics.k8s.io of the cluster"
+)]
 fn unserved_metric_of_kube_controller_manager_needs_no_flag(
     #[case] collector: &str,
     #[case] end: &str,
@@ -269,7 +309,6 @@ fn unserved_metric_of_kube_controller_manager_needs_no_flag(
         "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:desiredReplicas": {} } },
     }]);
     let served = ServedMetrics {
-        source: "the cluster",
         groups: string_set(&["external.metrics.k8s.io"]),
         external: Some(string_set(&["others"])),
         ..ServedMetrics::default()
@@ -277,7 +316,7 @@ fn unserved_metric_of_kube_controller_manager_needs_no_flag(
     let objects =
         manifests_with(&[(0, "/spec/metrics", metric), (0, "/metadata/managedFields", written)]);
     let findings = find_violations(&in_cluster(objects, served));
-    let unserved = findings.iter().find(|finding| finding.message.contains("is not served by"));
+    let unserved = findings.iter().find(|finding| finding.rule.id == "unserved-metric");
     let message = &unserved.unwrap_or_else(|| panic!("{findings:?}")).message;
     assert!(message.ends_with(end), "{message}");
 }
@@ -500,7 +539,7 @@ fn object_metric_of_another_resource_is_unserved(
     let objects = manifests_with(&[(0, "/spec/metrics", metric)]);
     let mut workspace = Workspace::from_manifests(numbered(objects));
     let rules = ServedMetrics {
-        source: "the rules file",
+        has_rules: true,
         custom: Some(string_set(&["jobs.batch/lag", "services/other"])),
         resources: ApiResources::new(resources).into(),
         ..ServedMetrics::default()
@@ -509,8 +548,8 @@ fn object_metric_of_another_resource_is_unserved(
     let findings = find_violations(&workspace);
     assert_eq!(rule_ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
     if reported {
-        let expected = "the metric lag of services in custom.metrics.k8s.io is not served by the \
-                        rules file, but that of jobs.batch";
+        let expected = "the metric lag of services is not in the rules file for \
+                        custom.metrics.k8s.io, but that of jobs.batch is";
         assert_eq!(findings[0].message, expected);
     }
 }

@@ -70,7 +70,8 @@ fn writers(statuses: &[(&str, &str)]) -> Vec<AutoscalerStatusWriter> {
         key: HpaKey::new(*namespace, "web"),
         manager: (*manager).to_owned(),
         at: None,
-        built_in_at: None,
+        overwritten: Vec::new(),
+        dry_run: false,
     };
     statuses.iter().map(writer).collect()
 }
@@ -186,5 +187,26 @@ async fn expired_lease_that_names_the_namespace_of_a_built_in_status_is_found() 
         assert!(found.name.name == "first" && is_held(&found.holder));
         let names = found.others.iter().map(|lease| lease.name.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), expected);
+    }
+}
+
+/// The instance with the lease `scaling/one` no longer handles `shop`. A new one has stored no status.
+#[tokio::test]
+async fn lease_that_no_status_names_is_found_if_an_instance_handles_other_namespaces() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([namespace("scaling")]);
+    let now = Timestamp::now();
+    let statuses = writers(&[("shop", "hpa-controller:scaling/one")]);
+    let client = testbed.client();
+    for (namespace, count) in [("shop", 0), ("blog", 1)] {
+        let mut one = objects::lease("scaling", "one", "a_1", now);
+        let scope =
+            serde_json::json!({ "holder": "a_1", "apis": ["core"], "namespaces": [namespace] });
+        one["metadata"]["annotations"] = serde_json::json!({ INSTANCE_SCOPE: scope.to_string() });
+        let mut new = objects::lease("scaling", "two", "b_1", now);
+        new["metadata"]["annotations"] = serde_json::json!({ KEEPS_HISTORY: "true" });
+        testbed.apply_all([one, new]);
+        let found = ControllerLease::find(&client, &flags(None), None, &statuses).await;
+        assert_eq!((&*found.name.name, found.others.len()), ("one", count), "{namespace}");
     }
 }

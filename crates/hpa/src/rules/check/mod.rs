@@ -181,7 +181,7 @@ async fn check_config(
     let sections = in_file_order(sections).concat();
     let unchecked = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
     let headline = format!("{file}: {counts}{unchecked}");
-    let text = servers.add_timeout_note(format!("{headline}\n{sections}"));
+    let text = servers.add_notes(format!("{headline}\n{sections}"));
     Ok(CheckedRules { text, problem_count, warning_count, is_complete: unchecked.is_empty() })
 }
 

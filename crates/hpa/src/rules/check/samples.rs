@@ -163,6 +163,24 @@ impl Report<'_> {
         })
     }
 
+    /// Warns that the series of an external metric have no sample now, with the age of the newest.
+    async fn add_stale_series(
+        &mut self,
+        server: PrometheusServer<'_>,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+    ) {
+        let series = &metric.series;
+        let selector = sample::selector(&rule.definition.series_query, series, &[]);
+        match server.describe_age(&selector).await {
+            Ok(age) => {
+                let age = age.unwrap_or_else(|| "The last day has none either".to_owned());
+                self.warning(&format!("{series} has no sample now. {age}"));
+            }
+            Err(problem) => self.add_lookup_problem(rule, &problem),
+        }
+    }
+
     /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
     async fn add_failure(
         &mut self,
@@ -184,26 +202,38 @@ impl Report<'_> {
         if is_nan { self.warning(&text) } else { self.problem(&text) }
     }
 
-    /// Reports the values of an external metric in a namespace that has series of it.
+    /// Reports the values of an external metric, in the namespace of the newest series if the query
+    /// selects one. Series that have no sample now are only a warning.
     async fn add_external_sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
         let server = self.servers.server(&rule.definition.server);
         let label = sample::namespace_label(rule);
-        let selector = sample::selector(&rule.definition.series_query, &metric.series, &[&label]);
-        let newest = match server.newest_labels(&selector).await {
+        let selects_namespace = sample::selects_namespace(rule);
+        let required: Vec<&str> = selects_namespace.then_some(&*label).into_iter().collect();
+        let selector = sample::selector(&rule.definition.series_query, &metric.series, &required);
+        let mut newest = match server.newest_labels(&selector).await {
             Ok(newest) => newest,
             Err(problem) => return self.add_lookup_problem(rule, &problem),
         };
-        if newest.is_none() {
+        let is_current = newest.is_some();
+        if !is_current && selects_namespace {
             match server.explain_missing_namespace(rule, &metric.series).await {
                 Ok(Some(text)) => return self.add_missing_label(rule, metric, &text),
                 Ok(None) => {}
                 Err(problem) => return self.add_lookup_problem(rule, &problem),
             }
+            newest = match server.newest_labels_today(&selector).await {
+                Ok(newest) => newest,
+                Err(problem) => return self.add_lookup_problem(rule, &problem),
+            };
         }
         let namespace = newest.and_then(|mut labels| labels.remove(&label));
-        let namespace = namespace.filter(|_| sample::selects_namespace(rule));
+        let namespace = namespace.filter(|_| selects_namespace);
+        if namespace.is_none() && selects_namespace {
+            return self.add_stale_series(server, rule, metric).await;
+        }
         let place = namespace.as_ref().map(|name| format!(" in the namespace {name}"));
         let request = ExternalQuery {
+            // A query that selects no namespace is the same for each.
             namespace: namespace.unwrap_or_else(|| "default".to_owned()),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
@@ -211,7 +241,10 @@ impl Report<'_> {
         match server.read(self.servers.source.read_external(request.clone())).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
-                if values.items.is_empty() && values.omitted.is_empty() {
+                let is_empty = values.items.is_empty() && values.omitted.is_empty();
+                if is_empty && !is_current {
+                    self.add_stale_series(server, rule, metric).await;
+                } else if is_empty {
                     let reason = server.explain_short_range(&values.origin.query).await;
                     let reason = reason.map(|reason| format!(": {reason}"));
                     let (place, reason) = (place.unwrap_or_default(), reason.unwrap_or_default());

@@ -6,7 +6,12 @@ use anyhow::Context;
 use hpa_calc::{Quantity, explain::counted};
 use serde_json::Value;
 
-use super::{OPTIONAL_APIS, report::ApiComparison, server::MetricsResponse, values::Values};
+use super::{
+    OPTIONAL_APIS,
+    report::ApiComparison,
+    server::{MetricsResponse, Unanswered},
+    values::Values,
+};
 
 /// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
 /// the API. After any other error, the lists are not compared, and neither are those of
@@ -18,15 +23,17 @@ pub(super) fn compare_lists(
 ) -> anyhow::Result<ApiComparison> {
     let is_error = |(_, response): &(_, &MetricsResponse)| !matches!(response.status, 200 | 404);
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
-    let obstacles: Vec<_> =
+    let mut obstacles: Vec<_> =
         errors.map(|(side, response)| format!("{side} answers {response}")).collect();
-    let is_unavailable = left.is_unavailable() || right.is_unavailable();
-    let statuses_differ = left.status != right.status && !is_unavailable;
+    let unanswered = left.unanswered().or(right.unanswered());
+    let statuses_differ = left.status != right.status && unanswered.is_none();
     if !obstacles.is_empty() {
+        let is_forbidden = unanswered == Some(Unanswered::Forbidden);
+        obstacles.extend(is_forbidden.then(|| format!("needed right: get /apis/{api}")));
         return Ok(ApiComparison {
             name: api,
             obstacles,
-            is_unavailable,
+            unanswered,
             statuses_differ,
             ..<_>::default()
         });
@@ -52,7 +59,7 @@ pub(super) fn compare_lists(
         only_right: right_names.difference(&left_names).cloned().collect(),
         unserved,
         obstacles,
-        is_unavailable,
+        unanswered,
         statuses_differ,
     })
 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::{
     report::{Report, RequestComparison, ServerSummary},
     requests::MetricRequest,
-    server::{Endpoint, Server},
+    server::{Endpoint, Server, Unanswered},
 };
 use super::outcome::Outcome;
 use crate::{args::RulesCompareArguments, listed_autoscalers, manifests};
@@ -122,16 +122,17 @@ async fn compare_values(
     let mut attempt = 1;
     loop {
         let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
-        let is_unavailable = left.is_unavailable() || right.is_unavailable();
+        let unanswered = left.unanswered().or(right.unanswered());
         let (left, right) = (values::parse(&left)?, values::parse(&right)?);
         let differences = difference::value_differences(&left, &right, tolerance);
-        if differences.is_empty() || attempt == MAX_ATTEMPTS {
+        let is_forbidden = unanswered == Some(Unanswered::Forbidden);
+        if differences.is_empty() || is_forbidden || attempt == MAX_ATTEMPTS {
             let is_compared = left.is_ok() && right.is_ok();
             let value_count = left.ok().filter(|_| is_compared).map_or(0, |values| values.len());
             return Ok(RequestComparison {
                 request,
                 is_compared,
-                is_unavailable,
+                unanswered,
                 value_count,
                 differences,
             });

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use hpa_calc::explain::counted;
 
-use super::{OPTIONAL_APIS, requests::MetricRequest};
+use super::{OPTIONAL_APIS, requests::MetricRequest, server::Unanswered};
 use crate::rules::outcome::Outcome;
 
 pub(super) struct Report {
@@ -39,8 +39,8 @@ pub(super) struct ApiComparison {
     pub(super) unserved: Option<String>,
     /// The reasons why the lists are not compared, such as errors.
     pub(super) obstacles: Vec<String>,
-    /// Whether a server couldn't answer, as in [`RequestComparison::is_unavailable`].
-    pub(super) is_unavailable: bool,
+    /// As in [`RequestComparison::unanswered`].
+    pub(super) unanswered: Option<Unanswered>,
     pub(super) statuses_differ: bool,
 }
 
@@ -49,8 +49,8 @@ pub(super) struct RequestComparison {
     pub(super) request: MetricRequest,
     /// Whether both servers returned a list of values, which may be empty.
     pub(super) is_compared: bool,
-    /// Whether a server couldn't answer, which is no difference.
-    pub(super) is_unavailable: bool,
+    /// The reason why a server didn't answer, which is no difference.
+    pub(super) unanswered: Option<Unanswered>,
     /// The number of compared values, as on the left server.
     pub(super) value_count: usize,
     pub(super) differences: Vec<String>,
@@ -69,14 +69,29 @@ impl Report {
 
     /// The number of requests whose values differ.
     fn different_request_count(&self) -> usize {
-        let differs = |one: &&RequestComparison| !one.is_unavailable && !one.differences.is_empty();
+        let differs =
+            |one: &&RequestComparison| one.unanswered.is_none() && !one.differences.is_empty();
         self.requests.iter().filter(differs).count()
     }
 
-    /// The number of requests, also for lists of metrics, that a server couldn't answer.
-    fn unanswered_count(&self) -> usize {
-        self.apis.iter().filter(|api| api.is_unavailable).count()
-            + self.requests.iter().filter(|request| request.is_unavailable).count()
+    /// The number of requests, also for lists of metrics, that a server didn't answer for a reason.
+    fn unanswered_count(&self, reason: Unanswered) -> usize {
+        let lists = self.apis.iter().map(|api| api.unanswered);
+        let all = lists.chain(self.requests.iter().map(|request| request.unanswered));
+        all.filter(|unanswered| *unanswered == Some(reason)).count()
+    }
+
+    /// The ends of the first line about requests that were not compared, one for each reason.
+    fn describe_unanswered(&self) -> Vec<String> {
+        let requests = |reason| {
+            let count = self.unanswered_count(reason);
+            (count > 0).then(|| counted(count, "request"))
+        };
+        let unavailable = requests(Unanswered::Unavailable)
+            .map(|count| format!("; {count} not compared (429, 502, 503 or 504)"));
+        let forbidden = requests(Unanswered::Forbidden)
+            .map(|count| format!("; {count} could not be compared: forbidden (403)"));
+        unavailable.into_iter().chain(forbidden).collect()
     }
 
     /// Whether nothing was compared: no list of metrics, and no values.
@@ -98,8 +113,9 @@ impl Report {
             };
             return format!("{reasons}: nothing was compared");
         }
+        let unanswered = self.describe_unanswered();
         let compared = match (self.difference_count(), self.compared_value_count()) {
-            (0, 0) if self.unanswered_count() > 0 => "no value was compared".to_owned(),
+            (0, 0) if !unanswered.is_empty() => "no value was compared".to_owned(),
             (0, 0) => "no value was compared; the lists of metrics are equal".to_owned(),
             (0, _) => format!("no differences: {values} compared"),
             (differences, _) => {
@@ -113,13 +129,7 @@ impl Report {
                 }
             }
         };
-        match self.unanswered_count() {
-            0 => compared,
-            count => format!(
-                "{compared}; {} not compared (429, 502, 503 or 504)",
-                counted(count, "request")
-            ),
-        }
+        compared + &unanswered.concat()
     }
 
     /// If only lists of metrics were compared, and they are equal, nothing is known about values.
@@ -128,7 +138,7 @@ impl Report {
         match (self.difference_count(), self.compared_value_count()) {
             _ if self.compared_nothing() => Outcome::Inconclusive,
             (0, 0) => Outcome::Inconclusive,
-            (0, _) if self.unanswered_count() > 0 => Outcome::Inconclusive,
+            (0, _) if !self.describe_unanswered().is_empty() => Outcome::Inconclusive,
             (0, _) => Outcome::Success,
             _ => Outcome::Failure,
         }
@@ -190,14 +200,18 @@ impl fmt::Display for Report {
             counted(self.compared_value_count(), "value"),
             counted(different, "request"),
         )?;
-        for RequestComparison { request, differences, .. } in &self.requests {
-            if differences.is_empty() {
+        for RequestComparison { request, differences, unanswered, .. } in &self.requests {
+            let is_forbidden = *unanswered == Some(Unanswered::Forbidden);
+            if differences.is_empty() && !is_forbidden {
                 continue;
             }
             let autoscalers: Vec<&str> = request.autoscalers.iter().map(String::as_str).collect();
             writeln!(f, "  {} ({})", request.path, autoscalers.join(", "))?;
             for difference in differences {
                 writeln!(f, "    {difference}")?;
+            }
+            if is_forbidden {
+                writeln!(f, "    needed right: {}", request.needed_right())?;
             }
         }
         Ok(())

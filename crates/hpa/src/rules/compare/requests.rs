@@ -9,7 +9,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, MetricsApi, Selector,
     api::{MetricIdentifier, MetricSpec, ObjectMetricSource, plural},
 };
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::APIS;
 
@@ -23,6 +23,22 @@ pub(super) struct MetricRequest {
     pub(super) path: String,
     /// The autoscalers that need the values, as `namespace/name`.
     pub(super) autoscalers: BTreeSet<String>,
+}
+
+impl MetricRequest {
+    /// The right to send the request: verb, resource, API group and namespace, as in a Role.
+    pub(super) fn needed_right(&self) -> String {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let decode = |part| percent_decode_str(part).decode_utf8_lossy();
+        let parts: Vec<_> = path.trim_start_matches('/').split('/').map(decode).collect();
+        // apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/METRIC
+        let part = |index: usize| parts.get(index).map(|part| &**part);
+        let (group, namespace) = (part(1).unwrap_or_default(), part(4).unwrap_or_default());
+        let resource = part(5).unwrap_or_default();
+        let verb = if part(6).is_some() { "get" } else { "list" };
+        let metric = part(7).map_or_else(String::new, |metric| format!("/{metric}"));
+        format!("{verb} {resource}{metric} in the API group {group}, namespace {namespace}")
+    }
 }
 
 /// The requests for the metrics of all autoscalers in each of [`APIS`], without duplicates.

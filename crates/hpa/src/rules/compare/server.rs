@@ -43,11 +43,23 @@ pub(super) struct MetricsResponse {
     pub(super) body: Value,
 }
 
+/// The reason why a response says nothing about the metrics, and so is not compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// The server, or one behind it, can't answer now.
+    Unavailable,
+    /// The user may not read the metrics.
+    Forbidden,
+}
+
 impl MetricsResponse {
-    /// Whether the status says that the server, or one behind it, can't answer now. Such a response
-    /// says nothing about the metrics.
-    pub(super) fn is_unavailable(&self) -> bool {
-        matches!(self.status, 429 | 502 | 503 | 504)
+    /// The reason in the status. `None` if the response can be compared.
+    pub(super) fn unanswered(&self) -> Option<Unanswered> {
+        match self.status {
+            429 | 502 | 503 | 504 => Some(Unanswered::Unavailable),
+            403 => Some(Unanswered::Forbidden),
+            _ => None,
+        }
     }
 }
 

@@ -339,6 +339,61 @@ async fn request_that_a_server_could_not_answer_is_no_difference(
     assert!(text.contains("    left answers 503, right answers 404: not found\n"), "{text}");
 }
 
+#[rstest]
+#[case::of_one_server(200, false, Outcome::Inconclusive, "no differences: 1 value compared")]
+#[case::of_both_servers(403, false, Outcome::Inconclusive, "no differences: 1 value compared")]
+#[case::beside_a_difference(200, true, Outcome::Failure, "1 difference: 1 value compared")]
+#[tokio::test]
+async fn forbidden_request_is_no_difference_and_names_the_needed_right(
+    #[case] left_status: u16,
+    #[case] differs: bool,
+    #[case] outcome: Outcome,
+    #[case] compared: &str,
+) {
+    let list = "/apis/external.metrics.k8s.io/v1beta1";
+    let queue = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
+    let forbidden = || json!({"message": "forbidden"});
+    let server = |value: &str| {
+        FakeServer::default()
+            .with_custom_metrics(&["pods/rps"])
+            .with_pod_values(&[("web-1", value)])
+    };
+    let names = json!({"resources": [{"name": "queue"}]});
+    let values = json!({"kind": "ExternalMetricValueList", "items": []});
+    let values = if left_status == 200 { values } else { forbidden() };
+    let left = server("20").with_response(list, 200, names);
+    let left = left.with_response(queue, left_status, values);
+    let right = server(if differs { "40" } else { "20" });
+    let right = right.with_response(list, 403, forbidden()).with_response(queue, 403, forbidden());
+    let target = json!({"type": "Value", "value": "1"});
+    let external = json!({"metric": {"name": "queue"}, "target": target});
+    let mut metrics = rps();
+    metrics.as_array_mut().unwrap().push(json!({"type": "External", "external": external}));
+    let report = report(&left, &right, metrics).await.unwrap();
+    assert_eq!(report.outcome(), outcome, "{report}");
+    let text = report.to_string();
+    let first = format!("{compared}; 2 requests could not be compared: forbidden (403)\n");
+    assert!(text.starts_with(&first), "{text}");
+    for expected in [
+        "  right answers 403: forbidden\n",
+        "  needed right: get /apis/external.metrics.k8s.io/v1beta1\n",
+        "    needed right: list queue in the API group external.metrics.k8s.io, namespace shop\n",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+}
+
+#[rstest]
+#[case::of_pods("namespaces/shop/pods/*/rps?metricLabelSelector=a%3Db", "get pods/rps")]
+#[case::of_the_namespace("namespaces/shop/metrics/lag", "get metrics")]
+#[case::escaped("namespaces/shop/services/web/job%3Arps", "get services/job:rps")]
+fn needed_right_of_a_request_is_that_of_a_role(#[case] path: &str, #[case] right: &str) {
+    let path = format!("/apis/custom.metrics.k8s.io/v1beta1/{path}");
+    let request = MetricRequest { path, autoscalers: <_>::default() };
+    let expected = format!("{right} in the API group custom.metrics.k8s.io, namespace shop");
+    assert_eq!(request.needed_right(), expected);
+}
+
 #[tokio::test]
 async fn equal_errors_are_no_difference() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();

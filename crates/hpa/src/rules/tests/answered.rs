@@ -13,6 +13,9 @@ use crate::rules::outcome::Outcome;
 
 type Labels = BTreeMap<String, String>;
 
+/// The series without a current sample.
+const STALE: &str = "stale";
+
 fn series() -> Vec<Labels> {
     let series = json!([
         { "__name__": "lag", "topic": "a" },
@@ -20,6 +23,7 @@ fn series() -> Vec<Labels> {
         { "__name__": "depth", "namespace": "shop", "queue": "mails" },
         { "__name__": "m", "namespace": "shop", "pod": "web-0", "container": "app" },
         { "__name__": "http_requests_total", "namespace": "shop" },
+        { "__name__": STALE, "namespace": "old" },
     ]);
     serde_json::from_value(series).unwrap()
 }
@@ -59,9 +63,11 @@ async fn serve_prometheus() -> String {
     let answer = |Form(parameters): Form<Labels>| async move {
         let query = parameters.get("query").map(String::as_str).unwrap_or_default();
         let grouped = query.strip_prefix("group by (").and_then(|rest| rest.split(')').next());
-        let selected = series()
-            .into_iter()
-            .filter(|labels| is_selected(labels, query) && !query.contains("rate("));
+        let is_read = |labels: &Labels| {
+            let has_sample = labels["__name__"] != STALE || query.contains("max_over_time(");
+            has_sample && is_selected(labels, query) && !query.contains("rate(")
+        };
+        let selected = series().into_iter().filter(is_read);
         let value = if query.contains("changes(") { "15" } else { "1" };
         let now = jiff::Timestamp::now().as_second();
         let samples = selected.map(|mut labels| {
@@ -161,6 +167,28 @@ async fn external_query_without_a_result_is_a_problem(
     assert!(report.contains(&format!("\n  problem: no result{place}\n")), "{report}");
 }
 
+#[rstest]
+#[case::namespaced(NAMESPACED, "sum(stale{namespace=\"old\"})")]
+#[case::not_namespaced(NOT_NAMESPACED, "sum(stale{})")]
+#[tokio::test]
+async fn external_series_without_a_current_sample_are_a_warning(
+    #[case] resources: &str,
+    #[case] query: &str,
+) {
+    let url = serve_prometheus().await;
+    let rules = format!("externalRules:\n{}", external_rule(STALE, resources));
+    let (report, outcome) = check_rules(&rules, &url).await;
+    assert_eq!(outcome, Outcome::Success, "{report}");
+    let expected = "\n  warning: stale has no sample now. The newest sample is ";
+    assert!(report.contains(expected), "{report}");
+    assert!(report.contains(&format!("\n  query: {query}\n")), "{report}");
+    let flags = ["--prometheus-url", &url];
+    let (text, _) = explain_with(&rules, "external", STALE, &flags).await;
+    let first = text.lines().next().unwrap();
+    let reason = "stale has no sample now. The newest sample is ";
+    assert!(first.contains(reason) && first.ends_with(": check the scrape targets"), "{text}");
+}
+
 #[tokio::test]
 async fn range_that_is_too_short_for_two_samples_is_named() {
     let url = serve_prometheus().await;
@@ -181,6 +209,15 @@ async fn range_that_is_too_short_for_two_samples_is_named() {
     let rules = resource_rules().replace(of_pods, &format!("rate({of_pods}[5s])"));
     let (text, _) = explain_with(&rules, "resource", "pods/cpu", &flags).await;
     assert!(text.contains(&format!(".containerQuery: no result: {reason}")), "{text}");
+}
+
+#[tokio::test]
+async fn usage_without_a_current_sample_has_the_age() {
+    let url = serve_prometheus().await;
+    let (report, outcome) = check_rules(&resource_rules().replace("m{", "stale{"), &url).await;
+    assert_eq!(outcome, Outcome::Failure, "{report}");
+    let reason = ".containerQuery: no result: stale has no sample now. There were samples within ";
+    assert!(report.contains(reason) && report.contains(": check the scrape targets\n"), "{report}");
 }
 
 #[tokio::test]

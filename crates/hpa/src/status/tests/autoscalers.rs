@@ -22,8 +22,8 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
 
     cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
     let all = texts(&mut cluster);
-    let uncertain = "1 autoscaler with a pause that kube-controller-manager, which stored the \
-                     status last, ignores and hpa-rs would obey: shop/web";
+    let uncertain = "1 autoscaler with a pause that kube-controller-manager, which may act now, \
+                     ignores and hpa-rs would obey: shop/web";
     assert!(all.iter().any(|text| text == uncertain), "{all:?}");
 
     cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));

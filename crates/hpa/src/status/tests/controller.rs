@@ -15,7 +15,7 @@ fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
 }
 
 #[rstest]
-#[case::beside(|_: &mut ClusterState| {}, Level::Warning, "beside this one: both overwrite each other's decisions")]
+#[case::beside(|_: &mut ClusterState| {}, Level::Warning, "beside this one: both overwrite each other's decisions about 1 autoscaler (shop/web)")]
 #[case::only_the_custom_api(
     |it: &mut ClusterState| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
 )]
@@ -468,9 +468,10 @@ fn recent_writes_before_the_loss_of_a_lease_are_no_conflict() {
     let holder = Err(released("2026-01-31T11:58:40Z"));
     cluster.lease.others = vec![ReadLease { name: old.clone(), holder }];
     let later = "hpa-controller:scaling/one stored the status of 1 autoscaler last, most recently \
-                 16s ago: shop/a; if it handles the same autoscalers as the holder of the lease, \
-                 both overwrite each other's decisions";
-    assert_eq!(problems(&cluster), [(Level::Warning, later.to_owned())]);
+                 16s ago: shop/a";
+    let both = "hpa-controller:scaling/hpa and hpa-controller:scaling/one both act on 1 autoscaler \
+                (shop/a) and overwrite each other's decisions";
+    assert_eq!(problems(&cluster), [both, later].map(|text| (Level::Warning, text.to_owned())));
 }
 
 #[test]
@@ -487,9 +488,12 @@ fn writers_beside_a_lost_lease_are_not_the_first_problem() {
         let text = run_checks(cluster).text(false);
         assert!(text.lines().next().is_some_and(|first| first.contains(expected)), "{text}");
     };
-    is_first(&cluster, "; if it handles the same autoscalers as the holder of the lease, both");
+    is_first(&cluster, "hpa-controller and hpa-controller:scaling/hpa both act on 1 autoscaler");
     cluster.lease.holder = Err(Unavailable::Unreachable("refused".to_owned()));
-    is_first(&cluster, "; if it handles the same autoscalers as the holder of the lease, both");
+    is_first(&cluster, "the lease can't be read");
+    let possible = "k3s stored the status of 1 autoscaler last, most recently 16s ago: blog/k3s; if it \
+                    handles the same autoscalers as the holder of the lease, both overwrite";
+    assert!(problems(&cluster).iter().any(|(_, text)| text.starts_with(possible)));
     cluster.lease.holder = Err(Unavailable::NotHeld { lease, released: None });
     is_first(&cluster, "no controller with a known lease acts on 1 autoscaler (shop/web)");
 }
@@ -537,7 +541,9 @@ fn overwritten_status_shows_that_the_built_in_controller_is_on(
 ) {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
-    cluster.autoscalers[0].built_in_stored_at = built_in_stored_at.parse().ok();
+    let at = built_in_stored_at.parse().expect("a time");
+    let write = StatusWrite { manager: "kube-controller-manager".into(), at };
+    cluster.autoscalers[0].overwritten = vec![write];
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     let (level, text) = check_of_built_in(&cluster);
     assert_eq!(level, expected, "{text}");
@@ -547,7 +553,7 @@ fn overwritten_status_shows_that_the_built_in_controller_is_on(
 /// The flags can't be read, as on managed clusters.
 #[test]
 fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
-    let on = "; its HPA controller is on (a status of the last minute names it)";
+    let on = "; its HPA controller is on (a status stored 10s ago names it)";
     let mut cluster = healthy();
     cluster.built_in.flags = None;
     let mut other = autoscaler("other", healthy_conditions());
@@ -556,7 +562,10 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let (level, text) = check_of_built_in(&cluster);
-    let conflict = format!("{on} beside this one: both overwrite each other's decisions");
+    let conflict = format!(
+        "{on} beside this one: both overwrite each other's decisions about 2 autoscalers \
+         (shop/other, shop/web)"
+    );
     assert!(level == Level::Warning && text.ends_with(&conflict), "{text}");
     let report = run_checks(&cluster).text(false);
     let once = format!("‼ 0 errors, 1 warning: {text}\n");
@@ -565,6 +574,7 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     // Errors may be a consequence: kube-controller-manager doesn't know the rules of hpa-rs.
     let failed = condition("ScalingActive", "False", "FailedGetPodsMetric", "no custom metrics");
     cluster.autoscalers.push(autoscaler("failing", json!([failed])));
+    let (_, text) = check_of_built_in(&cluster);
     let report = run_checks(&cluster).text(false);
     let first = format!("× 1 error, 1 warning: {text}\n");
     assert!(report.starts_with(&first), "{report}");
@@ -583,6 +593,8 @@ fn releases_for_different_namespaces_are_no_problem() {
     let other = LeaseName { namespace: "scaling".into(), name: "blog".into() };
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler_of("blog", "web", &other));
+    let published = cluster.lease.holder.clone();
+    cluster.lease.holder.as_mut().expect("a holder").scope = None;
     cluster.lease.others =
         vec![ReadLease { name: other.clone(), holder: cluster.lease.holder.clone() }];
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -599,6 +611,15 @@ fn releases_for_different_namespaces_are_no_problem() {
     let both = "hpa-controller:scaling/blog stored the status of 2 autoscalers last";
     assert!(found[0].0 == Level::Warning && found[0].1.starts_with(both), "{found:?}");
     assert!(run_checks(&cluster).text(false).contains("both overwrite"));
+
+    // Both handle all namespaces, whichever of them stored a status.
+    cluster.lease.holder = published.clone();
+    cluster.lease.others[0].holder = published;
+    let report = run_checks(&cluster).text(false);
+    let first = "‼ 0 errors, 1 warning: hpa-controller:scaling/blog and hpa-controller:scaling/hpa \
+                 both act on 3 autoscalers (blog/web, shop/other, shop/web) and overwrite each \
+                 other's decisions\n";
+    assert!(report.starts_with(first), "{report}");
 }
 
 /// Sets the APIs that the lease holder handles, if its scope is known.
@@ -672,6 +693,26 @@ fn lease_of_a_tenant_hides_no_lost_lease() {
     assert!(problems(&cluster).contains(&(Level::Error, lost.to_owned())));
 }
 
+/// Its last holder published that it handles all autoscalers.
+#[test]
+fn expired_lease_of_a_tenant_says_nothing_about_other_namespaces() {
+    let evil = LeaseName { namespace: "eve".into(), name: "evil".into() };
+    let mut cluster = healthy();
+    let expired = cluster.lease.holder.clone().map(|holder| LeaseHolder {
+        lease: evil.clone(),
+        renewed: EXPIRED.parse().ok(),
+        ..holder
+    });
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));
+    cluster.lease.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
+    cluster.lease.others = vec![ReadLease { name: evil.clone(), holder: expired }];
+    cluster.lease.local = vec![evil];
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    let found = problems(&cluster);
+    assert!(found.iter().all(|(_, text)| !text.contains("eve/evil")), "{found:?}");
+}
+
 /// The way back of docs/migration.md: hpa-rs is stopped or uninstalled.
 #[test]
 fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers() {
@@ -730,4 +771,45 @@ fn lease_left_over_beside_the_built_in_controller_is_no_problem() {
         let found = problems_of(renewed, manager);
         assert!(found.iter().any(|one| one.1.contains("it has expired")), "{found:?}");
     }
+}
+
+/// A tenant forged a status of kube-controller-manager, whose flags can't be read.
+#[test]
+fn forged_status_of_one_namespace_is_not_the_headline() {
+    let mut cluster = healthy();
+    let lease = cluster.lease.name.clone();
+    cluster.built_in.flags = None;
+    for namespace in ["blog", "pay"] {
+        cluster.autoscalers.push(autoscaler_of(namespace, "web", &lease));
+    }
+    let at = "2026-01-31T11:59:50Z".parse().expect("a time");
+    let forged = StatusWrite { manager: "kube-controller-manager".into(), at };
+    cluster.autoscalers[0].overwritten = vec![forged];
+    cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    let (level, text) = check_of_built_in(&cluster);
+    let end = "; its HPA controller may be on (a status stored 10s ago names it, which users who may \
+               update the autoscaler can forge); if it is, both overwrite each other's decisions \
+               about 1 autoscaler (shop/web)";
+    assert!(level == Level::Warning && text.ends_with(end), "{text}");
+    let failed = condition("AbleToScale", "False", "FailedGetScale", "no scale");
+    cluster.autoscalers.push(autoscaler("failing", json!([failed])));
+    let report = run_checks(&cluster).text(false);
+    let first = "× 1 error, 1 warning: 1 of 4 autoscalers can't scale\n";
+    assert!(report.starts_with(first), "{report}");
+}
+
+/// The instance handles another namespace than that of the autoscalers.
+#[test]
+fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
+    let mut cluster = healthy();
+    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let scope = cluster.lease.holder.as_mut().expect("a holder").scope.as_mut();
+    scope.expect("a scope").namespaces = vec!["blog".to_owned()];
+    cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    assert_eq!(problems(&cluster), []);
+    let report = run_checks(&cluster).text(false);
+    assert!(report.contains(", 1 leader change; it handles only other autoscalers\n"), "{report}");
+    assert!(report.contains(": shop/web; no known hpa-rs handles these autoscalers\n"), "{report}");
 }

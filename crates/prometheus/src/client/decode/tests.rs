@@ -57,6 +57,14 @@ fn metadata_has_the_type_of_a_metric() {
     assert_eq!(decode_metric_type(body, "b_total").unwrap(), None);
 }
 
+#[test]
+fn query_is_at_fault_for_a_string() {
+    let body = r#"{"status":"success","data":{"resultType":"string","result":[1,"x"]}}"#;
+    let failure = decode(body).unwrap_err();
+    assert!(failure.is_caused_by_query() && !failure.lacks_server());
+    assert_eq!(failure.reason(), failure.to_string());
+}
+
 #[rstest]
 #[case::empty("", "EOF")]
 #[case::html("<html>", "it isn't JSON, but may be a login page")]
@@ -65,7 +73,11 @@ fn metadata_has_the_type_of_a_metric() {
 #[case::null_data(r#"{"status":"success","data":null}"#, "no data")]
 #[case::string(
     r#"{"status":"success","data":{"resultType":"string","result":[1,"x"]}}"#,
-    "no support for query result value type \"string\""
+    "the result of the query is a string, not a vector or a scalar"
+)]
+#[case::other(
+    r#"{"status":"success","data":{"resultType":"streams","result":[]}}"#,
+    "no support for query result value type \"streams\""
 )]
 #[case::no_number(
     r#"{"status":"success","data":{"resultType":"scalar","result":[1,"x"]}}"#,
@@ -78,4 +90,22 @@ fn metadata_has_the_type_of_a_metric() {
 fn invalid_responses_are_errors(#[case] body: &str, #[case] expected: &str) {
     let error = decode(body).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn warnings_of_a_response_are_decoded() {
+    let decode = |warnings: &str| {
+        let body = format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[]}}{warnings}}}"#
+        );
+        let (_, warnings) = decode_result(body.as_bytes(), Compat::Off).expect("a result");
+        warnings.into_iter().map(Cow::into_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        decode(r#","warnings":["store \"a\" is down","b"],"infos":["c"]"#),
+        ["store \"a\" is down", "b"]
+    );
+    for none in ["", r#","warnings":null"#, r#","warnings":"text""#, r#","warnings":[5]"#] {
+        assert_eq!(decode(none), Vec::<String>::new(), "{none}");
+    }
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::Warning;
 use crate::rules::{
     counter::plain_counter,
+    quantile::aggregation_without_le,
     query::{example_query, selects_objects},
     registry::DiscoveredRule,
 };
@@ -25,8 +26,7 @@ pub(super) fn warnings(
     query: &str,
     label: Option<&str>,
 ) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    warnings.extend(counter_without_rate(series, query));
+    let mut warnings = expression_warnings(series, query);
     let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
     if let Some((_, unit, hint)) = unit {
         warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
@@ -39,10 +39,14 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Warns if a query reads a counter without its rate. `query` may be a template for the series.
-pub fn counter_without_rate(series: &str, query: &str) -> Option<Warning> {
-    let series = plain_counter(&example_query(query, series))?;
-    Some(Warning::CounterWithoutRate { series })
+/// Warns if a query reads a counter without its rate, or computes a quantile without `le`. `query`
+/// may be a template for the series.
+pub fn expression_warnings(series: &str, query: &str) -> Vec<Warning> {
+    let query = example_query(query, series);
+    let counter = plain_counter(&query).map(|series| Warning::CounterWithoutRate { series });
+    let quantile = aggregation_without_le(&query);
+    let quantile = quantile.map(|aggregation| Warning::QuantileWithoutLe { aggregation });
+    counter.into_iter().chain(quantile).collect()
 }
 
 /// Finds likely mistakes in a query for objects that `label` names. `others` are labels that name

@@ -142,6 +142,11 @@ impl fmt::Display for Warning {
                 f,
                 "{series} looks like a counter, which only grows: use rate({series}{{…}}[2m])"
             ),
+            Self::QuantileWithoutLe { aggregation } => write!(
+                f,
+                "histogram_quantile has no result, because `{aggregation}` drops the label `le` of \
+                 the buckets: group by `le` too, as in by (le, …)"
+            ),
             Self::NoMatchers => f.write_str(
                 "the query selects no objects: use <<.LabelMatchers>> in metricsQuery, or the \
                  result can be that of other objects",

@@ -16,7 +16,7 @@ use crate::rules::{
     ruleset::InvalidRule,
     series::{MetricSeries, RuleSeries},
 };
-pub use advice::counter_without_rate;
+pub use advice::expression_warnings;
 pub(super) use advice::object_warnings;
 use advice::{similar_names, warnings};
 use hpa_metrics::{
@@ -154,6 +154,8 @@ pub enum SeriesRefusal {
 pub enum Warning {
     /// The series looks like a counter, and the query doesn't calculate a rate.
     CounterWithoutRate { series: String },
+    /// `histogram_quantile` has no result, because this aggregation drops the label `le`.
+    QuantileWithoutLe { aggregation: String },
     /// The query doesn't select the objects, so it reads all of them.
     NoMatchers,
     /// The series' name ends in a unit that is often confused.

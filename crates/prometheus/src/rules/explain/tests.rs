@@ -160,6 +160,14 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
     "http_requests",
     "warning: http_requests_total looks like a counter"
 )]
+#[case::quantile_without_le(
+    good_rule_with(|rule| {
+        let rule = rule.replace("'sum", "'histogram_quantile(0.9, sum").replace(")'", "))'");
+        rule.replace("<<.Series>>", "latency_bucket")
+    }),
+    "http_requests",
+    "warning: histogram_quantile has no result"
+)]
 #[case::not_grouped(
     good_rule_with(|rule| rule.replace("<<.GroupBy>>", "namespace")),
     "http_requests",

@@ -16,7 +16,7 @@ use crate::{
     rules::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
-        explain::{counter_without_rate, object_warnings},
+        explain::{expression_warnings, object_warnings},
         mistake::UNKNOWN_FIELD,
         query::{Objects, QueryError, on_one_line},
         rule::{Naming, Rule},
@@ -108,14 +108,14 @@ pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
         let Ok(rule) = rule else { continue };
         linter.rule_path = config.rule_name("rules", index);
-        linter.check_rate(definition, rule);
+        linter.check_expression(definition, rule);
         linter.check_selection_and_grouping(definition, rule);
     }
     for (index, (definition, rule)) in config.external_rules.iter().zip(&rules.external).enumerate()
     {
         let Ok(rule) = rule else { continue };
         linter.rule_path = config.rule_name("externalRules", index);
-        linter.check_rate(definition, rule);
+        linter.check_expression(definition, rule);
     }
     linter.findings
 }
@@ -173,10 +173,10 @@ impl Linter<'_> {
         }
     }
 
-    /// Warns if the query reads a counter without its rate.
-    fn check_rate(&mut self, definition: &DiscoveryRule, rule: &Rule) {
+    /// Warns if the query reads a counter without its rate, or computes a quantile without `le`.
+    fn check_expression(&mut self, definition: &DiscoveryRule, rule: &Rule) {
         let Some(series) = rule.series_name() else { return };
-        if let Some(warning) = counter_without_rate(series, &definition.metrics_query) {
+        for warning in expression_warnings(series, &definition.metrics_query) {
             self.add_warning("metricsQuery", warning.to_string());
         }
     }

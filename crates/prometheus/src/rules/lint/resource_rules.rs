@@ -8,8 +8,7 @@ use crate::{
     rules::{
         Compat,
         config::ResourceRules,
-        counter::plain_counter,
-        explain::Warning,
+        explain::expression_warnings,
         query::Objects,
         resource_metrics::{ResourceMetrics, UsageResource},
     },
@@ -46,10 +45,8 @@ impl Linter<'_> {
                 if let ("containerQuery", Ok(query)) = (field, &query) {
                     self.check_container_matchers(query, &rule.container_label);
                 }
-                if let Ok(query) = &query
-                    && let Some(series) = plain_counter(query)
-                {
-                    self.add_warning(field, Warning::CounterWithoutRate { series }.to_string());
+                for warning in query.iter().flat_map(|query| expression_warnings("", query)) {
+                    self.add_warning(field, warning.to_string());
                 }
                 self.check_query(field, query, None);
             }

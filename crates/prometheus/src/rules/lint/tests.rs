@@ -269,6 +269,25 @@ fn counter_without_rate_is_a_warning(
     assert!(findings.iter().all(|finding| finding.message.contains("looks like a counter")));
 }
 
+#[rstest]
+#[case::merged("by (<<.GroupBy>>)", true)]
+#[case::with_le("by (<<.GroupBy>>, le)", false)]
+fn quantile_without_le_is_a_warning(#[case] grouping: &str, #[case] is_warned: bool) {
+    let rules = format!(
+        "rules:\n- seriesQuery: 'latency_bucket{{pod!=\"\"}}'\n  resources: {{template: \
+         <<.Resource>>}}\n  metricsQuery: 'histogram_quantile(0.9, \
+         sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[2m])) {grouping})'\n"
+    );
+    let config = Config::parse(&rules).unwrap();
+    let compiled = RuleSet::compile(&config, &resources());
+    let findings = query_warnings(&config, &compiled, &resources());
+    let start = "histogram_quantile has no result, because `sum` drops the label `le`";
+    let is_expected =
+        |one: &Finding| one.path == "rules[0].metricsQuery" && one.message.starts_with(start);
+    assert_eq!(findings.len(), usize::from(is_warned), "{findings:?}");
+    assert!(findings.iter().all(is_expected), "{findings:?}");
+}
+
 #[test]
 fn unknown_template_field_is_reported_once() {
     let rule = "- seriesQuery: m\n  resources: {template: <<.Resource>>}\n  metricsQuery: \

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use async_trait::async_trait;
 use hpa_calc::Selector;
 use hpa_metrics::{
-    Catalog, CustomQuery, Objects, Query, ResourceMapper,
+    Catalog, CustomQuery, MetricSource, Objects, Query, ResourceMapper, describe,
     mapper::MapperError,
     resource::{ApiResources, GroupResource},
 };
@@ -106,6 +106,44 @@ async fn only_metrics_that_unread_rules_may_have_are_undiscovered() {
     let source = source_with(&server, &rules, Compat::Off);
     source.relist().await.unwrap_err();
     assert!(source.undiscovered(&external("orders").into()).is_some());
+}
+
+#[tokio::test]
+async fn metric_that_an_unread_rule_may_have_is_not_called_unknown() {
+    let server = prometheus();
+    let read = async |source: &PrometheusSource, metric: &str| {
+        let error = source.read_custom(request(metric)).await.unwrap_err();
+        describe(&error)
+    };
+    let unknown = |metric| format!("no such metric: metric {metric} is not registered for pod");
+    server.answers.lock().insert("inflight".to_owned(), (404, Value::Null));
+    let source = source_with(&server, RULES, Compat::Off);
+    source.relist().await.unwrap_err();
+    // The rule of http_requests_total was read, and has the only name of its series.
+    let unread = "no such metric: the series of the rules that may have inflight have not been \
+                  read yet: Prometheus at http://main: unknown response code 404: check the path \
+                  of the URL";
+    assert_eq!(read(&source, "inflight").await, unread);
+    // The failures of other rules are not named, even if no rule was read.
+    let failing = prometheus();
+    failing.answers.lock().insert("inflight".to_owned(), (404, Value::Null));
+    failing.fail("http_requests_total");
+    let without_series = source_with(&failing, RULES, Compat::Off);
+    without_series.relist().await.unwrap_err();
+    assert_eq!(read(&without_series, "inflight").await, unread);
+    assert_eq!(read(&source, "orders").await, unknown("orders"));
+    let reference = source_with(&server, RULES, Compat::Reference);
+    reference.relist().await.unwrap_err();
+    let text = "no such metric: the metrics have not been discovered yet";
+    assert_eq!(read(&reference, "inflight").await, text);
+
+    // Once the series were read, they are known, even if they are gone.
+    server.set_series("inflight", &json!([]));
+    source.relist().await.unwrap();
+    assert_eq!(read(&source, "inflight").await, unknown("inflight"));
+    server.fail("inflight");
+    source.relist().await.unwrap_err();
+    assert_eq!(read(&source, "inflight").await, unknown("inflight"));
 }
 
 /// An API server whose discovery can't be read.

@@ -38,7 +38,7 @@ async fn discovery_lists_the_metrics_of_all_rules() {
     let not_yet = vec!["no discovery has succeeded yet".to_owned()];
     assert_eq!(source.readiness(), Err(not_yet));
     let error = source.read_custom(request("inflight").named("web-0")).await.unwrap_err();
-    assert!(matches!(error, MetricError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
+    assert!(matches!(error, MetricError::UnknownMetric(NotFound::Unread { .. })), "{error}");
 
     source.relist().await.unwrap();
     assert_eq!(source.readiness(), Ok(()));

@@ -135,3 +135,18 @@ fn servers_of_the_file_use_only_permitted_credentials() {
     assert_eq!(refused("authInCluster: true", &all_permissions), None);
     assert_eq!(refused("authInCluster: false", &no_permissions), None);
 }
+
+/// A program that writes the file in place empties it first.
+#[tokio::test]
+async fn changed_file_without_rules_is_refused() {
+    let source = source_with(&prometheus(), RULES, Compat::Off);
+    let groups = source.groups();
+    for text in ["", "rules: []", "# later"] {
+        let error = source.reload(text).unwrap_err();
+        assert_eq!(error.to_string(), "the rules file has no rules");
+        assert!(source.has_refused_file());
+        assert_eq!(source.groups(), groups, "{text}");
+    }
+    source.reload(RULES).unwrap();
+    assert!(!source.has_refused_file());
+}
