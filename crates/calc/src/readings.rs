@@ -181,6 +181,19 @@ pub enum Reading {
     External(Sample<Vec<MilliValue>>),
 }
 
+impl Reading {
+    /// The value of an object, or the sum of all series, in milli-units. `None` for samples of pods.
+    pub fn total_milli(&self) -> Option<i128> {
+        match self {
+            Self::Object(sample) => Some(sample.value.as_milli().into()),
+            Self::External(sample) => {
+                Some(sample.value.iter().map(|value| i128::from(value.as_milli())).sum())
+            }
+            Self::Pods(_) => None,
+        }
+    }
+}
+
 /// The answers to the queries of a [`Plan`](crate::plan::Plan), by the index of their metric in
 /// `spec.metrics`, and the forecasts of metrics.
 ///

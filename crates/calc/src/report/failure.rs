@@ -26,7 +26,6 @@ use crate::{
     explain::MetricFailure,
     pods::PodClass,
     quantity::MilliValue,
-    readings::Reading,
     settings::UtilizationOf,
 };
 
@@ -379,13 +378,7 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
 /// The negative value of a metric whose average overflows, as in the reference: it counts as the
 /// largest number.
 pub(super) fn negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<MilliValue> {
-    let total: i128 = match inputs.readings.get(metric.index)?.as_ref().ok()? {
-        Reading::Object(sample) => sample.value.as_milli().into(),
-        Reading::External(sample) => {
-            sample.value.iter().map(|value| i128::from(value.as_milli())).sum()
-        }
-        Reading::Pods(_) => return None,
-    };
+    let total = inputs.readings.get(metric.index)?.as_ref().ok()?.total_milli()?;
     let usage = metric.explanation.usage.or(metric.explanation.total)?;
     let value = i64::try_from(total).ok().filter(|total| *total < 0 && usage.as_milli() > 0)?;
     Some(MilliValue::from_milli(value))

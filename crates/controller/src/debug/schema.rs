@@ -241,16 +241,11 @@ pub fn fill_readings(
     let mut filled = Vec::new();
     for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
         let Some(value) = values.get(index).copied().flatten() else { continue };
-        let own = match inputs.readings.get(index) {
-            Some(Ok(Reading::Object(own))) => Some(own.value.as_milli().into()),
-            Some(Ok(Reading::External(own))) => {
-                Some(own.value.iter().map(|one| i128::from(one.as_milli())).sum())
+        if let Some(Ok(own)) = inputs.readings.get(index) {
+            let differs = |own| clearly_differs(own, value.as_milli().into());
+            if !are_current || !own.total_milli().is_some_and(differs) {
+                continue;
             }
-            Some(Ok(Reading::Pods(_))) => continue,
-            Some(Err(_)) | None => None,
-        };
-        if own.is_some_and(|own| !are_current || !clearly_differs(own, value.as_milli().into())) {
-            continue;
         }
         let reading = match spec.source_type {
             MetricSourceType::Object => Reading::Object(value.into()),

@@ -54,8 +54,8 @@ pub(super) async fn describe_all(
     let statuses = status_writers(autoscalers);
     let (built_in, (lease, instance)) = tokio::join!(KubeControllerManager::read(client), async {
         let lease = ControllerLease::find_in_cluster(client, location, None, &statuses).await;
-        let leader = lease.leader_pod(client).await;
-        let instance = lease.instance(client, location, request_timeout, &leader).await;
+        let leader = lease.leader_pod(client);
+        let instance = lease.instance(client, location, request_timeout, leader).await;
         (lease, instance)
     });
     let built_in = built_in.with_statuses(&statuses);

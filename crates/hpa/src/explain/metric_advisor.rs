@@ -35,7 +35,12 @@ impl MetricAdvisor {
         }
     }
 
-    /// Replaces the placeholders in the commands of advice whose values the flags have.
+    /// The placeholders in commands of advice whose values the flags have, with these values.
+    pub(super) fn placeholders(&self) -> &[(&'static str, String)] {
+        &self.placeholders
+    }
+
+    /// Replaces these placeholders in advice.
     pub(crate) fn fill_placeholders(&self, advice: &str) -> String {
         fill_placeholders(advice, &self.placeholders)
     }

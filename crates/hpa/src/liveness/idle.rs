@@ -237,8 +237,8 @@ impl Leases<'_> {
         if !elsewhere.is_empty() {
             let leases = elsewhere.join(" or ");
             clauses.push(format!(
-                "an instance with the lease {leases} handles only other autoscalers (annotation of the \
-                 lease)"
+                "an instance with the lease {leases} handles only other autoscalers (annotation of \
+                 the lease)"
             ));
         }
         let mut instances = Vec::new();

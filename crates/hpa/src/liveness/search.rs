@@ -95,9 +95,10 @@ impl ControllerLease {
 
     /// If no instance holds the lease, if kube-controller-manager stored a status, or if an instance
     /// no longer handles an autoscaler whose status it stored, adds the leases that no status names:
-    /// while no status changes, an instance with a new lease stores none. These are the held ones, and the expired ones whose holders handled autoscalers whose
-    /// status kube-controller-manager stored last. Lists only the usual namespaces and that of the
-    /// lease: tenants can create leases elsewhere.
+    /// while no status changes, an instance with a new lease stores none. These are the held ones,
+    /// and the expired ones whose holders handled autoscalers whose status kube-controller-manager
+    /// stored last. Lists only the usual namespaces and that of the lease: tenants can create leases
+    /// elsewhere.
     async fn with_unnamed(
         mut self,
         client: &Client,
@@ -219,11 +220,22 @@ impl ControllerLease {
         flags: &ControllerArguments,
         request_timeout: Duration,
     ) -> Result<DebugClient, Unavailable> {
-        if let Some(url) = &flags.controller_url {
-            return DebugClient::for_url(url, request_timeout);
+        let leader = self.leader_pod(client);
+        self.debug_client_of(client, flags, request_timeout, leader).await
+    }
+
+    /// Like [`Self::debug_client`]. `leader` is only awaited without a URL.
+    async fn debug_client_of(
+        &self,
+        client: &Client,
+        flags: &ControllerArguments,
+        request_timeout: Duration,
+        leader: impl Future<Output = Result<LeaderPod, Unavailable>>,
+    ) -> Result<DebugClient, Unavailable> {
+        match &flags.controller_url {
+            Some(url) => DebugClient::for_url(url, request_timeout),
+            None => DebugClient::for_leader(client, &self.name, &leader.await?).await,
         }
-        let leader = self.leader_pod(client).await?;
-        DebugClient::for_leader(client, &self.name, &leader).await
     }
 
     /// Reads the debug API at the URL of the flags, or else that of the checked lease's holder, whose
@@ -233,16 +245,14 @@ impl ControllerLease {
         client: &Client,
         flags: &ControllerArguments,
         request_timeout: Duration,
-        leader: &Result<LeaderPod, Unavailable>,
+        leader: impl Future<Output = Result<LeaderPod, Unavailable>>,
     ) -> Result<Instance, Unavailable> {
-        let api = match (&flags.controller_url, leader) {
-            (Some(url), _) => DebugClient::for_url(url, request_timeout)?,
-            (None, Ok(_)) if !self.may_answer_for_all => {
-                return Err(Unavailable::Unconfirmed(self.name.clone()));
-            }
-            (None, Ok(leader)) => DebugClient::for_leader(client, &self.name, leader).await?,
-            (None, Err(error)) => return Err(error.clone()),
+        let leader = async {
+            let leader = leader.await?;
+            let unconfirmed = || Unavailable::Unconfirmed(self.name.clone());
+            self.may_answer_for_all.then_some(leader).ok_or_else(unconfirmed)
         };
+        let api = self.debug_client_of(client, flags, request_timeout, leader).await?;
         api.instance(flags).await
     }
 

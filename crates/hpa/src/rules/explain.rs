@@ -296,10 +296,8 @@ async fn explain_empty_selection(
     let Some(InspectedMetric { series, .. }) = metric else { return Ok(None) };
     let server = servers.server(&rule.definition.server);
     let all = sample::selector(&rule.definition.series_query, series, &[]);
-    if server.newest_labels(&all).await?.is_none()
-        && let Some(age) = server.describe_age(&all).await?
-    {
-        return Ok(Some(format!("{series} has no sample now. {age}: check the scrape targets")));
+    if let Some(reason) = server.explain_missing_samples(series, &all).await? {
+        return Ok(Some(reason));
     }
     if sample::selects_namespace(rule)
         && let Some(reason) = explain_empty_namespace(server, rule, series, request).await?

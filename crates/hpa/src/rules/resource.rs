@@ -181,14 +181,8 @@ async fn missing_samples_problem(
     let Some(Selector { name, matchers, .. }) = selectors.first() else { return Ok(None) };
     let matchers: Vec<_> = matchers.iter().map(|matcher| matcher.source).collect();
     let selector = format!("{name}{{{}}}", matchers.join(","));
-    if server.newest_labels(&selector).await?.is_some() {
-        return Ok(None);
-    }
-    let age = server.describe_age(&selector).await?;
-    Ok(age.map(|age| {
-        let text = format!("no result: {name} has no sample now. {age}: check the scrape targets");
-        QueryProblem::Mistake(text)
-    }))
+    let reason = server.explain_missing_samples(name, &selector).await?;
+    Ok(reason.map(|reason| QueryProblem::Mistake(format!("no result: {reason}"))))
 }
 
 /// Checks the labels in the result of a query. At least one of the objects must be in

@@ -334,6 +334,20 @@ impl PrometheusServer<'_> {
         Ok(had_series.then(|| "There were samples within the last day".to_owned()))
     }
 
+    /// Says that the series of a selector have no sample now. `None` if they have one, or had none
+    /// within the last day.
+    pub(super) async fn explain_missing_samples(
+        &self,
+        series: &str,
+        selector: &str,
+    ) -> Result<Option<String>, QueryProblem> {
+        if self.newest_labels(selector).await?.is_some() {
+            return Ok(None);
+        }
+        let age = self.describe_age(selector).await?;
+        Ok(age.map(|age| format!("{series} has no sample now. {age}: check the scrape targets")))
+    }
+
     /// Whether the selector had series within the last day.
     async fn had_series_today(&self, selector: &str) -> Result<bool, QueryProblem> {
         let day = SignedDuration::from_hours(24);

@@ -14,21 +14,21 @@ use super::{
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER as NAME, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{Conflict, KubeControllerManager, describe_age, status_writers},
+    liveness::{Conflict, KubeControllerManager, describe_age},
     terminal::shorten_names,
 };
 
 /// Reports the lease holder, and whether its HPA controller is on.
-pub(super) fn check(cluster: &ClusterState) -> Check {
-    let KubeControllerManager { holder, .. } = &cluster.built_in;
-    let conflicts = cluster.leases().conflicts(&status_writers(&cluster.autoscalers)).into_iter();
-    let conflicts = conflicts.filter(Conflict::has_built_in);
-    let shared: Vec<String> = conflicts.flat_map(|conflict| conflict.autoscalers).collect();
-    let is_confirmed = cluster.built_in.flags.is_some()
-        || cluster.leases().built_in_handles_autoscalers(None) == Some(true);
-    let is_on = !shared.is_empty() || is_confirmed && cluster.built_in.flags.is_none();
+pub(super) fn check(cluster: &ClusterState, conflicts: &[Conflict]) -> Check {
+    let KubeControllerManager { holder, flags, .. } = &cluster.built_in;
+    let conflicts = conflicts.iter().filter(|conflict| conflict.has_built_in());
+    let shared: Vec<String> =
+        conflicts.flat_map(|conflict| &conflict.autoscalers).cloned().collect();
+    let is_on = cluster.leases().built_in_handles_autoscalers(None) == Some(true);
+    let is_confirmed = flags.is_some() || is_on;
+    let is_shown = is_on || !shared.is_empty();
     let has_hpa_controller =
-        is_on.then_some(true).or_else(|| cluster.built_in.has_hpa_controller(cluster.now));
+        is_shown.then_some(true).or_else(|| cluster.built_in.has_hpa_controller(cluster.now));
     let is_needed = cluster
         .autoscalers
         .iter()

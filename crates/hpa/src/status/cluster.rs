@@ -1,6 +1,6 @@
 //! Reads from a cluster what the checks need.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::ready};
 
 use hpa_calc::settings::SettingPolicy;
 use hpa_controller::debug::ControllerStatus;
@@ -130,7 +130,7 @@ impl ClusterState {
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = lease.leader_pod(&client).await;
         let (instance, metrics_apis, built_in) = tokio::join!(
-            lease.instance(&client, flags, timeout, &leader),
+            lease.instance(&client, flags, timeout, ready(leader.clone())),
             list_metrics_apis(&client),
             KubeControllerManager::read(&client)
         );

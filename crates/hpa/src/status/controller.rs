@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     debug_client::{LeaseHolder, Unavailable},
-    liveness::{Conflict, Idle, describe_age, status_writers},
+    liveness::{Conflict, Idle, describe_age},
     terminal::shorten_names,
 };
 
@@ -40,7 +40,11 @@ const OTHER_LEASE: &str = "a controller with a new lease stores no status while 
                            --controller-namespace and --controller-lease name its lease";
 
 /// `built_in` is the check of kube-controller-manager.
-pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<Check> {
+pub(super) fn check_controller(
+    cluster: &ClusterState,
+    built_in: Check,
+    conflicts: &[Conflict],
+) -> Vec<Check> {
     let mut checks = check_idle(cluster);
     let idle_level = checks.iter().map(|check| check.level).max();
     if cluster.url.is_none() {
@@ -63,9 +67,10 @@ pub(super) fn check_controller(cluster: &ClusterState, built_in: Check) -> Vec<C
         }
         Err(error) => checks.push(unreadable(cluster, "the debug API can't be read", error)),
     }
-    let others = other_controllers::check(cluster, built_in.is_conflict);
+    let others = other_controllers::check(cluster, built_in.is_conflict, conflicts);
     checks.push(built_in);
-    checks.extend(check_conflicts(cluster));
+    // The check of kube-controller-manager reports its own.
+    checks.extend(conflicts.iter().filter(|one| !one.has_built_in()).map(check_conflict));
     checks.extend(others);
     checks
 }
@@ -92,16 +97,10 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
     by_reason.into_iter().map(check).collect()
 }
 
-/// Reports instances of hpa-rs that act on the same autoscalers. The check of
-/// kube-controller-manager reports it.
-fn check_conflicts(cluster: &ClusterState) -> Vec<Check> {
-    let conflicts = cluster.leases().conflicts(&status_writers(&cluster.autoscalers)).into_iter();
-    let conflicts = conflicts.filter(|conflict| !conflict.has_built_in());
-    let check = |conflict: Conflict| {
-        let check = Check::new(Level::Warning, conflict.describe());
-        check.with_hint(conflict.advice()).into_conflict()
-    };
-    conflicts.map(check).collect()
+/// Reports instances of hpa-rs that act on the same autoscalers.
+fn check_conflict(conflict: &Conflict) -> Check {
+    let check = Check::new(Level::Warning, conflict.describe());
+    check.with_hint(conflict.advice()).into_conflict()
 }
 
 /// A clause for the headline if the user may not read whether a controller is active. The newest

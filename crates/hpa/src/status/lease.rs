@@ -39,7 +39,8 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
     let age = holder.age().map(|age| format!("{} ago", format_seconds(age.as_secs_f64())));
     let age = age.unwrap_or_else(|| "never".to_owned());
     let verb = if holder.is_expired() { "was last held" } else { "is held" };
-    let scope = if handles_none(cluster) { "; it handles only other autoscalers" } else { "" };
+    let handles_none = handles_none(&cluster.lease.holder, &cluster.autoscalers);
+    let scope = if handles_none { "; it handles only other autoscalers" } else { "" };
     let text = format!(
         "lease {lease} {verb} by {}, renewed {age}, {}{scope}",
         holder.host_name(),
@@ -68,12 +69,15 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
     Check::new(Level::Ok, text)
 }
 
-/// Whether the holder of the checked lease is known to handle none of the autoscalers.
-fn handles_none(cluster: &ClusterState) -> bool {
-    let excludes = |one: &ListedAutoscaler| {
-        is_elsewhere(&cluster.lease.holder, one.api, Some(&one.hpa.metadata.namespace))
-    };
-    !cluster.autoscalers.is_empty() && cluster.autoscalers.iter().all(excludes)
+/// Whether the holder of a lease is known to handle none of the autoscalers. False if there are
+/// none.
+fn handles_none<'a>(
+    holder: &Result<LeaseHolder, Unavailable>,
+    autoscalers: impl IntoIterator<Item = &'a ListedAutoscaler>,
+) -> bool {
+    let mut autoscalers = autoscalers.into_iter().peekable();
+    autoscalers.peek().is_some()
+        && autoscalers.all(|one| is_elsewhere(holder, one.api, Some(&one.hpa.metadata.namespace)))
 }
 
 /// Commands that show the pods of a lease's namespace and a log.
@@ -136,14 +140,10 @@ fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a Li
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
     let leases = cluster.leases();
     let of_lost = autoscalers_of(cluster, lost);
-    let handles_none = |holder: &Result<LeaseHolder, Unavailable>| {
-        let excludes = |one: &&ListedAutoscaler| {
-            is_elsewhere(holder, one.api, Some(&one.hpa.metadata.namespace))
-        };
-        !of_lost.is_empty() && of_lost.iter().all(excludes)
-    };
     let mut held = leases.hpa_rs_leases().filter(|(_, holder)| is_held(holder));
-    let successor = held.find(|&(name, holder)| name.may_succeed(lost) && !handles_none(holder));
+    let successor = held.find(|(name, holder)| {
+        name.may_succeed(lost) && !handles_none(holder, of_lost.iter().copied())
+    });
     successor.map(|(name, _)| name.clone())
 }
 

@@ -17,7 +17,7 @@ use self::{
     check::{Level, Report, Section},
     cluster::ClusterState,
 };
-use crate::{args::StatusArguments, kubectl::block_on, terminal};
+use crate::{args::StatusArguments, kubectl::block_on, liveness::status_writers, terminal};
 
 /// Checks the controller of a cluster and its autoscalers.
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
@@ -28,11 +28,15 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn run_checks(cluster: &ClusterState) -> Report {
-    let built_in = built_in::check(cluster);
+    let conflicts = cluster.leases().conflicts(&status_writers(&cluster.autoscalers));
+    let built_in = built_in::check(cluster, &conflicts);
     let autoscalers = autoscalers::check(cluster, &built_in);
     let summary = autoscalers.first().map(|summary| summary.text.clone()).unwrap_or_default();
     let report = Report::new(vec![
-        Section { name: "controller", checks: controller::check_controller(cluster, built_in) },
+        Section {
+            name: "controller",
+            checks: controller::check_controller(cluster, built_in, &conflicts),
+        },
         Section { name: "work", checks: controller::check_work(cluster) },
         Section { name: "metrics APIs", checks: metrics_apis::check(cluster) },
         Section { name: "autoscalers", checks: autoscalers },

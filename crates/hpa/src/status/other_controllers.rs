@@ -19,7 +19,11 @@ use crate::{
 /// Reports the controllers that stored the status of an autoscaler last and whose lease is not the
 /// checked one. Several instances of hpa-rs are no problem if each has its own namespaces.
 /// `has_built_in_conflict` is whether the check of kube-controller-manager reports a conflict.
-pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<Check> {
+pub(super) fn check(
+    cluster: &ClusterState,
+    has_built_in_conflict: bool,
+    conflicts: &[Conflict],
+) -> Vec<Check> {
     let lease_manager = cluster.lease.name.manager();
     let statuses = status_writers(&cluster.autoscalers);
     let writers = Writer::all(&statuses).into_iter();
@@ -34,7 +38,6 @@ pub(super) fn check(cluster: &ClusterState, has_built_in_conflict: bool) -> Vec<
         |writer: &&Writer<'_>| !leases.is_local(writer.manager) && !has_stopped(cluster, writer);
     let active_count = others.iter().filter(is_active).count();
     let is_only_controller = active_count <= 1 && !may_have_leader;
-    let conflicts = leases.conflicts(&statuses);
     let checks = others.iter().map(|writer| {
         // Other checks report the same conflict, with the leases.
         let is_of = |conflict: &Conflict| conflict.managers.contains(writer.manager);
@@ -162,17 +165,11 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
 /// Whether kube-controller-manager acts on all autoscalers whose status it stored last, because no
 /// hpa-rs does, by the leases.
 fn is_handled_by_built_in(cluster: &ClusterState) -> bool {
-    let leases = cluster.leases();
     let mut of_built_in = cluster
         .autoscalers
         .iter()
         .filter(|one| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER));
-    of_built_in.all(|one| {
-        let namespace = Some(one.hpa.metadata.namespace.as_str());
-        let answers = cluster.reconciled_at_url.contains(&one.name);
-        let acting = leases.acting_controller(one.api, namespace, one.manager.as_deref(), answers);
-        matches!(acting, ActingController::KubeControllerManager { .. })
-    })
+    of_built_in.all(|one| matches!(one.acting, ActingController::KubeControllerManager { .. }))
 }
 
 /// A clause about the leases that instances of hpa-rs acquired after kube-controller-manager stored

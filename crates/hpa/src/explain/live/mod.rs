@@ -32,7 +32,7 @@ use kube::Client;
 use super::{
     MetricAdvisor,
     dump::SCALABLE,
-    idle, rule_advice,
+    idle,
     subject::{Subject, is_reported_ambiguous},
 };
 use crate::{
@@ -92,7 +92,6 @@ pub(super) struct Cluster {
     policy: SettingPolicy,
     since: Option<SignedDuration>,
     advisor: MetricAdvisor,
-    placeholders: Vec<(&'static str, String)>,
 }
 
 impl Cluster {
@@ -134,7 +133,6 @@ impl Cluster {
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
             advisor: MetricAdvisor::new(clients.api.clone(), sources),
-            placeholders: rule_advice::placeholders(&sources.rules),
         })
     }
 
@@ -224,7 +222,7 @@ impl Cluster {
             conflict,
             server_warning: rules.and_then(PrometheusSource::server_warning),
             metric_advice,
-            placeholders: self.placeholders.clone(),
+            placeholders: self.advisor.placeholders().to_vec(),
             similar_target,
             missing_object_advice: Vec::new(),
             assumes_replicas: false,

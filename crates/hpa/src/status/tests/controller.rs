@@ -808,6 +808,7 @@ fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
     let scope = cluster.lease.holder.as_mut().expect("a holder").scope.as_mut();
     scope.expect("a scope").namespaces = vec!["blog".to_owned()];
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
+    cluster.set_acting_controllers();
     assert_eq!(problems(&cluster), []);
     let report = run_checks(&cluster).text(false);
     assert!(report.contains(", 1 leader change; it handles only other autoscalers\n"), "{report}");
