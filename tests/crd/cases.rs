@@ -311,7 +311,7 @@ pub(crate) fn hpa_with_status() -> Value {
         { "type": "External", "external": { "metric": { "name": "m" }, "target": { "type": "Value", "value": "30" } } },
     ]);
     json!({
-        "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND, "metadata": { "name": "web" },
+        "apiVersion": hpa_calc::crd::API_VERSION, "kind": hpa_calc::crd::KIND, "metadata": { "name": "web" },
         "spec": spec_with("metrics", metrics),
         "status": {
             "currentReplicas": 3, "desiredReplicas": 4, "lastScaleTime": "2026-01-02T03:04:05Z",

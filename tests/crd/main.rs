@@ -103,7 +103,7 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
     // This suite reads no metrics.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
     let plane = PlaneKind::KubeApiserver(assets.to_owned()).start(metrics).await?;
-    install_definition(&plane.client(), hpa_crd::definition()?).await?;
+    install_definition(&plane.client(), hpa_calc::crd::definition()?).await?;
     Ok(plane)
 }
 

@@ -22,12 +22,12 @@ impl Group {
     fn api_version(self) -> &'static str {
         match self {
             Self::Core => "autoscaling/v2",
-            Self::Custom => hpa_crd::API_VERSION,
+            Self::Custom => hpa_calc::crd::API_VERSION,
         }
     }
 
     fn path(self) -> String {
-        format!("/apis/{}/namespaces/default/{}", self.api_version(), hpa_crd::PLURAL)
+        format!("/apis/{}/namespaces/default/{}", self.api_version(), hpa_calc::crd::PLURAL)
     }
 }
 
@@ -71,7 +71,7 @@ impl Validation {
 /// Creates an object with this spec in a dry run.
 pub(crate) async fn validate(client: &Client, group: Group, spec: &Value) -> Result<Validation> {
     let object = json!({
-        "apiVersion": group.api_version(), "kind": hpa_crd::KIND, "metadata": { "name": NAME }, "spec": spec,
+        "apiVersion": group.api_version(), "kind": hpa_calc::crd::KIND, "metadata": { "name": NAME }, "spec": spec,
     });
     let request = http::Request::post(format!("{}?dryRun=All", group.path()))
         .header(http::header::CONTENT_TYPE, "application/json")

@@ -59,7 +59,7 @@ impl Cluster {
         });
         let client = testbed.client();
         let cluster = Self { clock, testbed, metrics, client, first_seen: Mutex::default() };
-        let definition = hpa_crd::definition().expect("a definition");
+        let definition = hpa_calc::crd::definition().expect("a definition");
         cluster.testbed.apply_all([objects::namespace(), definition]);
         cluster
     }

@@ -69,6 +69,8 @@ pub mod api;
 pub mod behavior;
 mod combine;
 pub mod conclude;
+#[cfg(feature = "schema")]
+pub mod crd;
 pub mod decide;
 mod decision;
 pub mod defaults;

@@ -48,7 +48,7 @@ impl HpaKey {
 impl fmt::Display for HpaKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.api == AutoscalerApi::Custom {
-            write!(f, "{}/", hpa_crd::SHORT_NAME)?;
+            write!(f, "{}/", hpa_calc::crd::SHORT_NAME)?;
         }
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -70,7 +70,7 @@ pub enum AutoscalerApi {
     /// `autoscaling/v2`, which is built into Kubernetes.
     #[default]
     Core,
-    /// `autoscaling.hpa-rs.dev/v2`, which the `CustomResourceDefinition` of `hpa-crd` defines.
+    /// `autoscaling.hpa-rs.dev/v2`, which `hpa_calc::crd` defines.
     Custom,
 }
 
@@ -81,20 +81,20 @@ impl AutoscalerApi {
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Core => "autoscaling/v2",
-            Self::Custom => hpa_crd::API_VERSION,
+            Self::Custom => hpa_calc::crd::API_VERSION,
         }
     }
 
     /// The resource of this API's autoscalers.
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.api_version().split_once('/').unwrap_or_default();
-        let kind = GroupVersionKind::gvk(group, version, hpa_crd::KIND);
-        ApiResource::from_gvk_with_plural(&kind, hpa_crd::PLURAL)
+        let kind = GroupVersionKind::gvk(group, version, hpa_calc::crd::KIND);
+        ApiResource::from_gvk_with_plural(&kind, hpa_calc::crd::PLURAL)
     }
 
     /// Builds requests for this API's autoscalers in a namespace.
     pub(crate) fn request(self, namespace: &str) -> Request {
-        let (version, plural) = (self.api_version(), hpa_crd::PLURAL);
+        let (version, plural) = (self.api_version(), hpa_calc::crd::PLURAL);
         Request::new(format!("/apis/{version}/namespaces/{namespace}/{plural}"))
     }
 

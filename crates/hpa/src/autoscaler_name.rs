@@ -18,7 +18,7 @@ use crate::{
 const MAX_NAMES: usize = 5;
 
 /// The names of the resource, as kubectl accepts them. A group or a version may follow.
-const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_crd::PLURAL];
+const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_calc::crd::PLURAL];
 /// The short name of the resource, which a namespace may have as well.
 const SHORT_RESOURCE_NAME: &str = "hpa";
 
@@ -72,7 +72,7 @@ impl AutoscalerName {
         let other_api = other_api(*api);
         if get_object(client, &self.path_in(other_api)).await.is_ok() {
             let advice = if self.has_prefix {
-                format!("leave out {}/", hpa_crd::SHORT_NAME)
+                format!("leave out {}/", hpa_calc::crd::SHORT_NAME)
             } else {
                 format!("add --autoscaler-api={}", other_api.name())
             };
@@ -119,7 +119,8 @@ impl AutoscalerName {
     /// Advice if the namespace is a short name, which the user may have meant as the resource.
     fn resource_hint(&self) -> String {
         let HpaKey { namespace, name, .. } = &self.key;
-        let is_short_name = [SHORT_RESOURCE_NAME, hpa_crd::SHORT_NAME].contains(&&**namespace);
+        let is_short_name =
+            [SHORT_RESOURCE_NAME, hpa_calc::crd::SHORT_NAME].contains(&&**namespace);
         if is_short_name {
             format!(". If {namespace} is the resource: {namespace}/NAMESPACE/{name}")
         } else {
@@ -170,7 +171,7 @@ impl<'a> NameParts<'a> {
         flag_namespace: Option<&'a str>,
         has_namespace: bool,
     ) -> anyhow::Result<Self> {
-        let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
+        let without_prefix = argument.strip_prefix(hpa_calc::crd::SHORT_NAME);
         let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
         let without_prefix = without_prefix.filter(|rest| has_namespace || rest.contains('/'));
         let is_custom = without_prefix.is_some();
@@ -190,7 +191,7 @@ impl<'a> NameParts<'a> {
 
     /// Whether the parts name this object from a file.
     fn matches(&self, object: &Value) -> bool {
-        let is_custom = || string_at(object, "/apiVersion") == hpa_crd::API_VERSION;
+        let is_custom = || string_at(object, "/apiVersion") == hpa_calc::crd::API_VERSION;
         string_at(object, "/metadata/name") == self.name
             && is_in_namespace(object, self.namespace.unwrap_or_default())
             && (!self.is_custom || is_custom())
@@ -207,7 +208,7 @@ pub(crate) fn other_api(api: AutoscalerApi) -> AutoscalerApi {
 /// The path of all autoscalers of an API, or of those in a namespace.
 pub(crate) fn list_path(api: AutoscalerApi, namespace: Option<&str>) -> String {
     let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
-    format!("/apis/{api}/{}{}", namespace.unwrap_or_default(), hpa_crd::PLURAL)
+    format!("/apis/{api}/{}{}", namespace.unwrap_or_default(), hpa_calc::crd::PLURAL)
 }
 
 /// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a
@@ -230,7 +231,7 @@ pub(crate) fn find_in_files<'a>(
     flag_namespace: Option<&str>,
 ) -> anyhow::Result<&'a Value> {
     let all: Vec<&Value> =
-        objects.filter(|object| string_at(object, "/kind") == hpa_crd::KIND).collect();
+        objects.filter(|object| string_at(object, "/kind") == hpa_calc::crd::KIND).collect();
     let named = |parts: &NameParts<'_>| -> Vec<&'a Value> {
         all.iter().copied().filter(|object| parts.matches(object)).collect()
     };
@@ -264,7 +265,7 @@ pub(crate) fn decode(object: &Value) -> anyhow::Result<HorizontalPodAutoscaler> 
 /// Like [`decode`], with another name of the autoscaler in the error.
 pub(crate) fn decode_named(object: &Value, name: &str) -> anyhow::Result<HorizontalPodAutoscaler> {
     decode_value(object.clone()).map_err(|error| {
-        let errors = hpa_crd::type_errors(object).unwrap_or_default();
+        let errors = hpa_calc::crd::type_errors(object).unwrap_or_default();
         let cause = errors.first().map_or_else(|| error.to_string(), ToString::to_string);
         anyhow!("unable to decode {name}: {cause}")
     })

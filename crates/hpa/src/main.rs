@@ -131,7 +131,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Forecast(arguments) => return forecast::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(command) => return schedule::run(command),
-        Command::Crd => terminal::print(&hpa_crd::manifest()?)?,
+        Command::Crd => terminal::print(&hpa_calc::crd::manifest()?)?,
         Command::Convert(arguments) => return convert::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments)?,
         Command::Man(arguments) => man::run(&arguments)?,

@@ -152,7 +152,7 @@ fn lint_violations(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     let metadata = serde_json::to_value(&base.autoscaler.metadata).unwrap_or_default();
     if let Some(members) = hpa.as_object_mut() {
         members.insert("apiVersion".to_owned(), "autoscaling/v2".into());
-        members.insert("kind".to_owned(), hpa_crd::KIND.into());
+        members.insert("kind".to_owned(), hpa_calc::crd::KIND.into());
         members.insert("metadata".to_owned(), metadata);
     }
     lint::violated_rules(vec![hpa, target_manifest(base)])

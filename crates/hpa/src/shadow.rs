@@ -205,7 +205,8 @@ async fn check_reads(client: &Client, cluster: &ClusterArguments) -> anyhow::Res
     for api in cluster.autoscaler_api.apis() {
         for scope in &scopes {
             let api = format!("apis/{api}");
-            autoscalers.extend(list(&api, scope, hpa_crd::PLURAL, hpa_crd::PLURAL).await?);
+            autoscalers
+                .extend(list(&api, scope, hpa_calc::crd::PLURAL, hpa_calc::crd::PLURAL).await?);
         }
     }
     if autoscalers.is_empty() {

@@ -1,7 +1,7 @@
 //! Converts autoscalers between `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
 //! which has annotations in place of newer fields.
 
-use hpa_crd::versions::{
+use hpa_calc::crd::versions::{
     BEHAVIOR_ANNOTATION as BEHAVIOR, CONDITIONS_ANNOTATION as CONDITIONS,
     CURRENT_METRICS_ANNOTATION as CURRENT_METRICS, METRICS_ANNOTATION as METRICS, SOURCES,
     TARGET_CPU, V1, V2, source_members, to_v2,

@@ -16,8 +16,12 @@ use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric, has_condition, has_re
 use crate::wait;
 use crate::workload::Kind;
 
-pub(super) const CUSTOM_KIND: Kind =
-    Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
+pub(super) const CUSTOM_KIND: Kind = Kind::new(
+    hpa_calc::crd::GROUP,
+    hpa_calc::crd::VERSION,
+    hpa_calc::crd::KIND,
+    hpa_calc::crd::PLURAL,
+);
 
 /// One controller handles both APIs. It starts before the CustomResourceDefinition exists.
 pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
@@ -39,7 +43,7 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
         Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM_KIND.resource());
     // It has the same name as the autoscaler of the core API.
     let object = json!({
-        "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND,
+        "apiVersion": hpa_calc::crd::API_VERSION, "kind": hpa_calc::crd::KIND,
         "metadata": { "name": "web" }, "spec": custom.hpa_spec(1, 10, cpu_metric(50)),
     });
     api.create(&PostParams::default(), &from_json(object)?).await?;
@@ -59,7 +63,7 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
         WAIT_LIMIT,
         |event| {
             let about = event.involved_object.api_version.as_deref();
-            (about == Some(hpa_crd::API_VERSION)
+            (about == Some(hpa_calc::crd::API_VERSION)
                 && event.reason.as_deref() == Some("SuccessfulRescale"))
             .then_some(event)
         },
@@ -73,7 +77,7 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
 
 /// Creates the definition of the custom API, and waits until the API is served. Returns its name.
 async fn install_definition(definitions: &Api<CustomResourceDefinition>) -> Result<String> {
-    let definition: CustomResourceDefinition = from_json(hpa_crd::definition()?)?;
+    let definition: CustomResourceDefinition = from_json(hpa_calc::crd::definition()?)?;
     definitions.create(&PostParams::default(), &definition).await?;
     let name = definition.metadata.name.context("a name")?;
     wait::object(definitions, &name, "the custom API to be served", WAIT_LIMIT, |definition| {
@@ -95,7 +99,7 @@ async fn check_printed_targets_of_both_apis(env: &TestEnv, api: &Api<DynamicObje
         current_metric(hpa)["resource"]["current"]["averageUtilization"] == 50
     })
     .await?;
-    for group in [hpa_crd::GROUP, "autoscaling"] {
+    for group in [hpa_calc::crd::GROUP, "autoscaling"] {
         let printed = printed_targets(env, group).await?;
         ensure!(printed == "cpu: 50%/50%", "{group}: {printed}");
     }
@@ -129,7 +133,7 @@ async fn pause_and_resume(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()>
 
 /// The column `Targets` of `kubectl get` for the autoscaler `web` of an API group.
 async fn printed_targets(env: &TestEnv, group: &str) -> Result<Value> {
-    let path = format!("/apis/{group}/v2/namespaces/{}/{}/web", env.ns, hpa_crd::PLURAL);
+    let path = format!("/apis/{group}/v2/namespaces/{}/{}/web", env.ns, hpa_calc::crd::PLURAL);
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let request = http::Request::get(path).header(http::header::ACCEPT, accept);
     let table: Value = env.client.request(request.body(Vec::new())?).await?;

@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use hpa_crd::{
+use hpa_calc::crd::{
     DefinitionError, UnknownField, fields_not_in,
     path::schema_at,
     schema::{kind_schema, structural_as_derived},

@@ -43,7 +43,7 @@ impl Informers {
         };
         let mut stream = self.stream(name, &api.resource(), &client, &scope, Arc::default());
         if api == AutoscalerApi::Custom {
-            stream = stream.optional(hpa_crd::GROUP, synced.clone());
+            stream = stream.optional(hpa_calc::crd::GROUP, synced.clone());
         }
         self.handle_autoscalers(api, stream, scope, synced, initial_delay).await;
     }

@@ -109,7 +109,7 @@ pub struct StatusController {
     /// The time of the write. `None` if the entry of `managedFields` has no time.
     pub at: Option<Timestamp>,
     /// The newest write of each other controller, which this one has overwritten. The newest come
-    /// first, at most [`MAX_OVERWRITTEN`].
+    /// first, at most four.
     #[serde(skip)]
     pub overwritten: Vec<StatusWrite>,
 }

@@ -32,7 +32,7 @@ impl Family {
         let mut labels =
             [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();
         if key.api == AutoscalerApi::Custom {
-            labels.push(("hpa_group", hpa_crd::GROUP));
+            labels.push(("hpa_group", hpa_calc::crd::GROUP));
         }
         labels.sort_unstable();
         self.add(&labels, value);

@@ -5,7 +5,7 @@ use hpa_calc::api::{
     Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
 };
-use hpa_crd::{TARGETS_FIELD, targets_text};
+use hpa_calc::crd::{TARGETS_FIELD, targets_text};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

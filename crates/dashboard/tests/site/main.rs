@@ -72,7 +72,7 @@ impl Cluster {
     }
 
     async fn with_custom_api() -> Self {
-        let definition = hpa_crd::definition().expect("a definition");
+        let definition = hpa_calc::crd::definition().expect("a definition");
         Self::start_with([definition], &[], options()).await
     }
 

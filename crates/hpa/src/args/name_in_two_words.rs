@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use hpa_calc::crd::{KIND, PLURAL, SHORT_NAME};
 use hpa_calc::shell::quote;
-use hpa_crd::{KIND, PLURAL, SHORT_NAME};
 
 /// The commands that take an autoscaler as `[NAMESPACE/]NAME`.
 const COMMANDS: [&str; 3] = ["explain", "replay", "forecast"];

@@ -1,12 +1,12 @@
 //! Converts one object to another API.
 
+use hpa_calc::crd::{FieldError, versions};
 use hpa_calc::{
     api::HorizontalPodAutoscalerSpec,
     defaults::apply_defaults,
     validation::{ValidationOptions, validate},
 };
 use hpa_controller::AutoscalerApi;
-use hpa_crd::{FieldError, versions};
 use serde_json::{Value, json};
 
 use super::{settings, stored_fields::StoredFields};
@@ -31,14 +31,14 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
         }
         return errors;
     }
-    if kind != hpa_crd::KIND {
+    if kind != hpa_calc::crd::KIND {
         return Vec::new();
     }
     let api_version = string_at(object, "/apiVersion");
     if api_version == to.api_version() {
         drop_server_state(object);
         let name = describe(object);
-        let unknown = hpa_crd::unknown_fields(object).unwrap_or_default().into_iter();
+        let unknown = hpa_calc::crd::unknown_fields(object).unwrap_or_default().into_iter();
         return unknown.map(|field| format!(" ({name}): {}: unknown field", field.path)).collect();
     }
     // The object belongs to another API group.
@@ -54,7 +54,7 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
         AutoscalerApi::Custom => settings::annotations_to_fields(object),
     }
     drop_server_state(object);
-    let quoting_failure = hpa_crd::quote_fractions(object).err();
+    let quoting_failure = hpa_calc::crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
     errors.extend(validation_errors(object).into_iter().map(|FieldError { field, message }| {
         FieldError { field: stored_fields.stored_field(field), message }
@@ -92,8 +92,8 @@ fn field_error(field: &str, message: String) -> FieldError {
 
 /// Decodes the object strictly and validates it, as both APIs do.
 fn validation_errors(object: &Value) -> Vec<FieldError> {
-    let schema_errors = hpa_crd::type_errors(object).and_then(|errors| {
-        let unknown = hpa_crd::unknown_fields(object)?.into_iter();
+    let schema_errors = hpa_calc::crd::type_errors(object).and_then(|errors| {
+        let unknown = hpa_calc::crd::unknown_fields(object)?.into_iter();
         let message = "unknown field: the converted object would lose it";
         let unknown = unknown.map(|field| field_error(&field.path, message.to_owned()));
         Ok(errors.into_iter().chain(unknown).collect::<Vec<_>>())

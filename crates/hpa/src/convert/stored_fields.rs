@@ -1,6 +1,6 @@
 //! The names that a field of v2 has in an object of `autoscaling/v1` or `autoscaling/v2beta1`.
 
-use hpa_crd::{
+use hpa_calc::crd::{
     member_path,
     versions::{
         BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, TARGET_CPU, V1, V2_BETA_1, source_members,

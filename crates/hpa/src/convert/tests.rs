@@ -40,7 +40,7 @@ fn autoscaler(api_version: &str, spec: Value) -> Value {
 #[test]
 fn round_trip_changes_only_the_api_version() {
     let converted = to_custom(CORE).expect("it converts");
-    assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_crd::API_VERSION));
+    assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_calc::crd::API_VERSION));
     let back = convert(&converted, AutoscalerApi::Core, ConvertFormat::Yaml).expect("core");
     assert_eq!(back, CORE);
 }
@@ -54,7 +54,7 @@ fn direction_characters_are_escaped_without_changing_values() {
         let converted = to_custom(&text).expect("it converts");
         assert!(!crate::terminal::needs_escapes(&converted), "{converted}");
         let value = |text: &str| crate::manifests::parse_document(text, 1).expect("YAML");
-        let expected = text.replace("autoscaling/v2", hpa_crd::API_VERSION);
+        let expected = text.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
         assert_eq!(value(&converted), value(&expected));
     }
     assert_eq!(to_custom("a: b\r\n").expect("it converts"), "a: b\r\n");
@@ -69,14 +69,14 @@ fn other_documents_pass_through_byte_for_byte() {
         format!("---\n{OTHER}---\n{CORE}").trim_end().to_owned(),
         String::new(),
     ] {
-        let expected = stream.replace("autoscaling/v2", hpa_crd::API_VERSION);
+        let expected = stream.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
         assert_eq!(to_custom(&stream).expect("it converts"), expected);
     }
 }
 
 #[test]
 fn object_of_the_target_or_a_foreign_api_is_unchanged() {
-    let custom = CORE.replace("autoscaling/v2", hpa_crd::API_VERSION);
+    let custom = CORE.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
     assert_eq!(to_custom(&custom).expect("it converts"), custom);
     let foreign = CORE.replace("autoscaling/v2", "autoscaling.example.com/v2");
     assert_eq!(to_custom(&foreign).expect("foreign"), foreign);
@@ -113,7 +113,7 @@ fn patch_is_refused_with_the_command_that_converts_the_result() {
 
 #[test]
 fn status_and_empty_annotations_are_dropped() {
-    let mut object = autoscaler(hpa_crd::API_VERSION, json!({ "maxReplicas": 5 }));
+    let mut object = autoscaler(hpa_calc::crd::API_VERSION, json!({ "maxReplicas": 5 }));
     object["metadata"]["annotations"] =
         json!({ "kubectl.kubernetes.io/last-applied-configuration": "{}" });
     // Kubernetes up to 1.36 does not know this field and rejects the object.
@@ -163,7 +163,7 @@ fn items_of_a_list_are_converted() {
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": [one, pod] });
     let converted = custom_object(&list).expect("it converts");
     assert_eq!(converted["apiVersion"], "v1");
-    assert_eq!(converted["items"][0]["apiVersion"], hpa_crd::API_VERSION);
+    assert_eq!(converted["items"][0]["apiVersion"], hpa_calc::crd::API_VERSION);
     assert_eq!(converted["items"][1], pod);
 }
 
@@ -208,12 +208,12 @@ fn beta_versions_are_converted() {
     let spec = json!({ "maxReplicas": 5, "metrics": [{ "type": "Resource", "resource": {
         "name": "cpu", "targetAverageUtilization": 50 } }] });
     let converted = custom_object(&autoscaler("autoscaling/v2beta1", spec)).expect("it converts");
-    assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
+    assert_eq!(converted["apiVersion"], hpa_calc::crd::API_VERSION);
     let target = &converted["spec"]["metrics"][0]["resource"]["target"];
     assert_eq!(target["averageUtilization"], 50);
     let spec = converted["spec"].clone();
     let converted = custom_object(&autoscaler("autoscaling/v2beta2", spec)).expect("it converts");
-    assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
+    assert_eq!(converted["apiVersion"], hpa_calc::crd::API_VERSION);
 }
 
 /// YAML 1.1 would read these strings as other types without quotes.
@@ -280,7 +280,7 @@ fn json_output_of_several_objects_is_a_list() {
             .expect("JSON");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
-    assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);
+    assert_eq!(list["items"][1]["apiVersion"], hpa_calc::crd::API_VERSION);
 }
 
 /// Converts each setting in both directions, for the autoscaler and for metrics.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use hpa_calc::crd::SHORT_NAME;
 use hpa_calc::{settings::DOMAIN, shell::quote};
-use hpa_crd::SHORT_NAME;
 use hpa_forecast::{
     Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings, Trace,
 };

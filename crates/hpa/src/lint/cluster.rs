@@ -37,12 +37,12 @@ const WORKLOADS_CONSEQUENCE: &str = "missing-target, missing-container, missing-
 
 /// The autoscalers of the core API.
 const CORE_AUTOSCALERS: ListedKind =
-    ListedKind::new(AUTOSCALERS, hpa_crd::PLURAL, hpa_crd::KIND, "");
+    ListedKind::new(AUTOSCALERS, hpa_calc::crd::PLURAL, hpa_calc::crd::KIND, "");
 
 /// The other kinds that are listed. They may be unserved or forbidden.
 #[rustfmt::skip]
 const OTHER_KINDS: [ListedKind; 11] = [
-    ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
+    ListedKind::new("apis/autoscaling.hpa-rs.dev/v2", hpa_calc::crd::PLURAL, hpa_calc::crd::KIND, "they are not checked, and shared-target doesn't see them"),
     ListedKind::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS_CONSEQUENCE),
     ListedKind::new("apis/batch/v1", "cronjobs", "CronJob", "overlapping-selectors doesn't see their pods"),
@@ -287,7 +287,7 @@ mod tests {
     #[case::another("RouteGroup", &[])]
     fn schedules_are_needed_only_for_their_metrics(#[case] kind: &str, #[case] needed: &[&str]) {
         let autoscaler = json!({
-            "apiVersion": "autoscaling/v2", "kind": hpa_crd::KIND,
+            "apiVersion": "autoscaling/v2", "kind": hpa_calc::crd::KIND,
             "spec": { "metrics": [{ "object": { "describedObject": { "kind": kind } } }] },
         });
         let objects = [Manifest::new("cluster", 0, autoscaler)];

@@ -112,7 +112,7 @@ impl Report<'_> {
         let autoscaler = match autoscaler_api(self.manifest) {
             // Without a line, only the prefix distinguishes it from one of the core API.
             AutoscalerApi::Custom if self.manifest.line == 0 => {
-                format!("{}/{}", hpa_crd::SHORT_NAME, qualified_name(self.manifest))
+                format!("{}/{}", hpa_calc::crd::SHORT_NAME, qualified_name(self.manifest))
             }
             _ => qualified_name(self.manifest),
         };

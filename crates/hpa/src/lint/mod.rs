@@ -153,7 +153,7 @@ pub(crate) fn missing_autoscaler_problem(
         format!(". {advice}: {}", kustomize_command(&manifest.file, command))
     });
     let places: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
-    let message = format!("no {} to {verb}, found {found}{advice}", hpa_crd::KIND);
+    let message = format!("no {} to {verb}, found {found}{advice}", hpa_calc::crd::KIND);
     Some(Problem { place: places.join(", "), message })
 }
 

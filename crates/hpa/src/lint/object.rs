@@ -1,8 +1,8 @@
 //! Properties of one object: its namespace, its API, and the objects that it refers to.
 
+use hpa_calc::crd::versions;
 use hpa_calc::{MetricsApi, api::MetricSourceType};
 use hpa_controller::AutoscalerApi;
-use hpa_crd::versions;
 use serde_json::Value;
 
 use crate::manifests::{Manifest, string_at};
@@ -49,13 +49,13 @@ impl Reference {
 
 /// Whether an object is an autoscaler of the core API in any version, or of the custom API.
 pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
-    manifest.kind() == hpa_crd::KIND
+    manifest.kind() == hpa_calc::crd::KIND
         && versions::is_known(string_at(&manifest.object, "/apiVersion"))
 }
 
 /// The API of an autoscaler of any version.
 pub(super) fn autoscaler_api(autoscaler: &Manifest) -> AutoscalerApi {
-    let is_custom = group(string_at(&autoscaler.object, "/apiVersion")) == hpa_crd::GROUP;
+    let is_custom = group(string_at(&autoscaler.object, "/apiVersion")) == hpa_calc::crd::GROUP;
     if is_custom { AutoscalerApi::Custom } else { AutoscalerApi::Core }
 }
 

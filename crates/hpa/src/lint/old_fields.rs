@@ -1,6 +1,6 @@
 //! The fields of `autoscaling/v1` and `autoscaling/v2beta1` that v2 doesn't have.
 
-use hpa_crd::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1};
+use hpa_calc::crd::versions::{SOURCES, TARGET_CPU, V1, V2_BETA_1};
 
 /// A field of an older version that v2 doesn't have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,7 +111,7 @@ const DOWN: &str = "/spec/behavior/scaleDown";
 #[case::fixed_size(&[(0, "/spec/maxReplicas", json!(2)), (0, DOWN, json!({}))], "fixed-size")]
 #[case::stuck_at_zero(
     &[
-        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
         (0, "/spec/metrics", json!([{ "type": "External", "external": {
             "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
@@ -184,7 +184,7 @@ const DOWN: &str = "/spec/behavior/scaleDown";
 #[case::field_of_the_custom_api(&[(0, "/spec/syncPeriodSeconds", json!(30))], "unknown-field")]
 #[case::field_value(
     &[
-        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/syncPeriodSeconds", json!(1)),
     ],
     "invalid"
@@ -256,7 +256,7 @@ fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
 #[case::one_can_scale_by_percent(&[(0, "/spec/minReplicas", json!(1))])]
 #[case::zero_with_a_policy_of_pods(
     &[
-        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
         (0, "/spec/metrics", json!([{ "type": "External", "external": {
             "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },

@@ -281,7 +281,7 @@ fn has_template_action(object: &Value) -> bool {
             _ => false,
         }
     }
-    string_at(object, "/kind") == hpa_crd::KIND
+    string_at(object, "/kind") == hpa_calc::crd::KIND
         && ["/metadata/name", "/metadata/namespace", "/spec"]
             .iter()
             .any(|pointer| object.pointer(pointer).is_some_and(has_action))
@@ -322,7 +322,7 @@ fn add_objects(manifest: Manifest, manifests: &mut Vec<Manifest>) {
             item.entry("kind").or_insert_with(|| kind.clone().into());
             item.entry("apiVersion").or_insert_with(|| api_version.clone());
         }
-        let path = format!("{}[{index}]", hpa_crd::member_path(&path, "items"));
+        let path = format!("{}[{index}]", hpa_calc::crd::member_path(&path, "items"));
         let (file, fields) = (file.clone(), fields.clone());
         add_objects(Manifest { file, line, object: item, fields, path }, manifests);
     }

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use hpa_crd::member_path;
+use hpa_calc::crd::member_path;
 pub(crate) use hpa_go_compat::yaml::Position;
 use hpa_go_compat::yaml::{self, Content, Node, Positions, Scalar, ScalarType, YamlError};
 use serde_json::{Map, Number, Value};

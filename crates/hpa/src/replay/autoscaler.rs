@@ -59,7 +59,7 @@ impl Autoscaler {
     /// Whether the autoscaler is of the custom API.
     pub(super) fn is_custom(&self) -> bool {
         let group = manifests::string_at(&self.object, "/apiVersion").split('/').next();
-        group == Some(hpa_crd::GROUP)
+        group == Some(hpa_calc::crd::GROUP)
     }
 
     /// The manifest for a scenario: the spec without ignored metrics, and the settings as

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
+use hpa_calc::crd::{member_path, versions};
 use hpa_calc::{
     Settings,
     defaults::apply_defaults,
     settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
 };
 use hpa_controller::k8s::StatusController;
-use hpa_crd::{member_path, versions};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 

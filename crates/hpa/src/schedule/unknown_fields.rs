@@ -1,8 +1,8 @@
 //! Finds fields of the previewed objects that the API server rejects: fields that the API doesn't
 //! have, fields that occur twice, and times that the controller would read.
 
+use hpa_calc::crd::{DefinitionError, UnknownField, versions};
 use hpa_collectors::schedules::definition::unknown_schedule_fields;
-use hpa_crd::{DefinitionError, UnknownField, versions};
 use serde_json::Value;
 
 use super::preview::is_schedule;
@@ -60,7 +60,7 @@ fn unknown_in_autoscaler(object: &Value) -> Result<Vec<(String, String)>, Defini
     let mut object = versions::without_nulls(object.clone());
     let dropped = versions::to_v2(&mut object).into_iter();
     let mut fields: Vec<_> = dropped.map(|error| (error.field, error.message)).collect();
-    fields.extend(describe_unknown(hpa_crd::unknown_fields(&object)?));
+    fields.extend(describe_unknown(hpa_calc::crd::unknown_fields(&object)?));
     Ok(fields)
 }
 

@@ -320,7 +320,7 @@ async fn similar_names_of_unknown_metrics_are_listed() {
 
 #[tokio::test]
 async fn autoscalers_of_one_target_name_each_other_across_both_apis() {
-    let definition = hpa_crd::definition().expect("a definition");
+    let definition = hpa_calc::crd::definition().expect("a definition");
     let mut all = web(4, vec![objects::cpu_metric(60)]);
     let mut custom = all[1].clone();
     custom["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");

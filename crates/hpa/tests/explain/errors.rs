@@ -211,7 +211,7 @@ async fn time_out_of_range_is_reported_with_object_and_field() {
 async fn error_about_the_custom_api_names_the_flag() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
-    let definition = hpa_crd::definition().expect("a definition");
+    let definition = hpa_calc::crd::definition().expect("a definition");
     let definition = serde_json::to_value(definition).expect("JSON");
     let cluster = Cluster::new([definition, moved]).await;
     let explain = ["explain", "shop/moved"];

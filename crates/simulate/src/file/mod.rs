@@ -6,13 +6,13 @@ mod spec;
 mod tests;
 mod validate;
 
+use hpa_calc::crd::{FieldError, UnknownField};
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::prepare_spec,
     explain::one_line,
     validation::{ValidationOptions, validate},
 };
-use hpa_crd::{FieldError, UnknownField};
 use hpa_go_compat::yaml::Positions;
 use serde_json::{Map, Value};
 
@@ -173,7 +173,9 @@ fn parse_autoscaler(text: &str) -> Result<Value, String> {
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
     let count = documents.len();
     if count > 1 {
-        documents.retain(|document| document.get("kind").is_some_and(|kind| kind == hpa_crd::KIND));
+        documents.retain(|document| {
+            document.get("kind").is_some_and(|kind| kind == hpa_calc::crd::KIND)
+        });
     }
     <[Value; 1]>::try_from(documents).map(|[manifest]| manifest).map_err(|documents| {
         let autoscalers = documents.len();
@@ -258,7 +260,7 @@ fn decode_variant(
 
 /// The error if a scenario has no autoscaler. The file may be the autoscaler's own manifest.
 fn missing_autoscaler(document: &Value) -> FieldError {
-    if document.get("kind").and_then(Value::as_str) == Some(hpa_crd::KIND) {
+    if document.get("kind").and_then(Value::as_str) == Some(hpa_calc::crd::KIND) {
         let message = "this is a HorizontalPodAutoscaler: put it, or the name of its file, under \
                        autoscaler: of a scenario";
         return field_error("kind", message);
@@ -322,7 +324,7 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         return Err(field_error("autoscaler.kind", message));
     }
     let unknown =
-        hpa_crd::unknown_fields(manifest).map_err(|error| field_error(AUTOSCALER, error))?;
+        hpa_calc::crd::unknown_fields(manifest).map_err(|error| field_error(AUTOSCALER, error))?;
     if let Some(UnknownField { path, similar }) = unknown.first() {
         let hint = similar.map(|name| format!(", did you mean {name}?")).unwrap_or_default();
         let message = format!("unknown field{hint}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 
 use super::{BASE, Variant, VariantSpec};
 use crate::workload::{

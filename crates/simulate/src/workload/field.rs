@@ -1,6 +1,6 @@
 //! Errors of invalid fields.
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 
 pub(crate) fn field_error(field: impl Into<String>, message: impl ToString) -> FieldError {
     FieldError { field: field.into(), message: message.to_string() }

@@ -5,7 +5,7 @@ mod tests;
 
 use std::f64::consts::TAU;
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::{

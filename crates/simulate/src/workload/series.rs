@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Tables of autoscalers.
 
-use hpa_crd::targets_text;
+use hpa_calc::crd::targets_text;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

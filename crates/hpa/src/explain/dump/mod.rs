@@ -223,7 +223,7 @@ impl Dump {
         is_dry_run: bool,
     ) -> Vec<String> {
         let namespace = &hpa.metadata.namespace;
-        let objects = self.of_kind(hpa_crd::KIND);
+        let objects = self.of_kind(hpa_calc::crd::KIND);
         let objects = objects.filter(|object| is_in_namespace(object, namespace));
         let autoscalers = objects.filter_map(|object| serde_json::from_value(object.clone()).ok());
         let autoscalers = autoscalers.map(|mut other: HorizontalPodAutoscaler| {
@@ -252,7 +252,7 @@ impl Dump {
         hpa: &HorizontalPodAutoscaler,
         now: Timestamp,
     ) -> (Vec<String>, Option<String>) {
-        let autoscalers = self.of_kind(hpa_crd::KIND).filter_map(|object| {
+        let autoscalers = self.of_kind(hpa_calc::crd::KIND).filter_map(|object| {
             let version = string_at(object, "/apiVersion");
             let api = AutoscalerApi::ALL.into_iter().find(|api| api.api_version() == version)?;
             let mut one = ListedAutoscaler::decode(api, object).ok()?;

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
+use hpa_calc::crd::member_path;
 use hpa_calc::{
     HorizontalPodAutoscaler,
     settings::{DOMAIN, ProblemKind, SETTINGS, Setting, SettingPlace, SettingProblem},
     suggestions::most_similar,
 };
 use hpa_collectors::registry::external_types;
-use hpa_crd::member_path;
 use serde_json::Value;
 
 use super::{rule::Subject, validity::DecodedAutoscaler};

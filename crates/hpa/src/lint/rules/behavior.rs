@@ -1,5 +1,6 @@
 //! Checks of `behavior`: windows, policies, tolerances.
 
+use hpa_calc::crd::member_path;
 use hpa_calc::{
     EffectiveBehavior, History,
     api::{Behavior, HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingRules},
@@ -7,7 +8,6 @@ use hpa_calc::{
     explain::counted,
     settings::{DOMAIN, Tolerances},
 };
-use hpa_crd::member_path;
 use jiff::Timestamp;
 
 use super::rule::Subject;

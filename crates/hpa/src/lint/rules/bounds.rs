@@ -1,8 +1,8 @@
 //! Checks of `minReplicas` and `maxReplicas`, in the spec and in the schedule of bounds.
 
+use hpa_calc::crd::member_path;
 use hpa_calc::settings::{DOMAIN, ScheduledBounds};
 use hpa_controller::AutoscalerApi;
-use hpa_crd::member_path;
 
 use super::rule::{Subject, is_stored};
 use crate::lint::{finding::Report, object::autoscaler_api};
@@ -17,7 +17,7 @@ pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
     let message = format!(
         "API servers before Kubernetes 1.37 refuse 0, unless their feature gate HPAScaleToZero is \
          on. {} allows it on every version",
-        hpa_crd::API_VERSION
+        hpa_calc::crd::API_VERSION
     );
     report.add("spec.minReplicas", message);
 }

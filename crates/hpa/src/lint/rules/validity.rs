@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hpa_calc::crd::{FieldError, UnknownField, versions};
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
@@ -14,7 +15,6 @@ use hpa_calc::{
     validation::{ValidationOptions, validate, validate_labels_and_annotations, validate_name},
 };
 use hpa_controller::k8s::StatusController;
-use hpa_crd::{FieldError, UnknownField, versions};
 use hpa_metrics::{DecodeError, decode_value};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -65,13 +65,13 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
             .is_reference(),
         unknown: versions::to_v2(&mut object),
         intended_fields: Vec::new(),
-        invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
+        invalid: hpa_calc::crd::type_errors(&object).unwrap_or_default(),
         hpa: None,
         resolved: annotated_settings(&manifest.object),
         acting_settings: None,
     };
     let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
-    let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
+    let fields = hpa_calc::crd::unknown_fields(&object).unwrap_or_default();
     let kustomize_advice =
         || format!("check the result: {}", kustomize_command(&manifest.file, "hpa lint"));
     if let Some(field) = fields.iter().find(|field| is_directive(field)) {
@@ -123,7 +123,7 @@ fn unknown_field_message(field: &UnknownField) -> String {
     match (SETTINGS.iter().find(|setting| setting.field == name), field.similar) {
         (Some(setting), _) => format!(
             "unknown field: only {} has it. In autoscaling/v2, set the annotation {}",
-            hpa_crd::API_VERSION,
+            hpa_calc::crd::API_VERSION,
             setting.annotation()
         ),
         (None, Some(similar)) => {
@@ -171,7 +171,7 @@ impl DecodedAutoscaler {
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
-        if string_at(&manifest.object, "/apiVersion") == hpa_crd::API_VERSION {
+        if string_at(&manifest.object, "/apiVersion") == hpa_calc::crd::API_VERSION {
             let hpa = with_valid_time_zones(hpa.clone());
             let strict = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
             self.invalid.extend(invalid_fields(&strict.problems));
@@ -270,14 +270,14 @@ fn shortened(value: &Value) -> String {
 pub(super) fn unknown_kind(_: &Workspace, manifest: &Manifest, report: &mut Report<'_>) {
     let (kind, api_version) = (manifest.kind(), string_at(&manifest.object, "/apiVersion"));
     let group = group(api_version);
-    if is_autoscaler(manifest) || group.contains('.') && group != hpa_crd::GROUP {
+    if is_autoscaler(manifest) || group.contains('.') && group != hpa_calc::crd::GROUP {
         return;
     }
-    if kind == hpa_crd::KIND {
+    if kind == hpa_calc::crd::KIND {
         let message = format!("{api_version:?} has no {kind}: use autoscaling/v2");
         report.add("apiVersion", message);
-    } else if is_similar(kind, hpa_crd::KIND) || kind.eq_ignore_ascii_case("hpa") {
-        let message = format!("there is no kind {kind}: use {}", hpa_crd::KIND);
+    } else if is_similar(kind, hpa_calc::crd::KIND) || kind.eq_ignore_ascii_case("hpa") {
+        let message = format!("there is no kind {kind}: use {}", hpa_calc::crd::KIND);
         report.add("kind", message);
     }
 }

@@ -5,13 +5,13 @@ use super::*;
 #[test]
 fn autoscalers_of_both_apis_are_named_with_their_api() {
     let mut other = manifests().remove(0);
-    other["apiVersion"] = json!(hpa_crd::API_VERSION);
+    other["apiVersion"] = json!(hpa_calc::crd::API_VERSION);
     let findings = lint(manifests_and(other));
     assert_eq!(rule_ids(&findings), ["shared-target"; 2]);
     let effect = "with one controller for both APIs (--autoscaler-api=both), the autoscalers stop \
                   scaling it by metrics or overwrite each other's replicas; with two controllers, \
                   they overwrite each other's replicas. Keep one autoscaler";
-    let others = [(hpa_crd::API_VERSION, 3), ("autoscaling/v2", 1)];
+    let others = [(hpa_calc::crd::API_VERSION, 3), ("autoscaling/v2", 1)];
     for (finding, (api, line)) in findings.iter().zip(others) {
         let expected = format!(
             "Deployment web is also the target of shop/web ({api}) at f.yaml:{line}: {effect}"
@@ -31,7 +31,7 @@ fn scaled_object_conflicts_with_an_autoscaler_of_either_api() {
     let effect = "KEDA creates an autoscaler for it: the autoscalers stop scaling it by metrics \
                   (AmbiguousSelector) or overwrite each other's replicas";
     assert!(message(&objects).ends_with(effect));
-    objects[0]["apiVersion"] = json!(hpa_crd::API_VERSION);
+    objects[0]["apiVersion"] = json!(hpa_calc::crd::API_VERSION);
     let text = message(&objects);
     let start =
         "KEDA creates an autoscaling/v2 autoscaler for it: with one controller for both APIs";
@@ -52,14 +52,14 @@ fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
     let mut objects =
         manifests_and(workload("Deployment", "canary", json!({ "app": "web", "t": "c" })));
     objects.push(other_autoscaler("canary"));
-    objects[3]["apiVersion"] = json!(hpa_crd::API_VERSION);
+    objects[3]["apiVersion"] = json!(hpa_calc::crd::API_VERSION);
     objects[3]["spec"]["metrics"] = Value::Null;
     let findings = lint(objects);
     assert_eq!(rule_ids(&findings), ["overlapping-selectors"]);
     let expected = format!(
         "the autoscaler shop/other ({}) has it as its target, so a controller of both APIs \
          (--autoscaler-api=both) scales by neither autoscaler",
-        hpa_crd::API_VERSION
+        hpa_calc::crd::API_VERSION
     );
     assert!(findings[0].message.contains(&expected), "{}", findings[0].message);
 }
@@ -113,7 +113,7 @@ fn stuck_scale_up_message(select_policy: &str, policy_types: &[&str]) -> String 
         |policy_type: &&str| json!({ "type": policy_type, "value": 4, "periodSeconds": 15 });
     let policies: Vec<Value> = policy_types.iter().map(policy).collect();
     let findings = lint(manifests_with(&[
-        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/minReplicas", json!(0)),
         (
             0,

@@ -22,7 +22,7 @@ fn scaled_to_zero(changes: &[(usize, &str, Value)]) -> Vec<Value> {
     &[(0, "/apiVersion", json!("autoscaling/v1")), (0, "/spec/metrics", Value::Null)],
     false
 )]
-#[case::custom(&[(0, "/apiVersion", json!(hpa_crd::API_VERSION))], false)]
+#[case::custom(&[(0, "/apiVersion", json!(hpa_calc::crd::API_VERSION))], false)]
 #[case::one(&[(0, "/spec/minReplicas", json!(1))], false)]
 #[case::stored(&[(0, "/metadata/uid", json!("u"))], false)]
 fn zero_minimum_in_a_core_manifest_is_noted(
@@ -112,7 +112,7 @@ fn schedule_that_fixes_the_size_is_named_as_the_cause() {
 fn finding_in_the_custom_api_names_the_entry() {
     let bounds = json!([entry("12:00", "14:00", json!({ "minReplicas": 30 }))]);
     let findings = lint(manifests_with(&[
-        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION)),
         (0, "/spec/bounds", bounds),
     ]));
     assert_eq!(rule_ids(&findings), ["raised-maximum"]);
@@ -144,7 +144,7 @@ fn wide_tolerance_of_one_setting_is_reported_once(
 
 #[test]
 fn unknown_time_zone_in_a_field_is_a_warning_not_an_error() {
-    let custom = (0, "/apiVersion", json!(hpa_crd::API_VERSION));
+    let custom = (0, "/apiVersion", json!(hpa_calc::crd::API_VERSION));
     let mut unknown = entry("08:00", "20:00", json!({ "minReplicas": 5 }));
     unknown["timeZone"] = json!("Europe/Nowhere");
     let findings = lint(manifests_with(&[custom.clone(), (0, "/spec/bounds", json!([unknown]))]));

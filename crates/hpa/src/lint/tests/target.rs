@@ -78,7 +78,7 @@ fn shared_target_with_a_conflict_is_not_called_unscaled() {
 #[test]
 fn conflict_of_two_others_of_different_apis_is_reported() {
     let mut custom = with_bounds("c", 6, 8);
-    custom["apiVersion"] = json!(hpa_crd::API_VERSION);
+    custom["apiVersion"] = json!(hpa_calc::crd::API_VERSION);
     let mut objects = manifests_and(with_bounds("b", 2, 4));
     objects.push(custom);
     let findings = lint(objects);
@@ -121,7 +121,7 @@ fn conflict_of_another_environment_does_not_count() {
 #[test]
 fn autoscaler_of_the_custom_api_in_a_cluster_is_named_with_its_prefix() {
     let mut custom = manifests().remove(0);
-    custom["apiVersion"] = json!(hpa_crd::API_VERSION);
+    custom["apiVersion"] = json!(hpa_calc::crd::API_VERSION);
     let objects = manifests_and(custom).into_iter();
     let manifests = objects.map(|object| Manifest::new("cluster", 0, object)).collect();
     let findings = find_violations(&Workspace::from_manifests(manifests));

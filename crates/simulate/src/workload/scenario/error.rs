@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
 use crate::workload::samples_file::SamplesError;

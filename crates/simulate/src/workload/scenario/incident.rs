@@ -1,6 +1,6 @@
 //! Incidents: events at given times.
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::{field::field_error, seconds::Seconds};

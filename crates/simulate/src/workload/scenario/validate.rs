@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hpa_crd::FieldError;
+use hpa_calc::crd::FieldError;
 
 use super::spec::{PAST_SECONDS, Scenario, ValueSource, WorkloadSpec};
 use crate::workload::{

@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::OnceLock};
 
-use hpa_calc::{Quantity, suggestions::most_similar};
 use serde_json::{Map, Number, Value, json};
 
-use crate::{
+use super::{
     API_VERSION, DefinitionError,
     definition::{core_schema, custom_schema},
 };
+use crate::{Quantity, suggestions::most_similar};
 
 /// The schema extension of quantities: the value is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
@@ -30,7 +30,7 @@ impl fmt::Display for FieldError {
 
 /// Finds the values of an autoscaler that have the wrong type: `spec.maxReplicas: must be an
 /// integer of 32 bits, is "5"`. A value of the right type may still be invalid:
-/// [`hpa_calc::validation`] checks that.
+/// [`crate::validation`] checks that.
 pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
     find_type_errors(object, full_schema(object)?, "", &mut errors);
@@ -240,7 +240,7 @@ fn find_type_errors(value: &Value, schema: &Value, path: &str, errors: &mut Vec<
 }
 
 /// Whether a number is an integer that fits its type. The bounds of the field are left to
-/// [`hpa_calc::validation`], which has better messages.
+/// [`crate::validation`], which has better messages.
 fn is_integer_of_type(number: &Number, schema: &Value) -> bool {
     number.as_i64().is_some_and(|number| !is_32_bits(schema) || i32::try_from(number).is_ok())
 }

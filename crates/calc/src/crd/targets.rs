@@ -3,7 +3,7 @@
 //! A printer column is a single `JSONPath`, which can't combine spec and status. The controller
 //! therefore writes the text to the status.
 
-use hpa_calc::{
+use crate::{
     api::{
         HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec,
         MetricStatus,

@@ -1,3 +1,5 @@
+//! The definition of the custom API: the chart ships it, and it accepts the recorded specs.
+//!
 //! Compares the definition with recorded responses of an API server to autoscalers of
 //! autoscaling/v2. This test evaluates defaults, bounds and CEL rules itself; `cargo test --test
 //! crd` creates the autoscalers in a real API server.
@@ -10,6 +12,7 @@
     reason = "a test may fail"
 )]
 
+mod manifest;
 mod server;
 
 use std::{
@@ -21,10 +24,10 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-const RECORDED_RESPONSES: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
+const RECORDED_RESPONSES: &str = "conformance/hpa_admission.jsonl.gz";
 
 fn schema() -> Value {
-    hpa_crd::definition().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    hpa_calc::crd::definition().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
 /// The violations that the API server would report for a spec.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::types::{FieldError, member_path};
+use super::types::{FieldError, member_path};
 
 /// The `apiVersion` of the oldest version that the API server serves.
 pub const V1: &str = "autoscaling/v1";
@@ -29,7 +29,7 @@ pub const CURRENT_METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/cu
 
 /// Whether an `apiVersion` has autoscalers that this program can convert.
 pub fn is_known(api_version: &str) -> bool {
-    [V1, V2, V2_BETA_1, V2_BETA_2, crate::API_VERSION].contains(&api_version)
+    [V1, V2, V2_BETA_1, V2_BETA_2, super::API_VERSION].contains(&api_version)
 }
 
 /// The release of Kubernetes that removed a version of autoscaling. `None` if none did.

@@ -4,7 +4,7 @@
 //!
 //! The custom API is for clusters with a managed control plane, where the built-in controller can't
 //! be turned off. That controller ignores objects of another API group. The schema is generated
-//! from the types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes
+//! from the types of [`crate::api`]. The API server's validation of autoscaling/v2 becomes
 //! bounds, enumerations and CEL rules of the schema.
 //!
 //! `hpa crd` prints the definition. `hpa lint`, `hpa convert` and other commands that read
@@ -15,9 +15,9 @@
 //! and checks its field names with [`fields_not_in`].
 //!
 //! ```
-//! let definition = hpa_crd::definition()?;
-//! assert_eq!(definition["spec"]["group"], hpa_crd::GROUP);
-//! # Ok::<(), hpa_crd::DefinitionError>(())
+//! let definition = hpa_calc::crd::definition()?;
+//! assert_eq!(definition["spec"]["group"], hpa_calc::crd::GROUP);
+//! # Ok::<(), hpa_calc::crd::DefinitionError>(())
 //! ```
 
 mod definition;

@@ -1,18 +1,18 @@
 //! Assembles the `CustomResourceDefinition` from the generated schemas.
 
-use hpa_calc::{
-    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
-    defaults::apply_defaults,
-    settings::SETTINGS,
-};
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION,
     path::schema_at,
     rules,
     schema::{Section, kind_schema, structural_like_core_api},
     targets::TARGETS_FIELD,
+};
+use crate::{
+    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
+    defaults::apply_defaults,
+    settings::SETTINGS,
 };
 
 /// Generates the `CustomResourceDefinition` (apiextensions.k8s.io/v1). Kubernetes 1.28 rejects it,

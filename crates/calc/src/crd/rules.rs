@@ -1,16 +1,16 @@
-//! Adds the API server's validation of autoscaling/v2 ([`hpa_calc::validation`]) to a schema, as
+//! Adds the API server's validation of autoscaling/v2 ([`crate::validation`]) to a schema, as
 //! bounds and CEL rules.
 //!
 //! Limits of numbers and lists are bounds, not CEL rules, because more tools can evaluate bounds.
 //! The expressions only use functions that the first API servers with CEL had.
 
-use hpa_calc::{
+use serde_json::{Map, Value, json};
+
+use super::{DefinitionError, path::schema_at};
+use crate::{
     behavior::{MAX_POLICY_PERIOD, MAX_STABILIZATION_WINDOW},
     validation::MAX_METRICS,
 };
-use serde_json::{Map, Value, json};
-
-use crate::{DefinitionError, path::schema_at};
 
 /// The maximum length of strings that CEL rules read, in characters. The core API has no such
 /// limit, but without one the cost of a rule is unlimited, and the API server rejects the

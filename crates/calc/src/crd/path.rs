@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::DefinitionError;
+use super::DefinitionError;
 
 /// Finds the schema of the field at `path` in the schema `root`. In `metrics[].object.target`, `[]`
 /// stands for the items of the list. An empty path is `root` itself.
