@@ -174,9 +174,7 @@ fuzz_target!(|input: Input<'_>| {
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
         autoscalers,
-        own_name: None,
-        ownership_error: None,
-        bounds_conflict: None,
+        ..SelectedPods::default()
     });
     let samples = input.samples(&pods);
     let readings =

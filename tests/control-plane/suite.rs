@@ -37,7 +37,7 @@ pub(crate) async fn run(
     }
     let cluster = Cluster::start(kind, binary).await?;
     if let Some(_controllers) = cluster.plane.start_workload_controllers()? {
-        cluster.workloads.run_pods();
+        cluster.workloads.simulate_kubelets();
         run_all(selection, ControllerSetup::RealWorkloads, &cluster, None, report).await;
     } else {
         let scenarios = selection.scenarios.iter();
@@ -56,7 +56,7 @@ async fn run_with_simulated_workloads(
 ) -> Result<()> {
     let cluster = Cluster::start(kind, binary).await?;
     run_all(selection, ControllerSetup::NoController, &cluster, None, report).await;
-    cluster.workloads.run_built_in_targets();
+    cluster.workloads.simulate_built_in_controllers();
     if selection.has_setup(ControllerSetup::Shared) {
         // Earlier scenarios have written statuses, which look like those of another controller.
         let flags = ["--allow-other-controller"];

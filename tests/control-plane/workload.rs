@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Runs the pods of workloads until it is dropped.
+/// Simulates workload controllers and kubelets until it is dropped.
 pub(crate) struct Workloads {
     client: Client,
     tasks: Mutex<JoinSet<()>>,
@@ -73,35 +73,36 @@ impl Workloads {
         Self { client, tasks: Mutex::default() }
     }
 
-    /// Starts to run the pods of all targets of built-in kinds.
-    pub(crate) fn run_built_in_targets(&self) {
+    pub(crate) fn simulate_built_in_controllers(&self) {
         for kind in Kind::BUILT_IN {
-            self.run_targets(kind);
+            self.simulate_controller(kind);
         }
     }
 
-    /// Starts to run the pods that workload controllers create.
-    pub(crate) fn run_pods(&self) {
+    /// Starts a task that sets pending pods to Running, for clusters with real workload controllers.
+    pub(crate) fn simulate_kubelets(&self) {
         let client = self.client.clone();
-        self.tasks.lock().expect("no panic").spawn(run_pods(client));
+        self.tasks.lock().expect("no panic").spawn(simulate_kubelets(client));
     }
 
-    /// Starts to run the pods of all targets of a kind.
-    pub(crate) fn run_targets(&self, kind: Kind) {
-        let runner = TargetRunner { client: self.client.clone(), kind, pods: HashMap::new() };
-        self.tasks.lock().expect("no panic").spawn(runner.run());
+    /// Starts a task that creates and deletes the pods of a kind's targets and writes the targets'
+    /// statuses.
+    pub(crate) fn simulate_controller(&self, kind: Kind) {
+        let controller =
+            SimulatedController { client: self.client.clone(), kind, pods: HashMap::new() };
+        self.tasks.lock().expect("no panic").spawn(controller.run());
     }
 }
 
-/// Runs the pods of all targets of a kind.
-struct TargetRunner {
+/// Creates and deletes the running pods of a kind's targets.
+struct SimulatedController {
     client: Client,
     kind: Kind,
     /// Number of pods by namespace and name of the target.
     pods: HashMap<(String, String), i64>,
 }
 
-impl TargetRunner {
+impl SimulatedController {
     async fn run(mut self) {
         let api = Api::<DynamicObject>::all_with(self.client.clone(), &self.kind.resource());
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
@@ -170,11 +171,10 @@ async fn create_running_pod(api: &Api<Pod>, target: &str, index: i64, spec: &Val
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         other => drop(other?),
     }
-    run_pod(api, &name).await
+    set_running(api, &name).await
 }
 
-/// Sets the status of new pods to running, as the kubelet would.
-async fn run_pods(client: Client) {
+async fn simulate_kubelets(client: Client) {
     let all = Api::<Pod>::all(client.clone());
     let mut events = std::pin::pin!(watcher(all, watcher::Config::default()).default_backoff());
     while let Some(event) = events.next().await {
@@ -186,13 +186,13 @@ async fn run_pods(client: Client) {
             continue;
         }
         let (ns, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-        if let Err(error) = run_pod(&Api::namespaced(client.clone(), &ns), &name).await {
+        if let Err(error) = set_running(&Api::namespaced(client.clone(), &ns), &name).await {
             eprintln!("workloads: Pod {ns}/{name}: {error:#}");
         }
     }
 }
 
-async fn run_pod(api: &Api<Pod>, name: &str) -> Result<()> {
+async fn set_running(api: &Api<Pod>, name: &str) -> Result<()> {
     let since = (Timestamp::now() - POD_AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let status = json!({"status": {
         "phase": "Running", "startTime": since,

@@ -1,6 +1,9 @@
 //! Serves the metrics APIs: discovery documents, and metrics from the source.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
+};
 
 use crate::metrics_api::{
     RequestInfo, ResourceAttributes, Route, StatusError,
@@ -16,11 +19,14 @@ use hpa_calc::MetricsApi;
 use hpa_metrics::{
     ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
     source::{ListedCustomMetric, ListedExternalMetric},
+    take_log_slot,
 };
 use hpa_prometheus::{client::RuleQueryFailure, rules::Compat};
 use http::{HeaderValue, header};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{
@@ -146,7 +152,7 @@ impl Adapter {
                 Objects::Selected(_) => None,
             };
             let resource = query.resource.to_string();
-            log_failure(&error, &query.namespace, &query.metric, &resource);
+            self.failures.log(&error, &query.namespace, &query.metric, &resource);
             status_of(&error, &query.metric, &resource, name)
         })?;
         let list = CustomList::new(version, &query, &values)?;
@@ -166,7 +172,8 @@ impl Adapter {
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
             // The reference's error names a resource only in this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
-            log_failure(&error, &query.namespace, &query.metric, MetricsApi::External.group());
+            let group = MetricsApi::External.group();
+            self.failures.log(&error, &query.namespace, &query.metric, group);
             status_of(&error, &query.metric, resource, None)
         })?;
         let times = values.items.iter().map(|item| item.timestamp);
@@ -274,15 +281,39 @@ impl Adapter {
     }
 }
 
-/// Logs the error of a metric. `resource` is that of the objects, or the API of external metrics.
-fn log_failure(error: &MetricError, namespace: &str, metric: &str, resource: &str) {
-    let reason = describe(error);
-    if error.is_not_found() {
-        debug!(namespace, metric, resource, reason, "no metric");
-    } else if RuleQueryFailure::is_logged_outage(error) {
-        debug!(namespace, metric, resource, error = reason, "unable to read a metric");
-    } else {
-        warn!(namespace, metric, resource, error = reason, "unable to read a metric");
+/// The maximum number of failures in a [`FailureLog`], because tenants choose the metrics.
+const MAX_LOGGED_FAILURES: usize = 10_000;
+
+/// Logs equal failures once a minute, because a controller repeats its requests.
+#[derive(Default)]
+pub(crate) struct FailureLog {
+    hasher: RandomState,
+    /// The times of the last lines, by the hash of the failure.
+    logged: Mutex<HashMap<u64, Option<Instant>>>,
+}
+
+impl FailureLog {
+    /// Logs the error of a metric. `resource` is that of the objects, or the API of external
+    /// metrics.
+    fn log(&self, error: &MetricError, namespace: &str, metric: &str, resource: &str) {
+        let reason = describe(error);
+        if error.is_not_found() {
+            debug!(namespace, metric, resource, reason, "no metric");
+        } else if RuleQueryFailure::is_logged_outage(error)
+            || !self.is_due(&(namespace, metric, resource, reason.as_str()))
+        {
+            debug!(namespace, metric, resource, error = reason, "unable to read a metric");
+        } else {
+            warn!(namespace, metric, resource, error = reason, "unable to read a metric");
+        }
+    }
+
+    fn is_due(&self, failure: &impl Hash) -> bool {
+        let mut logged = self.logged.lock();
+        if logged.len() >= MAX_LOGGED_FAILURES {
+            logged.clear();
+        }
+        take_log_slot(logged.entry(self.hasher.hash_one(failure)).or_default(), Instant::now())
     }
 }
 
@@ -327,9 +358,23 @@ fn usage_error(summary: &str, error: &MetricError) -> StatusError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rstest::rstest;
+    use tokio::time::advance;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn equal_failures_are_logged_once_a_minute() {
+        let log = FailureLog::default();
+        let is_due = |metric: &str| log.is_due(&("shop", metric));
+        assert!(is_due("a") && !is_due("a") && is_due("b"));
+        advance(Duration::from_secs(59)).await;
+        assert!(!is_due("a"));
+        advance(Duration::from_secs(1)).await;
+        assert!(is_due("a"));
+    }
 
     #[rstest]
     #[case(NotFound::NotDiscovered, 503, "the metrics have not been discovered yet")]

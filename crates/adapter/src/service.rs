@@ -30,6 +30,7 @@ use tracing::{debug, warn};
 
 use crate::{
     admission::{Admission, Share, known_client},
+    api::FailureLog,
     authentication::{AuthenticatedUser, AuthenticationError, Authenticator, Peer},
     metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     response::{
@@ -80,6 +81,7 @@ pub struct Adapter {
     authorizer: Authorizer,
     admission: Admission,
     warnings: LogLimit,
+    pub(crate) failures: FailureLog,
     is_stopping: AtomicBool,
 }
 
@@ -99,6 +101,7 @@ impl Adapter {
             authorizer,
             admission: Admission::new(),
             warnings: LogLimit::default(),
+            failures: FailureLog::default(),
             is_stopping: AtomicBool::new(false),
         }
     }

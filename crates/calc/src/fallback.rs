@@ -214,7 +214,7 @@ impl Decision<'_> {
 
 impl Fallback {
     /// The replicas that it proposes for a target with `current` replicas.
-    fn proposal(self, current: i32) -> i32 {
+    pub(crate) fn proposal(self, current: i32) -> i32 {
         match self.behavior {
             FallbackBehavior::Static => self.replicas,
             FallbackBehavior::CurrentReplicas => current,

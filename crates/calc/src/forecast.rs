@@ -91,20 +91,30 @@ fn propose(load: f64, per_replica: f64, context: &Context<'_>) -> Option<i32> {
 impl Decision<'_> {
     /// Sets the condition `ForecastActive`: true if the forecasts of any metric are active. Adds an
     /// event if that changes. The condition stays as it is if no forecasts are active and some
-    /// metrics have no [`MetricForecast`].
+    /// metrics have no [`MetricForecast`]. Forecasts stay active while their metric can't be read,
+    /// but have no effect.
     pub(crate) fn report_forecasts(&mut self, forecasts: &[Option<MetricForecast>]) {
-        let metrics = self.hpa.spec.metrics.iter().zip(forecasts);
+        let metrics = self.hpa.spec.metrics.iter().zip(&self.explanation.metrics).zip(forecasts);
         let known: Vec<_> = metrics
-            .filter_map(|(spec, forecast)| Some((spec.metric_name(), forecast.as_ref()?)))
+            .filter_map(|((spec, metric), forecast)| {
+                Some((spec.metric_name(), metric.error.is_some(), forecast.as_ref()?))
+            })
             .collect();
-        let is_active = known.iter().any(|(_, forecast)| forecast.reason.is_active());
+        let is_active = known.iter().any(|(.., forecast)| forecast.reason.is_active());
         let is_complete = known.len() >= self.hpa.spec.metrics.len();
         if known.is_empty() || !is_active && !is_complete {
             return;
         }
-        let decisive = known.iter().find(|(_, forecast)| forecast.reason.is_active() == is_active);
-        let Some((_, MetricForecast { reason, .. })) = decisive else { return };
-        let texts = known.iter().map(|(name, forecast)| format!("{name}: {}", forecast.text));
+        let decisive = known.iter().find(|(.., forecast)| forecast.reason.is_active() == is_active);
+        let Some((.., MetricForecast { reason, .. })) = decisive else { return };
+        let texts = known.iter().map(|(name, has_failed, MetricForecast { reason, text, .. })| {
+            let effect = if *has_failed && reason.is_active() {
+                ", without effect while the metric has no value"
+            } else {
+                ""
+            };
+            format!("{name}: {text}{effect}")
+        });
         let mut message = texts.collect::<Vec<_>>().join("; ");
         if is_active && self.settings.forecasts.mode == Forecasting::Observe {
             message.push_str("; observed only, the replicas don't change");

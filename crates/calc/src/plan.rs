@@ -61,6 +61,9 @@ pub struct SelectedPods {
     /// The conflict with other autoscalers of the target
     /// ([`describe_bounds_conflict`](crate::report::describe_bounds_conflict)), for reports.
     pub bounds_conflict: Option<String>,
+    /// The names of the other autoscalers of the target, as in `autoscalers`, for reports. Empty if
+    /// they are unknown.
+    pub sharing_target: Vec<String>,
 }
 
 impl SelectedPods {

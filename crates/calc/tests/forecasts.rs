@@ -200,8 +200,8 @@ fn failed_metric_has_no_forecast() {
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conclusion.explanation.metrics[0].forecast, None);
     // The condition still has the reason of its forecasts.
-    let active = ("True", "Forecasting", "requests: the text of Forecasting");
-    assert_eq!(condition(&conclusion), Some(active));
+    let message = "requests: the text of Forecasting, without effect while the metric has no value";
+    assert_eq!(condition(&conclusion), Some(("True", "Forecasting", message)));
 }
 
 #[test]

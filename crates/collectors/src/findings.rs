@@ -88,6 +88,8 @@ pub struct CollectorSource {
     pub subject: String,
     /// Whether annotations configure the metric.
     pub is_annotated: bool,
+    /// Whether the value is divided by the replicas each time that it is used.
+    pub is_per_replica: bool,
     pub servers: Vec<Server>,
 }
 
@@ -105,6 +107,7 @@ pub fn source_of(
             collector: plan.name,
             subject: subject_of(&config),
             is_annotated: config.is_annotated(),
+            is_per_replica: plan.is_per_replica(),
             servers: plan.servers(),
         })),
         Err(error @ ConfigError::Annotation(_)) => {

@@ -151,6 +151,11 @@ impl CollectorPlan {
         self.collector.servers()
     }
 
+    /// Whether [`Self::current_value`] divides by the replicas.
+    pub(crate) fn is_per_replica(&self) -> bool {
+        self.collector.is_per_replica()
+    }
+
     /// Reads the values once, within the time limit of the collector. [`Self::current_value`]
     /// completes them.
     pub async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
@@ -167,7 +172,7 @@ impl CollectorPlan {
         sample: &Sample,
         context: &Context<'_>,
     ) -> Result<MilliValue, FetchError> {
-        if !self.collector.is_per_replica() {
+        if !self.is_per_replica() {
             return Ok(sample.value);
         }
         let limit = self.collector.time_limit(context.clients.limits());

@@ -73,15 +73,19 @@ impl Options {
     }
 
     pub(crate) fn metrics_client_settings(&self) -> ClientSettings {
-        ClientSettings::default()
-            .with_request_timeout(self.request_timeout)
-            .with_version_lifetime(self.sync_period)
+        let mut settings = ClientSettings::default();
+        settings.request_timeout = self.request_timeout;
+        settings.version_lifetime = self.sync_period;
+        settings
     }
 
     /// In a dry run, responses of a metrics API are not reused, so that samples are about as old as
     /// the peer's.
     pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
-        let settings = CoalescingSettings::for_sync_period(self.sync_period);
-        if dry_run { settings.with_freshness(Duration::ZERO) } else { settings }
+        let mut settings = CoalescingSettings::for_sync_period(self.sync_period);
+        if dry_run {
+            settings.freshness = Duration::ZERO;
+        }
+        settings
     }
 }

@@ -106,7 +106,7 @@ pub async fn run(
 fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
     Informers {
         caches: Caches::new(&options.scopes()),
-        queue: Arc::new(WorkQueue::not_started()),
+        queue: Arc::new(WorkQueue::default()),
         undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: options.watch_intervals(),
         dry_run: dependencies.dry_run,

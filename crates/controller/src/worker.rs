@@ -82,7 +82,7 @@ impl Workers {
         reconciler.reconcile_in(key, slot).await;
         let autoscaler = reconciler.autoscalers.get(key)?;
         let period = self.period(Some(&autoscaler));
-        autoscaler.record_reconcile_start(started);
+        autoscaler.change_reconciles.lock().record_start(started);
         // The controller's period counts from the due time, so that a slow reconcile does not delay
         // the next ones. A period of the autoscaler's own counts from now.
         let from = if period.is_own() { Instant::now() } else { due };
@@ -128,7 +128,8 @@ impl Workers {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
-        let at = Instant::now().checked_add(delay).map(|at| autoscaler.due_for_change(at));
+        let at = Instant::now().checked_add(delay);
+        let at = at.map(|at| autoscaler.change_reconciles.lock().due_for(at));
         let at = at.filter(|at| *at < periodic);
         at.inspect(|_| autoscaler.set_periodic_due(periodic)).unwrap_or(periodic)
     }

@@ -30,9 +30,11 @@ use tokio_util::bytes::Bytes;
 const PERIOD: Duration = Duration::from_secs(15);
 
 fn informers() -> Informers {
+    let queue = Arc::new(WorkQueue::default());
+    queue.start();
     Informers {
         caches: Caches::new(&[None]),
-        queue: Arc::new(WorkQueue::default()),
+        queue,
         undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: WatchIntervals { relist: PERIOD, max_age: 2 * PERIOD },
         dry_run: false,

@@ -85,7 +85,7 @@ function showState() {
     lost: "Connection to hpa dashboard lost, retrying",
     paused: "Paused",
     partial: `Some data can't be read since ${since}`,
-    unread: `Can't read the cluster since ${since}`,
+    unread: `Can't read the ${outage?.isServerDown ? "cluster" : "autoscalers"} since ${since}`,
   };
   setText(byId("live"), texts[state]);
   byId("live").dataset.state = state;
@@ -134,8 +134,8 @@ addEventListener("beforeprint", () => {
 
 openStream("/api/autoscalers", (changes) => {
   list.update(changes);
-  // If the controller makes no decisions, the states come from old statuses.
-  document.body.classList.toggle("inactive", changes.inactive);
+  // Unless the controller makes decisions, the states may come from old statuses.
+  document.body.classList.toggle("inactive", changes.inactive !== false);
   clockAhead = Date.parse(changes.now) - Date.now();
   outage = changes.outage;
   showProblems({ list: changes.problems });

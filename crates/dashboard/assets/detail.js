@@ -88,7 +88,8 @@ function show(view, charts) {
   }
   byId("detail").classList.remove("absent");
   // The state beside a doubtful scaling is that of the last status.
-  const isDoubtful = report !== undefined && report.doubt !== null && report.scaleTo !== null;
+  const isDoubtful = report !== undefined && report.doubt !== null && report.scaleTo !== null
+    && row.state !== "notHandled";
   const origin = isDoubtful && !report.dryRun ? ["Last reported: "] : [];
   byId("detail-state").replaceChildren(...origin, badge(row.state), ...inactivityBadge(view));
   showSentence(view);

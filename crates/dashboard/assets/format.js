@@ -79,12 +79,14 @@ export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "
 /** The states, most urgent first, with their names. */
 export const STATES = {
   failing: "Failing",
+  notHandled: "Not handled",
   fallback: "Fallback",
   atMaximum: "At maximum",
   off: "Off",
   paused: "Paused",
   dryRun: "Dry run",
   new: "No status",
+  oldStatus: "Old status",
   metricMissing: "Metric missing",
   waitingForPods: "Waiting for pods",
   scaling: "Scaling",

@@ -33,7 +33,8 @@ export function startList(onRender) {
   const blocks = createBlocks(byId("autoscalers"), lineOf);
   const settings = { query: "", namespace: "", states: new Set(), sort: "state", reverse: false };
   let isSynced = false;
-  let isUnread = false;
+  let outage = null;
+  let isPending = false;
 
   buildColumns();
   buildStates();
@@ -124,7 +125,7 @@ export function startList(onRender) {
     }
   }
 
-  function update({ reset, rows, deleted, synced, outage, now }) {
+  function update({ reset, rows, deleted, synced, now, ...changes }) {
     clockAhead = Date.parse(now) - Date.now();
     if (reset) {
       entries.clear();
@@ -138,7 +139,8 @@ export function startList(onRender) {
       setRow(entry, row);
     }
     isSynced = synced;
-    isUnread = outage !== null;
+    outage = changes.outage;
+    isPending = changes.inactive === null;
     updateNamespaces();
     render();
   }
@@ -178,9 +180,12 @@ export function startList(onRender) {
     showAmounts(amounts);
     const hidden = entries.size - shown.length;
     const total = hidden === 0 ? "" : ` of ${entries.size}`;
-    const text = isUnread && entries.size === 0 ? "No autoscaler could be read"
-      : `${count(shown.length, "autoscaler")}${total}`;
-    setText(byId("count"), isSynced || entries.size > 0 ? text : "Reading the autoscalers");
+    const amount = `${count(shown.length, "autoscaler")}${total}`;
+    // The problems above the list say what could not be read.
+    const known = outage?.isPartial ? `${amount}; not all lists could be read`
+      : outage !== null && entries.size === 0 ? "No autoscaler could be read" : amount;
+    const pending = isPending ? "; the controllers have not been read yet" : "";
+    setText(byId("count"), isSynced || entries.size > 0 ? known + pending : "Reading the autoscalers");
     onRender(hidden > 0);
   }
 
@@ -310,7 +315,7 @@ export function badge(state) {
 }
 
 const ICONS = {
-  failing: "✕", fallback: "↯", atMaximum: "▲", off: "○", paused: "❙❙", dryRun: "◇", new: "?",
+  failing: "✕", notHandled: "⊘", fallback: "↯", atMaximum: "▲", off: "○", paused: "❙❙", dryRun: "◇", new: "?", oldStatus: "⌛",
   metricMissing: "◌", waitingForPods: "…", scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
 };
 

@@ -29,9 +29,8 @@ pub(crate) struct AutoscalerWatcher {
     pub(crate) api: AutoscalerApi,
     /// `None` for all namespaces.
     pub(crate) namespace: Option<String>,
-    /// The namespace to watch if the user may not list autoscalers in all namespaces.
-    pub(crate) fallback_namespace: String,
-    /// Whether `namespace` was set to `fallback_namespace`.
+    /// Whether `namespace` was set to that of the client, because the user may not list autoscalers
+    /// in all namespaces.
     pub(crate) uses_fallback: bool,
     pub(crate) board: Arc<Board>,
     pub(crate) probe: Arc<Probe>,
@@ -42,6 +41,14 @@ pub(crate) struct AutoscalerWatcher {
 /// one is normal: a proxy ends an idle watch, or a starting API server responds with 503. The
 /// [`Probe`] reports an API server that can't be read at all.
 const UNANSWERED_BEFORE_REPORT: u32 = 3;
+
+/// The failures without a usable answer since the last success.
+#[derive(Default)]
+struct UnansweredRequests {
+    count: u32,
+    /// The time of the first failure.
+    since: Option<Timestamp>,
+}
 
 /// The reason why [`AutoscalerWatcher::watch`] returned.
 enum StopReason {
@@ -93,7 +100,7 @@ impl AutoscalerWatcher {
                 }
                 StopReason::Forbidden(right) => {
                     let right = right.sentence(self.api);
-                    let namespace = self.fallback_namespace.clone();
+                    let namespace = self.client.default_namespace().to_owned();
                     self.board.set_note(
                         self.api,
                         format!(
@@ -126,7 +133,7 @@ impl AutoscalerWatcher {
             None => Api::all_with(self.client.clone(), &resource),
         };
         let mut reason = StopReason::NotServed;
-        let mut unanswered = 0;
+        let mut unanswered = UnansweredRequests::default();
         let (watch_failed, watch_failed_receiver) = watch::channel(false);
         let watching = list_and_watch(api, watcher::Config::default(), |change| {
             _ = watch_failed.send_replace(is_failed_watch(&change));
@@ -158,12 +165,11 @@ impl AutoscalerWatcher {
         }
     }
 
-    /// Updates the board. `unanswered` counts the failures without a usable answer since the last
-    /// success.
+    /// Updates the board.
     fn on_change(
         &self,
         change: Change<StoredObject>,
-        unanswered: &mut u32,
+        unanswered: &mut UnansweredRequests,
     ) -> ControlFlow<StopReason> {
         let now = self.clock.now();
         let observe = |object: &StoredObject| observe(self.api, object, now);
@@ -175,14 +181,18 @@ impl AutoscalerWatcher {
             Change::Delete(object) => Update::Delete(key(self.api, &object)),
             Change::Failed(error) => return self.on_failure(&error, unanswered),
         };
-        *unanswered = 0;
+        *unanswered = UnansweredRequests::default();
         self.board.update(update, now);
         // A list or watch event clears an earlier failure.
         self.board.set_source(self.api, SourceState::Synced);
         ControlFlow::Continue(())
     }
 
-    fn on_failure(&self, error: &watcher::Error, unanswered: &mut u32) -> ControlFlow<StopReason> {
+    fn on_failure(
+        &self,
+        error: &watcher::Error,
+        unanswered: &mut UnansweredRequests,
+    ) -> ControlFlow<StopReason> {
         match status_code(error) {
             Some(404) => return ControlFlow::Break(StopReason::NotServed),
             Some(403) if self.namespace.is_none() => {
@@ -194,14 +204,16 @@ impl AutoscalerWatcher {
         let failure =
             kube_error(error).and_then(|error| Failure::from_error(error, self.probe.timeout));
         let is_unanswered = failure.is_some();
+        let mut since = self.clock.now();
         if is_unanswered {
             self.probe.failure_suspected.notify_one();
-            *unanswered += 1;
-            if *unanswered < UNANSWERED_BEFORE_REPORT {
+            unanswered.count += 1;
+            since = *unanswered.since.get_or_insert(since);
+            if unanswered.count < UNANSWERED_BEFORE_REPORT {
                 return ControlFlow::Continue(());
             }
         }
-        self.board.fail_source(self.api, is_unanswered, self.clock.now(), |since| {
+        self.board.fail_source(self.api, is_unanswered, since, |since| {
             self.describe(error, is_list, &format_time(since))
         });
         ControlFlow::Continue(())
@@ -332,7 +344,6 @@ mod tests {
             client: clients.api,
             api,
             namespace: None,
-            fallback_namespace: String::new(),
             uses_fallback: false,
             board: board.clone(),
             probe: Arc::new(probe),

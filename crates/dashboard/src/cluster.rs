@@ -58,7 +58,8 @@ impl Cluster {
         let timeout = options.request_timeout;
         let targets = TargetReader::new(&clients.api, timeout);
         let metrics = options.metrics.clone().unwrap_or_else(|| {
-            let limits = ClientSettings::default().with_request_timeout(timeout);
+            let mut limits = ClientSettings::default();
+            limits.request_timeout = timeout;
             let source = KubeMetricsClient::new(clients.metrics.clone(), limits);
             let kinds = KindMapper::new(targets.mapper().clone(), timeout);
             let sharing = CoalescingSettings::for_sync_period(options.sync_period);

@@ -52,7 +52,7 @@ use crate::{
 pub use crate::{
     cluster::DecisionMetrics,
     past::{
-        AutoscalerStatusWriter, ControllerActivity, ControllerRecords, OverdueAutoscaler,
+        AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler,
         PastDecision, RecordSource, UnstoredStatus, inactivity_limit,
     },
     reporter::Reporter,
@@ -172,7 +172,6 @@ impl Dashboard {
                 client: clients.api.clone(),
                 api,
                 namespace: options.namespace.clone(),
-                fallback_namespace: clients.api.default_namespace().to_owned(),
                 uses_fallback: false,
                 board: board.clone(),
                 probe: probe.clone(),
@@ -181,6 +180,7 @@ impl Dashboard {
             tasks.spawn(watcher.run());
         }
         if let Some(source) = options.records.clone() {
+            board.expect_activity();
             let clock = options.clock.clone();
             tasks.spawn(poll_activity(source, board.clone(), options.sync_period, clock));
         }

@@ -9,7 +9,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument},
+    debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument, StayDecision},
     forecast::ForecastView,
     k8s::StatusWrite,
 };
@@ -36,6 +36,10 @@ pub struct ControllerRecords {
     pub are_values_current: bool,
     /// The last errors of metrics, in the order of the spec.
     pub errors: Vec<Option<String>>,
+    /// The last decision in a clause, see [`AutoscalerDetail::current_decision`].
+    pub current_decision: Option<String>,
+    /// The last decision if it was to stay, see [`AutoscalerDetail::current_stay`].
+    pub current_stay: Option<StayDecision>,
     /// The error with which the controller failed to store its last status. `None` if it is stored.
     pub status_write_error: Option<String>,
     /// The controller's forecasts of the load.
@@ -91,17 +95,18 @@ pub struct ControllerActivity {
     /// A sentence if a controller is inactive. `None` if all make decisions, or if that can't be
     /// read.
     pub inactivity: Option<String>,
-    /// A clause for each autoscaler on which no controller acts, as far as the leases show it. Empty
-    /// without [`Self::inactivity`].
-    pub idle: BTreeMap<HpaKey, String>,
-    /// Sentences about several controllers that store statuses, and about statuses that can't be
-    /// stored if [`Self::unstored`] can't be read.
+    /// The autoscalers on which no controller acts, or maybe none, as far as the leases show it.
+    /// Empty without [`Self::inactivity`].
+    pub idle: BTreeMap<HpaKey, IdleAutoscaler>,
+    /// Sentences about old caches, about an API that isn't served, about several controllers that
+    /// store statuses, and about statuses that can't be stored if [`Self::unstored`] can't be read.
     pub status_problems: Vec<String>,
-    /// The autoscalers that are due and had no decision for longer than the limit. Empty without
-    /// [`Self::inactivity`], or if that can't be read.
-    pub overdue: Vec<OverdueAutoscaler>,
-    /// The autoscalers whose last status a controller could not store.
-    pub unstored: Vec<UnstoredStatus>,
+    /// The autoscalers that are due and had no decision for longer than the limit, with the time of
+    /// the last decision, or at which the first one was due. Empty without [`Self::inactivity`], or
+    /// if that can't be read.
+    pub overdue: BTreeMap<HpaKey, Timestamp>,
+    /// The autoscalers whose last status a controller could not store. The stored ones are older.
+    pub unstored: BTreeMap<HpaKey, UnstoredStatus>,
     /// For each field manager that stored a status last: the controller that acts on its
     /// autoscalers of [`Core`](hpa_controller::AutoscalerApi::Core) now, because another controller
     /// may have replaced the manager's. For a manager without an entry,
@@ -134,18 +139,18 @@ impl AutoscalerStatusWriter {
     }
 }
 
-/// An autoscaler without a recent decision.
+/// The finding that no controller acts on an autoscaler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverdueAutoscaler {
-    pub key: HpaKey,
-    /// The time since the last decision, or since the first one was due.
-    pub age: SignedDuration,
+pub struct IdleAutoscaler {
+    /// A clause that starts a sentence: `Maybe no controller acts on this autoscaler`.
+    pub clause: String,
+    /// The reason, such as a lost lease.
+    pub reason: String,
 }
 
-/// An autoscaler whose last status its controller could not store. The stored one is older.
+/// A status that its controller could not store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnstoredStatus {
-    pub key: HpaKey,
     /// The error of the write.
     pub error: String,
     /// The last decision. `None` if it isn't recorded.
@@ -170,6 +175,8 @@ impl From<AutoscalerDetail> for ControllerRecords {
             values: detail.last_values(),
             are_values_current: detail.are_values_current(),
             errors: detail.last_errors(),
+            current_decision: detail.current_decision(),
+            current_stay: detail.current_stay(),
             status_write_error: detail.autoscaler.status_write_error,
             forecasts: detail.forecasts,
             history: detail.history,

@@ -75,9 +75,10 @@ impl Probe {
     /// Sends one request, and updates the board with its outcome.
     pub(crate) async fn check_connection(&self) {
         let _guard = self.check_lock.lock().await;
+        let sent_at = self.clock.now();
         match self.request_autoscaler().await {
             None => self.board.mark_up(self.clock.now()),
-            Some(failure) => self.board.mark_down(self.clock.now(), |since| {
+            Some(failure) => self.board.mark_down(sent_at, |since| {
                 let subject = match &*self.server {
                     "" => "The API server".to_owned(),
                     server => format!("The API server at {server}"),
@@ -169,10 +170,37 @@ pub(crate) fn last_cause(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::{Settings, settings::SettingPolicy};
+    use hpa_controller::k8s::ClientLimits;
+    use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+    use hpa_tests::harness::VirtualClock;
     use kube::core::Status;
     use rstest::rstest;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn server_is_unreachable_since_the_first_request_without_a_response() {
+        let faults = Faults::new(1);
+        let by = Duration::from_secs(60);
+        faults.add(Fault::on(Match::any()).effect(Effect::Slow { by }));
+        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+        let testbed = Testbed::new(config);
+        let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
+        let api = AutoscalerApi::Core;
+        let board = Arc::new(Board::new(&[api], Settings::default(), SettingPolicy::default()));
+        let clock = VirtualClock::start();
+        let limit = Duration::from_secs(10);
+        let probe = Probe::new(&clients, None, limit, board.clone(), Arc::new(clock.clone()));
+        let sent_at = clock.now();
+        probe.check_connection().await;
+        probe.check_connection().await;
+        assert!(clock.age() > limit);
+        let since = board.outage_summary().map(|outage| outage.since);
+        assert_eq!(since, Some(sent_at));
+        let text = format!("has been unreachable since {}: ", format_time(sent_at));
+        assert!(board.problems()[0].contains(&text), "{:?}", board.problems());
+    }
 
     fn api(code: u16, message: &str) -> kube::Error {
         kube::Error::Api(Box::new(Status::failure(message, "").with_code(code)))

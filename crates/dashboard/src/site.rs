@@ -12,13 +12,13 @@ use axum::{
     },
     routing::get,
 };
-use futures::{Stream, StreamExt, stream};
+use futures::stream;
 use hpa_calc::explain::one_line;
 use hpa_controller::{Clock, HpaKey};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::sleep,
 };
 
@@ -28,7 +28,7 @@ use crate::{
     cluster::Cluster,
     detail::Detail,
     json::to_json,
-    model::{Board, ListViewer},
+    model::Board,
 };
 
 /// The maximum number of concurrent event streams. A visible tab has one for the list, and another
@@ -140,44 +140,31 @@ async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     }))
 }
 
-/// Streams the list: first all rows, then the changed ones.
 async fn stream_list(State(site): State<Arc<Site>>) -> Response {
     let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many_streams() };
-    let reader = ListReader {
-        versions: site.board.subscribe(),
-        _viewer: site.board.add_viewer(),
-        board: site.board.clone(),
-        clock: site.cluster.options.clock.clone(),
-        version: 0,
-        is_first: true,
-        _permit: permit,
-    };
-    event_stream(stream::unfold(reader, ListReader::next))
+    let (sender, receiver) = mpsc::channel(1);
+    let clock = site.cluster.options.clock.clone();
+    tokio::spawn(send_list(site.board.clone(), clock, sender));
+    event_stream(receiver, permit)
 }
 
-/// Produces the messages of one stream of the list.
-struct ListReader {
-    board: Arc<Board>,
-    clock: Arc<dyn Clock>,
-    versions: watch::Receiver<u64>,
-    /// The version of the board in the last message.
-    version: u64,
-    is_first: bool,
-    _viewer: ListViewer,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl ListReader {
-    async fn next(mut self) -> Option<(String, Self)> {
-        if !self.is_first {
-            self.versions.changed().await.ok()?;
-            sleep(LIST_INTERVAL).await;
+/// Sends all rows of the list, then the changed ones, until the receiver is dropped.
+async fn send_list(board: Arc<Board>, clock: Arc<dyn Clock>, sender: mpsc::Sender<String>) {
+    let (mut updates, _viewer) = (board.subscribe(), board.add_viewer());
+    let mut version = 0;
+    loop {
+        updates.borrow_and_update();
+        let changes = board.changes_since(version, clock.now());
+        version = changes.version;
+        let Ok(message) = to_json(&changes) else { return };
+        if sender.send(message).await.is_err() {
+            return;
         }
-        self.is_first = false;
-        self.versions.borrow_and_update();
-        let changes = self.board.changes_since(self.version, self.clock.now());
-        self.version = changes.version;
-        Some((to_json(&changes).ok()?, self))
+        tokio::select! {
+            result = updates.changed() => if result.is_err() { return },
+            () = sender.closed() => return,
+        }
+        sleep(LIST_INTERVAL).await;
     }
 }
 
@@ -198,17 +185,18 @@ async fn stream_autoscaler(
     let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many_streams() };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(Detail::new(id, site.cluster.clone(), site.board.clone()).run(sender));
-    event_stream(stream::unfold((receiver, permit), |(mut receiver, permit)| async move {
-        let view = receiver.recv().await?;
-        Some((view, (receiver, permit)))
-    }))
+    event_stream(receiver, permit)
 }
 
 fn too_many_streams() -> Response {
     (StatusCode::TOO_MANY_REQUESTS, "too many pages are open\n").into_response()
 }
 
-fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
-    let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
+/// Sends the messages as server-sent events. The stream holds its permit.
+fn event_stream(receiver: mpsc::Receiver<String>, permit: OwnedSemaphorePermit) -> Response {
+    let events = stream::unfold((receiver, permit), |(mut receiver, permit)| async move {
+        let event = Event::default().data(receiver.recv().await?);
+        Some((Ok::<_, Infallible>(event), (receiver, permit)))
+    });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }

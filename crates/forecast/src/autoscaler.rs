@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hpa_calc::{
     EffectiveBehavior, HorizontalPodAutoscaler, MilliValue, Settings as EngineSettings,
     replicas::{ValueTarget, external_average_value},
-    settings::Tolerances,
+    settings::{BoundsChange, Tolerances},
 };
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -34,6 +34,8 @@ pub struct Workload {
     pub min_replicas: u32,
     /// The upper bound of the replicas.
     pub max_replicas: u32,
+    /// The changes of these bounds by a schedule, in order of time.
+    pub bounds_changes: Vec<BoundsChange>,
     /// The time from a scale-up until its pods are ready.
     pub startup: SignedDuration,
     /// The age of a sample when the autoscaler decides on it: the age when it is read, plus half a
@@ -50,6 +52,7 @@ impl Default for Workload {
             tolerances: Tolerances { up: 0.1, down: 0.1 },
             min_replicas: 1,
             max_replicas: u32::MAX,
+            bounds_changes: Vec::new(),
             startup: SignedDuration::from_mins(2),
             delay: SignedDuration::from_secs(60),
             stabilization: SignedDuration::from_mins(5),
@@ -58,10 +61,10 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The workload of an autoscaler, with the default startup and delay. `target` is the target
-    /// load per pod of one of its metrics, see [`hpa_calc::replicas::Load::per_replica`].
+    /// The workload of an autoscaler without scheduled bounds, with the default startup and delay.
+    /// `target` is the target load per pod of one of its metrics, see
+    /// [`hpa_calc::replicas::Load::per_replica`].
     pub fn for_hpa(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
-        let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
         Self {
             target,
             tolerances: Tolerances::for_spec(&hpa.spec, settings),
@@ -74,11 +77,31 @@ impl Workload {
         }
     }
 
+    /// The workload with the autoscaler's scheduled bounds during a trace.
+    #[must_use]
+    pub fn with_scheduled_bounds(
+        mut self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &EngineSettings,
+        trace: &Trace,
+    ) -> Self {
+        let (from, to) = (trace.time(0), trace.time(trace.len()));
+        let bounds = settings.bounds_at(&hpa.spec, from);
+        self.min_replicas = bound(bounds.min_replicas);
+        self.max_replicas = bound(bounds.max_replicas);
+        self.bounds_changes = settings.bounds_changes(&hpa.spec, from, to);
+        self
+    }
+
     /// The time from a reading until the pods of the next decision are ready. With this horizon,
     /// pods are ready when the forecast load arrives.
     pub fn horizon(&self) -> SignedDuration {
         self.startup.saturating_add(self.delay).saturating_add(SYNC_PERIOD)
     }
+}
+
+fn bound(replicas: i32) -> u32 {
+    u32::try_from(replicas).unwrap_or_default()
 }
 
 /// The cost and the overload of a run. Minutes in gaps don't count.
@@ -140,8 +163,14 @@ impl<'a> Runner<'a> {
         let mut outcome = Outcome::default();
         let (mut unserved, mut total) = (0.0, 0.0);
         let mut replicas = 0;
+        let (mut min, mut max) = (self.workload.min_replicas, self.workload.max_replicas);
+        let mut bounds_changes = self.workload.bounds_changes.iter().peekable();
         // One day is enough for the autoscaler to reach a steady state.
         for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
+            let is_due = |change: &&BoundsChange| change.at <= self.trace.time(minute);
+            while let Some(BoundsChange { bounds, .. }) = bounds_changes.next_if(is_due) {
+                (min, max) = (bound(bounds.min_replicas), bound(bounds.max_replicas));
+            }
             let reading =
                 minute.checked_sub(delay).and_then(|reading| self.in_pods(loads.get(reading)));
             let forecast = forecasts.and_then(|loads| self.in_pods(loads.get(minute)));
@@ -153,7 +182,7 @@ impl<'a> Runner<'a> {
                 let highest = recommended.iter().copied().max().unwrap_or_default();
                 let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
                 // The maximum wins if it is below the minimum.
-                replicas = stable.max(self.workload.min_replicas).min(self.workload.max_replicas);
+                replicas = stable.max(min).min(max);
             }
             push_newest(&mut running, startup, replicas);
             let ready = running.iter().copied().min().unwrap_or_default();
@@ -229,9 +258,31 @@ fn push_newest(newest: &mut VecDeque<u32>, max_len: usize, value: u32) {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::settings::SettingPolicy;
     use jiff::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn scheduled_bounds_hold_at_their_times() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let trace = Trace::new((0..600).map(|minute| (at(minute), 4.0)));
+        let bounds = r#"[{"start": "05:00", "end": "06:00", "timeZone": "UTC", "minReplicas": 9}]"#;
+        let mut hpa = HorizontalPodAutoscaler::default();
+        let annotation = "autoscaling.hpa-rs.dev/bounds".to_owned();
+        hpa.metadata.annotations.insert(annotation, bounds.to_owned());
+        (hpa.spec.min_replicas, hpa.spec.max_replicas) = (Some(1), 20);
+        let settings =
+            EngineSettings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+        let workload = Workload::for_hpa(&hpa, &settings, 1.0);
+        let workload = workload.with_scheduled_bounds(&hpa, &settings, &trace);
+        let mut replicas = Vec::new();
+        Runner::new(&trace, &workload, 10).run_and_measure(1.0, None, |measured| {
+            replicas.push((measured.minute, measured.replicas));
+        });
+        let at_minute = |minute: usize| replicas.iter().find(|(at, _)| *at == minute).unwrap().1;
+        assert_eq!([290, 310, 350, 400].map(at_minute), [4, 9, 9, 4]);
+    }
 
     #[test]
     fn maximum_wins_if_it_is_below_the_minimum() {

@@ -58,15 +58,8 @@ pub enum LevelKind {
     Smoothed,
 }
 
-impl LevelKind {
-    /// The weight of the newest reading. The half hour before it has the rest.
-    const fn reading_weight(self) -> f64 {
-        match self {
-            Self::Reading => 1.0,
-            Self::Smoothed => 0.7,
-        }
-    }
-}
+/// The weight of the newest reading in [`LevelKind::Smoothed`].
+const READING_WEIGHT: f64 = 0.7;
 
 /// The choice of past days and of the current load for a forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -225,12 +218,13 @@ impl History {
 
     /// The level for a reading of `load` at `second`.
     pub(crate) fn level_at(&self, second: i64, load: f64, kind: LevelKind) -> Option<f64> {
-        let weight = kind.reading_weight();
-        if weight >= 1.0 {
-            return Some(load);
+        match kind {
+            LevelKind::Reading => Some(load),
+            LevelKind::Smoothed => {
+                let mean_before = self.mean_before(second, SMOOTHED_BUCKETS)?;
+                Some(READING_WEIGHT * load + (1.0 - READING_WEIGHT) * mean_before)
+            }
         }
-        let before = self.mean_before(second, SMOOTHED_BUCKETS)?;
-        Some(weight * load + (1.0 - weight) * before)
     }
 
     /// The number of past days to look at: back to the start of the history, at most

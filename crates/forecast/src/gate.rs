@@ -89,7 +89,7 @@ impl GateDecision {
         match self.reason {
             Reason::Forecasting => {
                 let (measure, share) = match &self.comparison {
-                    Some(comparison) if comparison.overload_ratio() > MAX_OVERLOAD_RATIO => {
+                    Some(comparison) if comparison.helps_only_unserved_load() => {
                         ("unserved load", comparison.excess_ratio())
                     }
                     Some(comparison) => ("overload", comparison.overload_ratio()),
@@ -106,7 +106,14 @@ impl GateDecision {
                 "fewer than ten days of the load are known, or more than a fifth is missing".into()
             }
             Reason::NoSeason => {
-                "the load depends neither on the time of day nor on the day of the week".into()
+                "neither the time of day nor the day of the week improved past forecasts".into()
+            }
+            Reason::NoBenefit if self.comparison.is_some_and(|it| it.has_little_overload()) => {
+                format!(
+                    "at equal pod-hours, there would have been too little overload to judge \
+                     forecasts in the past {}",
+                    self.measured_time()
+                )
             }
             Reason::NoBenefit => format!(
                 "at equal pod-hours, overload would have been about the same in the past {}",
@@ -156,11 +163,27 @@ impl Comparison {
         overload_ratio(self.forecast, self.with_lowered_target)
     }
 
+    /// Whether the benefit of forecasts, if there is one, is less unserved load: the time with
+    /// overload is about the same.
+    pub fn helps_only_unserved_load(&self) -> bool {
+        self.overload_ratio() > MAX_OVERLOAD_RATIO
+    }
+
+    /// Whether a run without forecasts has too little overload to judge forecasts.
+    pub fn has_little_overload(&self) -> bool {
+        self.with_lowered_target.overload() < MIN_OVERLOAD
+    }
+
+    /// The minutes of overload without forecasts that are needed to judge them.
+    pub fn min_overload_minutes(&self) -> f64 {
+        (MIN_OVERLOAD * self.with_lowered_target.minutes).ceil()
+    }
+
     fn has_benefit(&self) -> bool {
         self.is_steady
-            && self.with_lowered_target.overload() >= MIN_OVERLOAD
+            && !self.has_little_overload()
             && self.forecast.excess <= self.with_lowered_target.excess
-            && (self.overload_ratio() <= MAX_OVERLOAD_RATIO
+            && (!self.helps_only_unserved_load()
                 || self.overload_ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
     }
 
@@ -188,7 +211,7 @@ pub fn overload_ratio(one: Outcome, other: Outcome) -> f64 {
 }
 
 /// Decides by the last weeks of the trace whether to use forecasts. The same inputs give the same
-/// decision. For four weeks, it needs about 100 ms of CPU time.
+/// decision. For four weeks, it needs about 400 ms of CPU time.
 pub fn decide(trace: &Trace, settings: &Settings) -> GateDecision {
     let not_enough =
         GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
@@ -245,11 +268,6 @@ impl<'a> Backtest<'a> {
         let history = trace.history();
         let model_losses = ModelLosses::new(&forecaster(trace, &history, settings), first);
         Self { runner, trace, settings, history, model_losses, first, reactive }
-    }
-
-    /// The outcome without forecasts.
-    pub fn reactive(&self) -> Outcome {
-        self.reactive
     }
 
     /// The load that a ready pod can serve, as a multiple of the target.

@@ -142,11 +142,6 @@ impl History {
     pub(crate) fn start_second(&self) -> i64 {
         self.first.saturating_mul(BUCKET_SECONDS)
     }
-
-    /// The number of bytes that the buckets need when the history is full.
-    pub fn max_bytes(&self) -> usize {
-        self.capacity * size_of::<Mean>()
-    }
 }
 
 /// The mean load of a bucket in two bytes, or [`Self::MISSING`]. The error of at most 0.1 % is
@@ -284,10 +279,11 @@ mod tests {
         for bucket in 0..10_000 {
             history.add(second(bucket * 300), 1.0);
         }
-        assert_eq!(history.means.len() * 2, history.max_bytes());
-        assert!(history.means.capacity() * 2 <= history.max_bytes());
+        assert_eq!(size_of::<Mean>(), 2);
+        assert_eq!(history.means.len(), history.capacity);
+        assert!(history.means.capacity() <= history.capacity);
         history.add(second(10_100 * 300), 1.0);
-        assert!(history.means.capacity() * 2 <= history.max_bytes());
+        assert!(history.means.capacity() <= history.capacity);
         assert_eq!(at(&history, 9_999.0 * 300.0), Some(1.0), "kept");
         history.add(Timestamp::MAX, 1.0);
         assert_eq!(history.means.len(), 1);

@@ -12,11 +12,15 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
-/// Every fifth minute is compared. Each bucket of the history then has a comparison, so a rise of
-/// the load can't fall between two comparisons.
-const COMPARED_STEP: usize = 5;
-/// The minimum number of comparisons. Half a day without gaps has as many.
-const MIN_COMPARED: usize = 144;
+/// The minimum number of comparisons: half a day without gaps. Each minute is compared, so a step
+/// of the load can't fall between two comparisons, whatever its period.
+const MIN_COMPARED: usize = 12 * 60;
+/// The number of quantiles at which forecasts are compared.
+const QUANTILES: usize = 3;
+/// A season is also recognized by the forecasts at this quantile. In the history, a step of the
+/// load is a slope of a bucket, so lower quantiles of a forecast can be as wrong as the newest
+/// reading. A load without a season has the largest errors at high quantiles.
+const HIGH_QUANTILE: f64 = 0.95;
 /// The number of levels to which forecasts without a season add a number.
 const LEVELS: usize = 3;
 
@@ -27,7 +31,8 @@ pub struct ModelChoice {
     /// The model.
     pub model: Model,
     /// The relative reduction of errors compared with the best forecast without a season: at the
-    /// median or at the quantile, whichever is larger. About 0 or less if the load has no season.
+    /// quantile, at the median or at 0.95, whichever is the largest. About 0 or less if the load
+    /// has no season.
     pub skill: f64,
 }
 
@@ -87,8 +92,10 @@ impl Forecaster<'_> {
         let smoothed = self.history.level_at(second, reading, LevelKind::Smoothed);
         let levels = [reading, smoothed.unwrap_or(f64::NAN), 0.0];
         let losses = Model::ALL.map(|model| {
-            let Some(forecast) = self.forecast(reading_minute, model) else { return [f32::NAN; 2] };
-            [self.quantile, 0.5]
+            let Some(forecast) = self.forecast(reading_minute, model) else {
+                return [f32::NAN; QUANTILES];
+            };
+            compared_quantiles(self.quantile)
                 .map(|quantile| as_f32(pinball(quantile, actual - forecast.load(quantile))))
         });
         let differences = levels.map(|level| as_f32(actual - level));
@@ -111,18 +118,17 @@ struct MinuteLosses {
     /// times: the reading, the smoothed reading, and 0. The best number for 0 is the mean or a
     /// quantile of the load. NaN if there is no level.
     differences: [f32; LEVELS],
-    /// The losses at the quantile and at the median, in the order of [`Model::ALL`]. NaN if the
-    /// model has no forecast.
-    losses: [[f32; 2]; Model::ALL.len()],
+    /// The losses at the [`compared_quantiles`], in the order of [`Model::ALL`]. NaN if the model
+    /// has no forecast.
+    losses: [[f32; QUANTILES]; Model::ALL.len()],
 }
 
 impl ModelLosses {
     /// Compares forecasts and loads from a week before `first` to the end of the trace.
     pub(crate) fn new(forecaster: &Forecaster<'_>, first: usize) -> Self {
         let start = first.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
-        let minutes = (start..forecaster.trace.len()).step_by(COMPARED_STEP);
-        let mut compared = Vec::with_capacity(minutes.len());
-        compared.extend(minutes.filter_map(|minute| forecaster.compare(minute)));
+        let minutes = start..forecaster.trace.len();
+        let compared = minutes.filter_map(|minute| forecaster.compare(minute)).collect();
         Self { quantile: forecaster.quantile, compared }
     }
 
@@ -136,18 +142,19 @@ impl ModelLosses {
         let losses = Model::ALL.into_iter().enumerate();
         let losses =
             losses.filter_map(|(index, model)| Some((model, mean_losses(compared, index)?)));
-        let best = losses.min_by(|(_, [one, _]), (_, [other, _])| one.total_cmp(other));
-        let (model, [at_quantile, at_median]) = best?;
+        let best = losses.min_by(|(_, [one, ..]), (_, [other, ..])| one.total_cmp(other));
+        let (model, losses) = best?;
         let differences: Vec<Vec<f64>> =
             (0..LEVELS).filter_map(|level| sorted_differences(compared, level)).collect();
-        let skill = |quantile, loss: f64| {
-            let losses = differences.iter().map(|one| loss_without_season(one, quantile));
-            match losses.min_by(f64::total_cmp) {
+        let skill = |(quantile, loss): (f64, f64)| {
+            let without_season = differences.iter().map(|one| loss_without_season(one, quantile));
+            match without_season.min_by(f64::total_cmp) {
                 Some(without_season) if without_season > 0.0 => 1.0 - loss / without_season,
                 _ => 0.0,
             }
         };
-        let skill = skill(0.5, at_median).max(skill(self.quantile, at_quantile));
+        let skills = compared_quantiles(self.quantile).into_iter().zip(losses).map(skill);
+        let skill = skills.fold(f64::NEG_INFINITY, f64::max);
         Some(ModelChoice { model, skill })
     }
 
@@ -159,10 +166,15 @@ impl ModelLosses {
     }
 }
 
-/// The mean losses of a model at the quantile and at the median. `None` if it has forecasts for
-/// less than half of the minutes.
-fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<[f64; 2]> {
-    let (mut sums, mut count) = ([0.0; 2], 0_usize);
+/// The quantiles at which forecasts are compared. The first one selects the model.
+fn compared_quantiles(quantile: f64) -> [f64; QUANTILES] {
+    [quantile, 0.5, HIGH_QUANTILE]
+}
+
+/// The mean losses of a model at the [`compared_quantiles`]. `None` if it has forecasts for less
+/// than half of the minutes.
+fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<[f64; QUANTILES]> {
+    let (mut sums, mut count) = ([0.0; QUANTILES], 0_usize);
     let losses = compared.iter().filter_map(|compared| compared.losses.get(model));
     for losses in losses.filter(|losses| !losses.iter().any(|loss| loss.is_nan())) {
         for (sum, loss) in sums.iter_mut().zip(losses) {

@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    kubectl::{NoResponse, escape, get_object, list, missing_namespace},
+    kubectl::{NoResponse, escape, get_if_served, get_object, list, missing_namespace},
     manifests::string_at,
     terminal::shorten_names,
 };
@@ -57,8 +57,8 @@ impl AutoscalerName {
         Self { key, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error says that the other API has it, or
-    /// names other autoscalers if they can be listed.
+    /// Reads the autoscaler. If it doesn't exist, the error says that the other API has it or that
+    /// its API isn't served, or names other autoscalers if they can be listed.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
         let HpaKey { api, namespace, name } = &self.key;
         let error = match get_object(client, &self.path_in(*api)).await {
@@ -80,6 +80,9 @@ impl AutoscalerName {
         }
         if let Some(suggestions) = self.describe_others(client).await {
             bail!("there is no autoscaler {full_name}{suggestions}");
+        }
+        if is_not_served(client, *api).await {
+            bail!("unable to read the autoscaler {full_name}: {}", describe_unserved(*api));
         }
         Err(error.context(format!("unable to read the autoscaler {full_name}")))
     }
@@ -209,6 +212,20 @@ pub(crate) fn other_api(api: AutoscalerApi) -> AutoscalerApi {
 pub(crate) fn list_path(api: AutoscalerApi, namespace: Option<&str>) -> String {
     let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
     format!("/apis/{api}/{}{}", namespace.unwrap_or_default(), hpa_calc::crd::PLURAL)
+}
+
+/// Whether the API server doesn't serve an API. `false` if that can't be read.
+pub(crate) async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
+    matches!(get_if_served::<Value>(client, &format!("/apis/{api}")).await, Ok(None))
+}
+
+/// The error for an API that isn't served.
+pub(crate) fn describe_unserved(api: AutoscalerApi) -> String {
+    let hint = match api {
+        AutoscalerApi::Core => "",
+        AutoscalerApi::Custom => " (hpa crd prints its definition)",
+    };
+    format!("{api} is not installed{hint}")
 }
 
 /// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a

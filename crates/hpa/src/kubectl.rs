@@ -1,5 +1,6 @@
 //! Clients and requests for commands that take the flags of kubectl.
 
+mod clock;
 mod objects;
 
 use std::error::Error;
@@ -10,17 +11,22 @@ use hpa_controller::k8s::{
     ClientConfig, ClientLimits, ClientSource, Clients, DeadlineExceeded, KubeconfigOverrides,
     RejectingServer,
 };
-use hpa_metrics::{describe, percent_encode};
+use hpa_metrics::describe;
+pub(crate) use hpa_metrics::percent_encode as escape;
 use http::{Request, StatusCode, response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use self::objects::{
-    get_object, list, list_first_page, list_needed, listed_metrics, summarize_undecodable,
-    unavailability,
+pub(crate) use self::{
+    clock::{ApiServerClock, api_server_time, now},
+    objects::{
+        get_object, list, list_first_page, list_needed, listed_metrics, summarize_undecodable,
+        unavailability,
+    },
 };
 use crate::{
     args::{KubectlArguments, to_std},
@@ -80,8 +86,10 @@ pub(crate) fn block_on_threads<T>(
 /// reason why there was no usable response. For objects that tenants store, see [`list`] and
 /// [`get_object`].
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
+    let sent_at = Timestamp::now();
     let response = client.send(Request::get(path).body(Body::empty())?).await;
     let (head, body) = response.map_err(|error| NoResponse::new(&error))?.into_parts();
+    clock::adjust(path, &head.headers, sent_at);
     let body = read_body(path, body, MAX_BODY_BYTES).await?;
     if !head.status.is_success() {
         let text = refusal_text(&head, &body, path);
@@ -207,14 +215,6 @@ pub(crate) async fn require_namespace(
         Some(missing) => bail!("{missing}"),
         None => Ok(()),
     }
-}
-
-/// Percent-encodes a segment of a path or a value of a query. A shell interprets no character of
-/// the result inside a word.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    percent_encode(&mut escaped, text, |byte| byte == b':');
-    escaped
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Scale, Settings,
-    api::{Condition, ConditionStatus, ConditionType},
+    api::Condition,
     explain::one_line,
     report::{ShortReport, State, Surroundings, TargetIndex, TargetKey, enforced_bounds},
     settings::SettingPolicy,
@@ -24,8 +24,8 @@ use serde_json::Value;
 
 use crate::{
     args::AutoscalerApiArgument,
-    autoscaler_name::{decode_named, list_path},
-    kubectl::{self, NoResponse, get_if_served},
+    autoscaler_name::{decode_named, describe_unserved, is_not_served, list_path},
+    kubectl::{self, NoResponse},
     manifests::string_at,
     terminal,
 };
@@ -83,8 +83,8 @@ impl ListScope {
 
 /// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs. If the user
 /// may not list those of all namespaces, lists those of the kubeconfig context's namespace. Without
-/// `flag`, only warns if those of the custom API can't be listed. Fails if there are none because
-/// the namespace doesn't exist.
+/// `flag`, only warns if those of the custom API can't be listed, and is silent about a missing
+/// right unless there are no others. Fails if there are none because the namespace doesn't exist.
 pub(crate) async fn list_all_autoscalers(
     client: &Client,
     flag: Option<AutoscalerApiArgument>,
@@ -106,16 +106,27 @@ pub(crate) async fn list_all_autoscalers(
             (all, scope) = list_in_scope(client, scope.namespace, list).await?;
             continue;
         }
-        let listed = list(scope.namespace.clone()).await;
-        match listed.map_err(|error| with_namespace_advice(error, scope.namespace.as_deref())) {
-            Err(error) if is_optional => terminal::warn(format!("{error:#}")),
-            listed => all.extend(listed?),
+        match list(scope.namespace.clone()).await {
+            Err(error) if is_optional && !may_matter(&error, &all) => {}
+            listed => {
+                let with_advice = |error| with_namespace_advice(error, scope.namespace.as_deref());
+                match listed.map_err(with_advice) {
+                    Err(error) if is_optional => terminal::warn(format!("{error:#}")),
+                    listed => all.extend(listed?),
+                }
+            }
         }
     }
     if all.is_empty() {
         kubectl::require_namespace(client, scope.namespace.as_deref()).await?;
     }
     Ok((all, scope))
+}
+
+/// Whether the reason why the autoscalers of the custom API can't be listed may matter to a user
+/// with these others. One without rights for that API has probably no autoscalers of it.
+fn may_matter(error: &anyhow::Error, others: &[ListedAutoscaler]) -> bool {
+    !kubectl::is_forbidden(error) || others.is_empty()
 }
 
 /// Calls `list` for one or all namespaces. If the user may not list the autoscalers of all
@@ -151,10 +162,6 @@ fn with_namespace_advice(error: anyhow::Error, namespace: Option<&str>) -> anyho
         return anyhow!("{error:#}. If you may list those of one namespace, select it with -n");
     }
     error
-}
-
-async fn is_not_served(client: &Client, api: AutoscalerApi) -> bool {
-    matches!(get_if_served::<Value>(client, &format!("/apis/{api}")).await, Ok(None))
 }
 
 /// Sets `other_autoscalers` and `bounds_conflict` of each autoscaler. Scheduled bounds are those at
@@ -217,7 +224,12 @@ pub(crate) async fn list_autoscalers(
     namespace: Option<&str>,
 ) -> anyhow::Result<Vec<ListedAutoscaler>> {
     let objects = kubectl::list(client, &list_path(api, namespace)).await;
-    let objects = objects.with_context(|| format!("unable to list autoscalers of {api}"))?;
+    let objects = objects.map_err(|error| {
+        if kubectl::is_not_found(&error) {
+            return anyhow!(describe_unserved(api));
+        }
+        error.context(format!("unable to list autoscalers of {api}"))
+    })?;
     let (autoscalers, warning) = decode_all(api, &objects);
     if let Some(warning) = warning {
         terminal::warn(warning);
@@ -264,7 +276,7 @@ impl ListedAutoscaler {
             (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
         let name = HpaKey::for_api(api, namespace, name).to_string();
         let hpa = decode_named(object, &format!("the autoscaler {name}"))?;
-        let controller = StatusController::of_object(object, Timestamp::now());
+        let controller = StatusController::of_object(object, kubectl::now());
         Ok(Self {
             acting: ActingController::of_status(controller.is_reference()),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
@@ -308,9 +320,7 @@ impl ListedAutoscaler {
 
     /// The condition that prevents scaling, if there is one.
     pub(crate) fn failed_condition(&self) -> Option<&Condition> {
-        let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
-        let mut conditions = types.iter().filter_map(|kind| self.hpa.status.condition(kind));
-        conditions.find(|condition| condition.status == ConditionStatus::False)
+        self.hpa.status.failed_condition()
     }
 }
 
@@ -344,6 +354,38 @@ mod tests {
         // Other commands have no such flag.
         let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await;
         assert_eq!(format!("{:#}", listed.err().expect("forbidden")), one);
+    }
+
+    #[tokio::test]
+    async fn list_of_an_api_that_is_not_served_names_the_command_for_it() {
+        let absent = tower::service_fn(|_: Request<Body>| async {
+            let body = Body::from(b"404 page not found".to_vec());
+            Ok::<_, Infallible>(Response::builder().status(404).body(body).expect("a response"))
+        });
+        let client = Clients::from_service(absent, &ClientLimits::default()).api;
+        let flag = Some(AutoscalerApiArgument::Custom);
+        let error = list_all_autoscalers(&client, flag, None).await.err().expect("not served");
+        let expected = "autoscaling.hpa-rs.dev/v2 is not installed (hpa crd prints its definition)";
+        assert_eq!(format!("{error:#}"), expected);
+    }
+
+    #[tokio::test]
+    async fn missing_right_for_the_custom_api_matters_only_without_other_autoscalers() {
+        let forbidden = tower::service_fn(|_: Request<Body>| async {
+            let body = Body::from(br#"{"message":"not permitted"}"#.to_vec());
+            Ok::<_, Infallible>(Response::builder().status(403).body(body).expect("a response"))
+        });
+        let client = Clients::from_service(forbidden, &ClientLimits::default()).api;
+        let listed = list_autoscalers(&client, AutoscalerApi::Custom, None).await;
+        let error = listed.err().expect("forbidden");
+        let object = json!({
+            "metadata": { "namespace": "shop", "name": "web" },
+            "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "web" } },
+        });
+        let other = ListedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler");
+        assert!(!may_matter(&error, std::slice::from_ref(&other)));
+        assert!(may_matter(&error, &[]));
+        assert!(may_matter(&anyhow!("no response"), &[other]));
     }
 
     #[tokio::test]

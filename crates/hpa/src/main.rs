@@ -18,6 +18,7 @@
 //! - `autoscaler_name`, `listed_autoscalers`: the autoscaler that a command names, or all of them
 //! - `liveness`: the controllers that stored statuses, and whether any acts on the autoscalers
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
+//! - `findings`: findings of `lint` and `rules check` as JSON and SARIF
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `tests`: tests that compare the documentation and the charts with the program
 
@@ -36,6 +37,7 @@ mod debug_client;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
+mod findings;
 mod forecast;
 mod in_process;
 mod kubectl;

@@ -50,10 +50,11 @@ impl MetricReader {
         arguments: &SourceArguments,
         scope: Scope,
         request_timeout: Duration,
-        coalescing: CoalescingSettings,
+        mut coalescing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
         arguments.warn_of_unused_url();
-        let limits = ClientSettings::default().with_request_timeout(request_timeout);
+        let mut limits = ClientSettings::default();
+        limits.request_timeout = request_timeout;
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, request_timeout);
         let pods = Arc::new(FetchedPods::default());
@@ -86,7 +87,8 @@ impl MetricReader {
             let source = Fallback::new(Arc::new(Routed::new(sources)), apis);
             // The threshold prevents namespace lists: rules have only the pods of the decisions,
             // not all pods of a namespace.
-            Arc::new(Coalescing::new(source, kinds, coalescing.with_min_selectors(usize::MAX)))
+            coalescing.min_selectors = usize::MAX;
+            Arc::new(Coalescing::new(source, kinds, coalescing))
         };
         let client = match &schedules {
             Some(schedules) => Arc::new(ScheduleClient::new(schedules.clone(), client)),

@@ -112,7 +112,7 @@ pub(crate) fn rule_metrics(source: Arc<PrometheusSource>) -> prometheus::Result<
     };
     let refused = Opts::new(
         "hpa_adapter_rules_file_refused",
-        "1 while the changed rules file is invalid and the previous rules are in use, else 0",
+        "1 while the rules file is invalid or unreadable and previous rules are in use, else 0",
     );
     let gauges = [
         GaugeVec::new(refused, &[])?,

@@ -9,7 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use hpa_calc::shell::{quote, quote_always};
+use hpa_calc::{
+    crd::{API_VERSION, SHORT_NAME},
+    shell::{quote, quote_always},
+};
 use hpa_simulate::{
     MAX_PODS, Variant,
     recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
@@ -51,6 +54,11 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
             !run.exceeds_pod_limit,
             "{}: the autoscaler scales to more than {MAX_PODS} replicas, but a simulation has at \
              most that many pods",
+            file_name(file)
+        );
+        ensure!(
+            base.may_scale(),
+            "{}: the autoscaler is paused or in a dry run: remove that setting from the scenario",
             file_name(file)
         );
         // No settings can make up for a metric without a value.
@@ -180,6 +188,12 @@ fn command_argument(name: &str) -> String {
     escape_line(&quote(name))
 }
 
+/// The name of the autoscaler's resource for kubectl.
+fn resource_name(base: &Variant) -> &'static str {
+    let api_version = base.manifest.get("apiVersion").and_then(Value::as_str);
+    if api_version == Some(API_VERSION) { SHORT_NAME } else { "hpa" }
+}
+
 fn text(base: &Variant, recommendation: &Recommendation) -> String {
     let mut text = String::new();
     match &recommendation.suggested {
@@ -193,7 +207,8 @@ fn text(base: &Variant, recommendation: &Recommendation) -> String {
                 namespace.map(|namespace| format!(" -n {}", command_argument(namespace)));
             let _ = writeln!(
                 text,
-                "\nkubectl patch hpa {name}{} --type merge -p {}",
+                "\nkubectl patch {} {name}{} --type merge -p {}",
+                resource_name(base),
                 namespace.unwrap_or_default(),
                 escape_line(&quote_always(&suggested.patch.to_string()))
             );

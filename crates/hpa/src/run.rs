@@ -51,7 +51,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let panics = TaskPanics::default();
     let sources = in_process::Sources::new(&arguments, &clients, &telemetry, &panics).await?;
     let rules = sources.as_ref().and_then(in_process::Sources::rules);
-    let forecasts = forecast_source(&arguments, rules)?;
+    let forecasts = forecast_source(&arguments, rules.clone())?;
     let dependencies = match sources {
         Some(sources) => sources.dependencies(clients, &options, telemetry, arguments.dry_run)?,
         None => Dependencies::with_telemetry(clients, &options, telemetry, arguments.dry_run, None),
@@ -59,7 +59,8 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let dependencies = Dependencies { election, keep_history, apis, forecasts, ..dependencies };
     let dependencies =
         scaling_schedules::attach(&arguments.schedules, &options, dependencies, &panics)?;
-    let (dependencies, debug_server) = debug_api::start(&arguments, dependencies, &options).await?;
+    let debug_api = debug_api::start(&arguments, dependencies, &options, rules);
+    let (dependencies, debug_server) = debug_api.await?;
     let running = pin!(hpa_controller::run(dependencies, options, shutdown.clone()));
     let outcome = panics.stop_at_panic(&shutdown, running).await;
     for server in [debug_server, serving].into_iter().flatten() {

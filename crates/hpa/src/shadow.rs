@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::{
     EXIT_INCONCLUSIVE,
     api_client::client_config,
-    args::{ClusterArguments, ShadowReportArguments, to_std},
+    args::{AutoscalingArguments, ClusterArguments, ShadowReportArguments, to_std},
     controller_options::shared_options,
     debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName},
     kubectl, logging, signals, terminal,
@@ -34,7 +34,8 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
         warn!("{warning}");
     }
     let (summary, length) = kubectl::block_on_threads(None, compare(arguments))?;
-    terminal::print(&format!("{}\n{summary}", headline(&summary, length)))?;
+    let flags = describe_flags(&arguments.autoscaling);
+    terminal::print(&format!("{}\n{flags}\n{summary}", headline(&summary, length)))?;
     if inconclusive_reason(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
@@ -60,6 +61,17 @@ fn short_comparison_warning(arguments: &ShadowReportArguments) -> Option<String>
             min_length.as_secs()
         )
     })
+}
+
+/// A sentence with the flags of this command's decisions that explain most differences.
+fn describe_flags(flags: &AutoscalingArguments) -> String {
+    format!(
+        "The decisions here are those with --horizontal-pod-autoscaler-tolerance={} and \
+         --horizontal-pod-autoscaler-downscale-stabilization={:#}: if the peer has other flags, \
+         pass them.",
+        flags.horizontal_pod_autoscaler_tolerance,
+        flags.horizontal_pod_autoscaler_downscale_stabilization
+    )
 }
 
 /// The result in one line.
@@ -300,6 +312,16 @@ mod tests {
             client_config_with_impersonation(&arguments).overrides;
         assert_eq!(impersonate.as_deref(), Some("ann"));
         assert_eq!(impersonate_groups, ["ops", "dev"]);
+    }
+
+    #[test]
+    fn tolerance_of_the_decisions_is_named() {
+        let words = ["hpa", "shadow-report", "--horizontal-pod-autoscaler-tolerance=0.25"];
+        let Command::ShadowReport(arguments) = Arguments::parse_from(words).command else {
+            panic!("another command");
+        };
+        let flags = describe_flags(&arguments.autoscaling);
+        assert!(flags.contains("-tolerance=0.25 and ") && flags.contains("=5m: "), "{flags}");
     }
 
     #[rstest]

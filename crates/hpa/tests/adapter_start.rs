@@ -114,7 +114,7 @@ async fn flag_with_a_replaced_value_is_a_warning(
 #[tokio::test(flavor = "multi_thread")]
 async fn log_reports_whether_prometheus_is_reachable() {
     let mut adapter = Adapter::start_with(&["--prometheus-url=http://127.0.0.1:1"]).await;
-    let refused = "no rule of this Prometheus could be read";
+    let refused = "Prometheus can't be read, retrying";
     let line = adapter.wait_for_line(|line| line.contains(refused)).await;
     assert!(line.contains(" WARN ") && line.contains("http://127.0.0.1:1"), "{line}");
     let mut adapter = Adapter::start("--metrics-relist-interval=1h").await;

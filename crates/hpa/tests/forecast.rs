@@ -85,7 +85,7 @@ fn forecasts_are_compared_with_a_target_of_similar_cost() {
     // Every load is a multiple of the target, so any lower target needs one more pod.
     let stdout = utf8(&forecast_file(&write_load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
     let headline = stdout.lines().next().unwrap_or_default();
-    assert!(headline.ends_with(" more pod-hours."), "{stdout}");
+    assert!(headline.ends_with(" more pod-hours than forecasts."), "{stdout}");
     assert!(stdout.contains("target × 0.9999"), "{stdout}");
 }
 
@@ -145,6 +145,7 @@ fn constant_load_needs_no_forecasts() {
     let file = write_load(&folder, 28, |minute| if is_day(minute) { 1.0 } else { 3.0 });
     let stdout = utf8(&forecast_file(&file, &[]).stdout);
     assert!(stdout.starts_with("No forecasts needed: the load never changes."), "{stdout}");
+    assert!(!stdout.contains("POD-HOURS"), "{stdout}");
 }
 
 #[test]

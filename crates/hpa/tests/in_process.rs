@@ -375,6 +375,8 @@ async fn first_line_of_rules_explain_is_the_answer() {
         )
     };
     let resource = format!("resourceRules:\n  cpu:\n{USAGE_RULE}  memory:\n{USAGE_RULE}");
+    let refused = "- seriesQuery: up\n  name: {as: other}\n  metricsQuery: <<Series>>\n";
+    let refused_without_it = custom("<<.Series>>") + refused;
     let unclosed = resource.replacen("sum(n{<<.LabelMatchers>>}", "sum(n{<<.LabelMatchers}", 1);
     for (text, api, metric, expected) in [
         (&resource, "resource", "pods/cpu", "pods/cpu has values of 1 pod, by resourceRules.cpu."),
@@ -424,6 +426,12 @@ async fn first_line_of_rules_explain_is_the_answer() {
             "custom",
             "pods/other",
             "other has no value: the only rule doesn't have it",
+        ),
+        (
+            &refused_without_it,
+            "custom",
+            "pods/mm",
+            "mm has no value: no rule has it; did you mean m of rules[0]?",
         ),
     ] {
         fs::write(&file, text).unwrap();

@@ -163,12 +163,13 @@ fn suggestion_is_better_than_the_default_behavior() {
 }
 
 #[test]
-fn patch_is_for_the_namespace_of_the_scenario() {
+fn patch_is_for_the_resource_and_the_namespace_of_the_scenario() {
     let scenario = fs::read_to_string(example("metric-outage.yaml")).expect("an example");
     let dir = tempfile::tempdir().expect("a directory");
-    let command = |metadata: &str| {
+    let command = |api_version: &str, metadata: &str| {
         let path = dir.path().join("scenario.yaml");
         let scenario = scenario.replace("metadata: {name: web}", metadata);
+        let scenario = scenario.replacen("autoscaling/v2", api_version, 1);
         fs::write(&path, scenario).expect("a file");
         let path = path.display().to_string();
         let few = ["--candidates=20", "--seeds=1", "--load-factors=1"];
@@ -177,9 +178,12 @@ fn patch_is_for_the_namespace_of_the_scenario() {
         line.unwrap_or_else(|| panic!("{text}{errors}")).to_owned()
     };
     let patch = "kubectl patch hpa web --type merge -p '{";
-    assert!(command("metadata: {name: web}").starts_with(patch));
+    assert!(command("autoscaling/v2", "metadata: {name: web}").starts_with(patch));
+    let custom = command("autoscaling.hpa-rs.dev/v2", "metadata: {name: web}");
+    assert!(custom.starts_with("kubectl patch rhpa web --type merge -p '{"), "{custom}");
     let patch = "kubectl patch hpa web -n shop --type merge -p '{";
-    assert!(command("metadata: {name: web, namespace: shop}").starts_with(patch));
+    let shop = command("autoscaling/v2", "metadata: {name: web, namespace: shop}");
+    assert!(shop.starts_with(patch), "{shop}");
 }
 
 #[test]
@@ -201,4 +205,8 @@ fn error_of_recommend_has_exit_status_2() {
     let expected = "scenario.yaml: the autoscaler never decided: autoscaling is off because the \
                     target is at 0 replicas\n";
     assert!(status == Some(2) && errors.ends_with(expected), "{errors}");
+    let paused = "metadata: {name: api, annotations: {autoscaling.hpa-rs.dev/pause: 'true'}}";
+    fs::write(&file, scenario.replace("metadata: {name: api}", paused)).expect("a scenario");
+    let (status, _, errors) = hpa(&["recommend", &file.to_string_lossy()]);
+    assert!(status == Some(2) && errors.contains("is paused or in a dry run"), "{errors}");
 }

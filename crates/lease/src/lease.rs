@@ -1,12 +1,7 @@
 //! The Lease object as an election reads and writes it.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
-use k8s_openapi::{
-    NamespaceResourceScope, api::coordination::v1::Lease,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Resource, core::TypeMeta};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::{Map, Value};
@@ -14,7 +9,8 @@ use serde_json::{Map, Value};
 /// A Lease whose times are text. The type of `k8s_openapi` can't be decoded if a time is outside
 /// the range of [`Timestamp`], such as the end of year 9999, which the API server accepts. Then no
 /// instance could acquire the lease until it is repaired or deleted.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
+#[resource(inherit = "Lease")]
 pub struct ElectionLease {
     #[serde(flatten)]
     pub types: Option<TypeMeta>,
@@ -79,35 +75,6 @@ impl ElectionLease {
     pub(crate) fn named(name: &str) -> Self {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         Self { metadata, ..Self::default() }
-    }
-}
-
-impl Resource for ElectionLease {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind(dynamic_type: &()) -> Cow<'_, str> {
-        Lease::kind(dynamic_type)
-    }
-
-    fn group(dynamic_type: &()) -> Cow<'_, str> {
-        Lease::group(dynamic_type)
-    }
-
-    fn version(dynamic_type: &()) -> Cow<'_, str> {
-        Lease::version(dynamic_type)
-    }
-
-    fn plural(dynamic_type: &()) -> Cow<'_, str> {
-        Lease::plural(dynamic_type)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 

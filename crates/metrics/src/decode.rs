@@ -1,12 +1,11 @@
 //! Decodes JSON with errors that name the field.
 
-use std::{error::Error, fmt};
-
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 /// The reason why JSON can't be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}{}{message}", if field.is_empty() { "" } else { ": " })]
 pub struct DecodeError {
     /// The path of the field: `status.conditions[0].lastTransitionTime`. Empty if the error
     /// concerns the whole value.
@@ -29,16 +28,6 @@ impl DecodeError {
         Self { field: format!("{name}{dot}{}", self.field), ..self }
     }
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, message } = self;
-        let colon = if field.is_empty() { "" } else { ": " };
-        write!(f, "{field}{colon}{message}")
-    }
-}
-
-impl Error for DecodeError {}
 
 /// Decodes a JSON value.
 ///

@@ -209,14 +209,6 @@ pub enum NotFound {
         /// The label with the object's name.
         label: String,
     },
-    /// The label with the objects' names is no longer known, so the results have no objects.
-    #[error("the results of the query {query} can't be assigned to objects: {message}")]
-    NoLabel {
-        /// The query.
-        query: String,
-        /// The message, which says what is missing.
-        message: String,
-    },
     /// The query has a sample for the object, but it is not a value.
     #[error("the query {query} has no usable value: {reason}")]
     UnusableSample {

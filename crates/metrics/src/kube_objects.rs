@@ -162,11 +162,6 @@ impl KubeObjects {
         self.pods.sync_state.wait_for_first_outcome().await;
     }
 
-    /// Whether both caches have synced.
-    pub fn has_synced(&self) -> bool {
-        self.pods.objects.read().is_some() && self.nodes.objects.read().is_some()
-    }
-
     /// Keeps the cache of pods up to date. Never ends.
     pub async fn watch_pods(&self) {
         let kind = kube_resource(&GroupResource::pods(), "v1", "Pod");

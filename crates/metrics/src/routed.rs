@@ -28,11 +28,7 @@ impl Routed {
 
 impl Catalog for Routed {
     fn groups(&self) -> ApiGroups {
-        self.catalogs().map(Catalog::groups).fold(ApiGroups::default(), |all, groups| ApiGroups {
-            custom: all.custom || groups.custom,
-            external: all.external || groups.external,
-            resource: all.resource || groups.resource,
-        })
+        self.catalogs().map(Catalog::groups).fold(ApiGroups::default(), ApiGroups::union)
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {

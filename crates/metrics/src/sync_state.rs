@@ -6,16 +6,10 @@ use tokio::sync::watch;
 
 use crate::describe;
 
-/// The outcome of a cache's first list, with the error if it failed.
-#[derive(Debug)]
+/// The outcome of a cache's first list, with the error if it failed. By default, the list has not
+/// ended.
+#[derive(Debug, Default)]
 pub struct SyncState(watch::Sender<Option<Result<(), String>>>);
-
-impl Default for SyncState {
-    /// The state before the first list has ended.
-    fn default() -> Self {
-        Self(watch::channel(None).0)
-    }
-}
 
 impl SyncState {
     /// Reports that the first list is complete.

@@ -180,7 +180,7 @@ impl MetricState {
 pub(crate) fn would_help(variant: &Variant) -> bool {
     let target = variant.profile().effective_target_load();
     let settings = gate_settings(variant, &variant.settings(), target);
-    let trace = Trace::new(past_loads(variant, Timestamp::UNIX_EPOCH));
+    let trace = Trace::new(past_loads(variant, variant.start));
     target > 0.0 && decide(&trace, &settings).reason.is_active()
 }
 

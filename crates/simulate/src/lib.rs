@@ -41,6 +41,7 @@ mod file;
 mod forecast;
 mod measure;
 mod other_pods;
+mod parallel;
 mod pod_template;
 mod readings;
 pub mod recommend;
@@ -55,6 +56,7 @@ pub use self::{
     },
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
     other_pods::OtherPods,
-    run::{Problem, Reconciles, Run, RunOptions, Scaling, TimelinePoint, map_parallel},
+    parallel::map_parallel,
+    run::{Problem, Reconciles, Run, RunOptions, Scaling, TimelinePoint},
     workload::scenario::MAX_PODS,
 };

@@ -16,6 +16,9 @@ const REVERSAL_SECONDS: f64 = 600.0;
 /// Above this utilization, a request is assumed to take 100 times as long as on an idle pod.
 const MAX_UTILIZATION: f64 = 0.99;
 const PERCENTILE: f64 = 0.99;
+/// A 99th percentile of the latency up to this is accepted, as a multiple of the latency on an idle
+/// pod. 10 is the latency at a utilization of 90 %.
+pub(crate) const ACCEPTED_LATENCY: f64 = 10.0;
 /// Differences of rates below this are rounding errors.
 const EPSILON: f64 = 1e-9;
 

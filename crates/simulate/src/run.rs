@@ -1,20 +1,10 @@
 //! A run: the cluster advances second by second, and the controller reconciles when it is due.
 
-use std::{
-    num::NonZero,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
-
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
     explain::{Reason, metric_name},
-    settings::{PodSelection, SettingPolicy},
+    settings::{PodSelection, ResolvedSettings, SettingPolicy},
 };
-use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
@@ -27,8 +17,6 @@ use crate::{
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
-/// The start of every run: a Monday.
-const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
 /// The scalings, problems and outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -177,8 +165,18 @@ impl Variant {
     /// The settings for decisions. The autoscaler may override any of them: a scenario has no
     /// policy that forbids settings.
     pub(crate) fn settings(&self) -> Settings {
+        self.resolved_settings().settings
+    }
+
+    /// Whether the autoscaler scales: it has neither a pause nor a dry run.
+    pub fn may_scale(&self) -> bool {
+        self.settings().may_scale()
+    }
+
+    /// The settings for decisions, and the problems of those that are ignored or have no effect.
+    pub(crate) fn resolved_settings(&self) -> ResolvedSettings {
         let settings = self.controller.decision_settings();
-        settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
+        settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default())
     }
 
     /// The sync period in seconds: that of the autoscaler or, if it sets none, that of the
@@ -196,14 +194,14 @@ impl Variant {
 
 impl<'a> Simulator<'a> {
     fn new(variant: &'a Variant, options: RunOptions<'a>) -> Self {
-        let cluster = Cluster::new(variant, START);
+        let cluster = Cluster::new(variant, variant.start);
         let measurements =
             Measurements::new(variant.objective.clone(), variant.cost.clone(), &cluster.state());
         let hpa = variant.autoscaler.clone();
         let settings = variant.settings();
         Self {
             variant,
-            forecasts: Forecasts::new(variant, &settings, START),
+            forecasts: Forecasts::new(variant, &settings, variant.start),
             settings,
             cluster,
             hpa,
@@ -251,14 +249,15 @@ impl<'a> Simulator<'a> {
     /// The second of the next reconcile: the next change of scheduled bounds, or `due` if that is
     /// earlier. A reconcile for a change of bounds doesn't shift the periodic ones.
     fn next_reconcile(&self, second: f64, due: f64) -> f64 {
-        let now = timestamp_at(START, second);
+        let start = self.variant.start;
+        let now = timestamp_at(start, second);
         let change = self.settings.next_bounds_change(&self.hpa.spec, now);
-        let change = change.map(|change| change.at.duration_since(START).as_secs_f64());
+        let change = change.map(|change| change.at.duration_since(start).as_secs_f64());
         change.map_or(due, |change| change.min(due))
     }
 
     fn reconcile(&mut self, second: f64) {
-        let now = timestamp_at(START, second);
+        let now = timestamp_at(self.variant.start, second);
         let scale = Scale {
             spec_replicas: i32::try_from(self.cluster.replicas).unwrap_or(i32::MAX),
             status_replicas: i32::try_from(self.cluster.status_replicas).unwrap_or(i32::MAX),
@@ -273,7 +272,7 @@ impl<'a> Simulator<'a> {
             SelectedPods::new(pods)
         });
         let namespace = &self.hpa.metadata.namespace;
-        let apis = MetricsApis::new(cluster, namespace, START, second);
+        let apis = MetricsApis::new(cluster, namespace, self.variant.start, second);
         let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
         if self.absent_metrics.is_none() {
@@ -350,30 +349,6 @@ fn absent_metrics(
     Some(absent.map(|(index, _)| metric_name(&hpa.spec.metrics, index)).collect())
 }
 
-/// Calls `work` with each item, on all cores, and returns the results in the order of the items.
-pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::with_capacity(items.len()));
-    let run = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else { return };
-            let result = work(item);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..cores.min(items.len()) {
-            scope.spawn(run);
-        }
-        run();
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,10 +356,18 @@ mod tests {
 
     #[test]
     fn rollout_of_a_stateful_set_starts_without_another_change() {
-        let text = "name: rollout\nduration: 20m\nautoscaler:\n  metadata: {name: web}\n  spec:\n    \
-                    scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}\n    \
-                    minReplicas: 3\n    maxReplicas: 3\nworkload:\n  kind: StatefulSet\n  load: \
-                    {constant: 100}\nincidents:\n- {kind: rollout, at: 10m}\n";
+        let text = r"
+name: rollout
+duration: 20m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}
+    minReplicas: 3
+    maxReplicas: 3
+workload: {kind: StatefulSet, load: {constant: 100}}
+incidents: [{kind: rollout, at: 10m}]
+";
         let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
         let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
@@ -397,14 +380,45 @@ mod tests {
     }
 
     #[test]
+    fn scheduled_bounds_hold_at_their_time_of_day() {
+        let text = r#"
+duration: 30m
+start: 2026-11-27T06:30:00Z
+autoscaler:
+  metadata:
+    name: web
+    annotations:
+      autoscaling.hpa-rs.dev/bounds: >-
+        [{"days": ["Fri"], "start": "06:45", "end": "09:00", "timeZone": "UTC", "minReplicas": 5}]
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    maxReplicas: 9
+workload: {load: {constant: 1}}
+"#;
+        let file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let run = file.variants[0].run();
+        let first = run.steps.first().expect("a scaling to the scheduled minimum");
+        assert_eq!((first.from, first.to), (1, 5));
+        assert!((first.second - 900.0).abs() < 2.0, "{first:?}");
+    }
+
+    #[test]
     fn huge_load_does_not_create_pods_without_limit() {
-        let text = "duration: 45s\nautoscaler:\n  metadata: {name: web}\n  spec:\n    \
-                    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n    \
-                    maxReplicas: 2147483647\n    metrics:\n    - type: External\n      external:\n        \
-                    metric: {name: rps}\n        target: {type: AverageValue, averageValue: \
-                    1m}\n    behavior:\n      scaleUp:\n        policies: [{type: Pods, value: \
-                    2000000000, periodSeconds: 15}]\nworkload: {load: {constant: 1}}\n\
-                    externalMetrics:\n- {metric: rps, value: {curve: {constant: 1000000}}}\n";
+        let text = r"
+duration: 45s
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    maxReplicas: 2147483647
+    metrics:
+    - type: External
+      external: {metric: {name: rps}, target: {type: AverageValue, averageValue: 1m}}
+    behavior:
+      scaleUp: {policies: [{type: Pods, value: 2000000000, periodSeconds: 15}]}
+workload: {load: {constant: 1}}
+externalMetrics: [{metric: rps, value: {curve: {constant: 1000000}}}]
+";
         let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
         let run = scenario_file.variants[0]
             .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
@@ -416,12 +430,5 @@ mod tests {
         let expected = "The autoscaler scaled to more than 10000 replicas, and a simulation has at \
                         most that many pods. The pods were ";
         assert!(answer.starts_with(expected), "{answer}");
-    }
-
-    #[test]
-    fn results_keep_the_order_of_the_items() {
-        let items: Vec<usize> = (0..100).collect();
-        let doubled = map_parallel(&items, |item| item * 2);
-        assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
     }
 }

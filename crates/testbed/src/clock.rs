@@ -1,9 +1,8 @@
 //! The server's wall clock, and [`SimulatedClock`], which runs at a multiple of real time.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 /// A wall clock.
@@ -16,19 +15,14 @@ const MAX_SLEEP: Duration = Duration::from_hours(24);
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// Simulated time at a multiple of tokio's time, which tests may pause. Clones share one clock.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SimulatedClock {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    anchor: Mutex<Anchor>,
-    /// Changes when the speed does, to wake sleeping tasks.
-    changed: watch::Sender<()>,
+    /// A change wakes sleeping tasks.
+    anchor: watch::Sender<Anchor>,
 }
 
 /// The last change of the speed: its real and simulated time, and the speed since then.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Anchor {
     real: Instant,
     simulated: Timestamp,
@@ -46,30 +40,26 @@ impl Anchor {
 impl SimulatedClock {
     /// A clock at `start` that runs `speed` times as fast as tokio's time.
     pub fn new(start: Timestamp, speed: f64) -> Self {
-        let anchor =
-            Anchor { real: Instant::now(), simulated: start, speed: speed_or_stopped(speed) };
-        Self {
-            inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }),
-        }
+        let (real, speed) = (Instant::now(), speed_or_stopped(speed));
+        Self { anchor: watch::Sender::new(Anchor { real, simulated: start, speed }) }
     }
 
     /// The simulated time.
     pub fn now(&self) -> Timestamp {
-        self.inner.anchor.lock().at(Instant::now())
+        self.anchor.borrow().at(Instant::now())
     }
 
     /// Simulated seconds per second of tokio's time. 0 if the clock is stopped.
     pub fn speed(&self) -> f64 {
-        self.inner.anchor.lock().speed
+        self.anchor.borrow().speed
     }
 
     /// Changes the speed. A speed that isn't positive and finite stops the clock.
     pub fn set_speed(&self, speed: f64) {
-        let mut anchor = self.inner.anchor.lock();
-        let real = Instant::now();
-        *anchor = Anchor { real, simulated: anchor.at(real), speed: speed_or_stopped(speed) };
-        drop(anchor);
-        self.inner.changed.send_replace(());
+        self.anchor.send_modify(|anchor| {
+            let real = Instant::now();
+            *anchor = Anchor { real, simulated: anchor.at(real), speed: speed_or_stopped(speed) };
+        });
     }
 
     /// The clock as a function, for [`Config::clock`](crate::Config).
@@ -80,7 +70,7 @@ impl SimulatedClock {
 
     /// Waits until the simulated `time`. The speed may change during the wait.
     pub async fn sleep_until(&self, time: Timestamp) {
-        let mut changed = self.inner.changed.subscribe();
+        let mut anchor = self.anchor.subscribe();
         loop {
             let (now, speed) = (self.now(), self.speed());
             if now >= time {
@@ -91,7 +81,7 @@ impl SimulatedClock {
             let wait = wait.clamp(MIN_SLEEP, MAX_SLEEP);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                _ = changed.changed() => {}
+                _ = anchor.changed() => {}
             }
         }
     }
@@ -100,15 +90,6 @@ impl SimulatedClock {
     pub async fn sleep(&self, seconds: f64) {
         let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO);
         self.sleep_until(self.now().checked_add(span).unwrap_or(Timestamp::MAX)).await;
-    }
-}
-
-impl fmt::Debug for SimulatedClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimulatedClock")
-            .field("now", &self.now())
-            .field("speed", &self.speed())
-            .finish()
     }
 }
 

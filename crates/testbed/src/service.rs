@@ -17,7 +17,8 @@ use axum::{
 };
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     error::{ApiError, Disconnected},
@@ -58,7 +59,7 @@ where
 /// Stops accepting HTTP connections when dropped.
 #[derive(Debug)]
 pub struct ServerHandle {
-    task: JoinHandle<io::Result<()>>,
+    _task: AbortOnDropHandle<io::Result<()>>,
 }
 
 impl ServerHandle {
@@ -74,13 +75,7 @@ impl ServerHandle {
         // first segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok((address, Self { task }))
-    }
-}
-
-impl Drop for ServerHandle {
-    fn drop(&mut self) {
-        self.task.abort();
+        Ok((address, Self { _task: AbortOnDropHandle::new(task) }))
     }
 }
 

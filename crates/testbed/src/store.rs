@@ -72,8 +72,9 @@ pub(crate) struct Collection {
     objects: BTreeMap<ObjectId, Object>,
     /// The watch cache, oldest change first.
     log: VecDeque<Change>,
-    /// Changes up to this resource version are no longer in `log`.
-    compacted: u64,
+    /// Changes up to this resource version are no longer in `log`. It is the oldest one whose
+    /// objects are available.
+    pub(crate) compacted: u64,
     /// The resource version of the last change.
     latest: watch::Sender<u64>,
     /// The last paginated list. Its pages share the objects.
@@ -127,11 +128,6 @@ impl Collection {
         let paged = self.list_at(revision)?;
         self.paged = Some(paged.clone());
         Ok(paged)
-    }
-
-    /// The oldest resource version whose objects are available.
-    pub(crate) fn compacted_revision(&self) -> u64 {
-        self.compacted
     }
 
     /// The changes after a resource version.

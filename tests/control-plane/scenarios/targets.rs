@@ -83,7 +83,7 @@ pub(super) async fn define_kind(env: &TestEnv, kind: Kind, versions: &[&str]) ->
 pub(super) async fn custom_resource(env: TestEnv) -> Result<()> {
     let new = Kind::new("e2e.hpa-rs.test", "v1", "Widget", "widgets");
     define_kind(&env, new, &["v1", "v1beta1"]).await?;
-    env.workloads.run_targets(new);
+    env.workloads.simulate_controller(new);
     let old = Kind { version: "v1beta1", ..new };
     tokio::try_join!(scale_by_load(&env, new, "new"), scale_by_load(&env, old, "old"))?;
     Ok(())
@@ -110,7 +110,7 @@ pub(super) async fn unknown_kind(env: TestEnv) -> Result<()> {
     env.wait_for_event("app", "FailedGetScale", "no matches for kind \"Gadget\"").await?;
 
     define_kind(&env, kind, &["v1"]).await?;
-    env.workloads.run_targets(kind);
+    env.workloads.simulate_controller(kind);
     env.set_cpu("app", Load::PerPod(50));
     let app = env.create_target(kind, "app", 1).await?;
     app.wait_for_replicas(2).await?;

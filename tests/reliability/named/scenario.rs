@@ -68,12 +68,18 @@ enum Step {
     StartStandby(&'static str),
 }
 
+/// A step at an age of the cluster.
+struct TimedStep {
+    at: Duration,
+    is_in_baseline: bool,
+    step: Step,
+}
+
 /// Faults, and the steps that are added to [`common_steps`].
 #[derive(Default)]
 pub(super) struct Scenario {
     faults: Vec<Fault>,
-    /// The time, whether the step is also part of the baseline, and the step.
-    steps: Vec<(Duration, bool, Step)>,
+    steps: Vec<TimedStep>,
     extra_recovery: Duration,
 }
 
@@ -129,8 +135,7 @@ impl Scenario {
     }
 
     fn step(mut self, at: u64, is_in_baseline: bool, step: Step) -> Self {
-        self.steps.push((Duration::from_secs(at), is_in_baseline, step));
-        self.steps.sort_by_key(|(at, ..)| *at);
+        self.steps.push(TimedStep { at: Duration::from_secs(at), is_in_baseline, step });
         self
     }
 
@@ -149,7 +154,7 @@ impl Scenario {
     /// The run without faults, cached for scenarios without user actions.
     async fn baseline(&self, ending: Ending) -> Outcome {
         static CACHE: Mutex<Vec<(Ending, Duration, Outcome)>> = Mutex::new(Vec::new());
-        if self.steps.iter().any(|(_, is_in_baseline, _)| *is_in_baseline) {
+        if self.steps.iter().any(|step| step.is_in_baseline) {
             return self.run(ending, false).await;
         }
         let matches = |cached: &&(Ending, Duration, Outcome)| {
@@ -170,9 +175,9 @@ impl Scenario {
         let added: Vec<_> =
             added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
         let common_steps = common_steps(ending);
-        let steps = self.steps.iter().filter(|(_, is_in_baseline, _)| *is_in_baseline || is_faulty);
+        let steps = self.steps.iter().filter(|step| step.is_in_baseline || is_faulty);
         let mut steps: Vec<_> = steps
-            .map(|(at, _, step)| (*at, step))
+            .map(|TimedStep { at, step, .. }| (*at, step))
             .chain(common_steps.iter().map(|(at, step)| (*at, step)))
             .collect();
         steps.sort_by_key(|(at, _)| *at);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hpa_testbed::{Effect, Match};
+use hpa_testbed::Match;
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
-use super::{finish, on, running_cluster, sleep_periods};
+use super::{count_requests, finish, running_cluster, sleep_periods};
 use crate::{NAMESPACE, PERIOD, cluster::Cluster};
 
 const API_VERSION: &str = "example.com/v1";
@@ -57,7 +57,7 @@ async fn cluster_with_widget() -> (Cluster, hpa_testbed::Faults) {
     cluster.apply(hpa);
     sleep_periods(&cluster, 4).await;
     assert_eq!(scaling_active(&cluster), "True");
-    let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
+    let reads = count_requests(&faults, reads_of_scale());
     sleep_periods(&cluster, 4).await;
     assert_eq!(faults.hits(reads), 0, "the scale is cached");
     faults.remove(reads);
@@ -88,7 +88,7 @@ async fn changed_selector_path_is_detected_when_the_api_server_returns_another_s
         widget["status"]["selector"] = json!("app=none");
     });
     sleep_periods(&cluster, 3).await;
-    let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
+    let reads = count_requests(&faults, reads_of_scale());
     for _ in 0..20 {
         assert_eq!(scaling_active(&cluster), "True", "at {:?}", cluster.clock.age());
         cluster.sleep(PERIOD).await;

@@ -17,7 +17,7 @@ mod zero;
 
 use std::time::Duration;
 
-use hpa_testbed::{Effect, Fault, Faults, Match};
+use hpa_testbed::{Effect, Fault, FaultId, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 
 use crate::{
@@ -31,6 +31,11 @@ use crate::{
 /// A fault that affects the controller from now on.
 fn on(matching: Match, effect: Effect) -> Fault {
     Fault::on(matching.client(CONTROLLER)).effect(effect)
+}
+
+/// Counts the controller's matching requests from now on, see [`Faults::hits`]. Doesn't change them.
+fn count_requests(faults: &Faults, matching: Match) -> FaultId {
+    faults.add(on(matching, Effect::Slow { by: Duration::ZERO }))
 }
 
 /// Waits for this many sync periods.

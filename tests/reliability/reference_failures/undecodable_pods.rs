@@ -6,7 +6,7 @@ use hpa_testbed::{Effect, FaultId, Faults, Match};
 use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::json;
 
-use super::{finish, on, running_cluster, sleep_periods};
+use super::{count_requests, finish, on, running_cluster, sleep_periods};
 use crate::{NAMESPACE, cluster::Cluster};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -21,10 +21,8 @@ fn excessive_request() -> String {
     "7".repeat(72_000)
 }
 
-/// Adds a fault without effect, whose hits count the controller's lists of pods.
-fn add_list_counter(faults: &Faults) -> FaultId {
-    let lists = Match::verb("list").group("").resource("pods");
-    faults.add(on(lists, Effect::Slow { by: Duration::ZERO }))
+fn count_pod_lists(faults: &Faults) -> FaultId {
+    count_requests(faults, Match::verb("list").group("").resource("pods"))
 }
 
 /// Makes the pod `tenant-0` undecodable wherever the controller reads it.
@@ -45,7 +43,7 @@ fn set_request(cluster: &Cluster, pod: &str, request: &str) {
 #[tokio::test(start_paused = true)]
 async fn excessive_request_fails_the_metric_and_causes_no_relist() {
     let (cluster, faults) = running_cluster().await;
-    let list_counter = add_list_counter(&faults);
+    let list_counter = count_pod_lists(&faults);
     set_request(&cluster, "web-0", &excessive_request());
     let end = cluster.clock.age() + HOUR;
     while cluster.clock.age() < end {
@@ -72,7 +70,7 @@ async fn excessive_request_fails_the_metric_and_causes_no_relist() {
 #[tokio::test(start_paused = true)]
 async fn pod_that_stays_undecodable_causes_few_relists() {
     let (cluster, faults) = running_cluster().await;
-    let list_counter = add_list_counter(&faults);
+    let list_counter = count_pod_lists(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(objects::pod("tenant", 0));
     cluster.sleep(HOUR).await;
@@ -84,7 +82,7 @@ async fn pod_that_stays_undecodable_causes_few_relists() {
 #[tokio::test(start_paused = true)]
 async fn recreating_an_undecodable_pod_causes_few_relists() {
     let (cluster, faults) = running_cluster().await;
-    let list_counter = add_list_counter(&faults);
+    let list_counter = count_pod_lists(&faults);
     make_undecodable(&cluster, &faults);
     let end = cluster.clock.age() + HOUR;
     while cluster.clock.age() < end {
@@ -104,7 +102,7 @@ async fn recreating_an_undecodable_pod_causes_few_relists() {
 #[tokio::test(start_paused = true)]
 async fn undecodable_pod_does_not_affect_other_namespaces() {
     let (cluster, faults) = running_cluster().await;
-    let list_counter = add_list_counter(&faults);
+    let list_counter = count_pod_lists(&faults);
     make_undecodable(&cluster, &faults);
     cluster.apply(json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenant" },

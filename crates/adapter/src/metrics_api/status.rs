@@ -158,9 +158,7 @@ impl StatusError {
 
     /// 404: the metric has no value for the object.
     pub fn metric_not_found_for(metric: &str, resource: &str, name: &str) -> Self {
-        let message =
-            format!("the server could not find the metric {metric} for {resource} {name}");
-        Self::new(404, "NotFound", message)
+        Self::metric_not_found(metric, &format!("{resource} {name}"))
     }
 
     /// 405: the path can only be read.

@@ -1,6 +1,6 @@
 //! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
-//! are cached. The number of running and of waiting reviews is limited, and so is the rate of
-//! reviews, except for users behind a front proxy and for tokens that were valid recently.
+//! are cached. The numbers of running and of waiting reviews are limited. The rate of reviews is
+//! also limited, but not for users behind a front proxy or for tokens that were valid recently.
 
 mod authorization;
 mod limit;

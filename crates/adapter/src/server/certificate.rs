@@ -7,14 +7,16 @@ use std::{
     time::SystemTime,
 };
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        self, ServerConfig, SupportedProtocolVersion,
+        self, CertificateError, RootCertStore, ServerConfig, SupportedProtocolVersion,
+        client::verify_server_cert_signed_by_trust_anchor,
         crypto::ring::default_provider,
-        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
-        server::danger::ClientCertVerifier,
+        pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
+        server::{ParsedCertificate, danger::ClientCertVerifier},
     },
 };
 use tracing::{info, warn};
@@ -139,6 +141,13 @@ fn new_acceptor(
     if chain.is_empty() {
         return Err(unusable(chain_origin, pem::Error::NoItemsFound));
     }
+    if let Some(end) = chain.first().and_then(expired_at) {
+        warn!(
+            certificate = chain_origin,
+            expired_at = %end,
+            "the serving certificate has expired, so clients that verify it refuse it"
+        );
+    }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(key_origin, error))?;
     let versions = match handshake.versions.as_slice() {
         [] => rustls::DEFAULT_VERSIONS,
@@ -164,6 +173,24 @@ fn new_acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// The time at which a certificate expired. `None` if it hasn't.
+fn expired_at(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let algorithms = default_provider().signature_verification_algorithms.all;
+    // The validity is verified first. Without roots, a valid certificate has another error.
+    let roots = RootCertStore::empty();
+    let now = UnixTime::now();
+    let verified =
+        verify_server_cert_signed_by_trust_anchor(&certificate, &roots, &[], now, algorithms);
+    match verified {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+            not_after,
+            ..
+        })) => Timestamp::from_second(i64::try_from(not_after.as_secs()).ok()?).ok(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -172,10 +199,7 @@ mod tests {
         CertificateParams, CertifiedKey, KeyPair, date_time_ymd, generate_simple_self_signed,
     };
     use tokio::io::duplex;
-    use tokio_rustls::{
-        TlsConnector,
-        rustls::{ClientConfig, RootCertStore},
-    };
+    use tokio_rustls::{TlsConnector, rustls::ClientConfig};
 
     use super::*;
 
@@ -236,6 +260,16 @@ mod tests {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         (cert.pem(), signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn expired_certificate_is_known_by_its_end() {
+        let end = |(chain, _): (String, String)| {
+            let certificate = CertificateDer::from_pem_slice(chain.as_bytes()).unwrap();
+            expired_at(&certificate).map(|end| end.to_string())
+        };
+        assert_eq!(end(expired()).as_deref(), Some("2020-01-01T00:00:00Z"));
+        assert_eq!(end(self_signed()), None);
     }
 
     /// Well-formed PEM whose content is garbage.

@@ -36,30 +36,25 @@ impl ControllerMetrics {
         let reconciles = reconciles.map(|count| count as u64);
         Self { reconciles, delay_ratios: delays("count").zip(delays("sum")) }
     }
-}
 
-pub(super) struct MetricsEndpoint {
-    client: Client,
-}
-
-impl MetricsEndpoint {
-    pub(super) fn new(controller: &Controller, port: u16) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut config =
-            Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
-        // The reference has a self-signed certificate. The connection does not leave this machine.
-        config.accept_invalid_certs = true;
-        Ok(Self { client: Client::try_from(config)? })
-    }
-
-    pub(super) async fn read(&self) -> Result<ControllerMetrics> {
+    /// Reads the metrics with a [`metrics_client`].
+    pub(super) async fn read(client: &Client) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
-        let response = timeout(TIMEOUT, self.client.request_text(request)).await;
+        let response = timeout(TIMEOUT, client.request_text(request)).await;
         let text = response
             .context("no response from the controller")?
             .context("cannot read the controller's metrics")?;
-        Ok(ControllerMetrics::parse(&text))
+        Ok(Self::parse(&text))
     }
+}
+
+/// A client of the metrics endpoint of a controller on this machine.
+pub(super) fn metrics_client(controller: &Controller, port: u16) -> Result<Client> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut config = Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
+    // The reference has a self-signed certificate. The connection does not leave this machine.
+    config.accept_invalid_certs = true;
+    Ok(Client::try_from(config)?)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use hpa_tests::kube_apiserver::{Process, free_ports};
+use kube::Client;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub(crate) use self::outcome::{CountedBy, Outcome, Requests};
 use self::{
-    controller_metrics::{ControllerMetrics, MetricsEndpoint},
+    controller_metrics::{ControllerMetrics, metrics_client},
     outcome::Snapshot,
     server_process::ServerProcess,
 };
@@ -98,7 +99,7 @@ async fn measure_against(
 ) -> Result<Outcome> {
     server.wait_until_ready().await?;
     let [metrics_port] = free_ports()?;
-    let endpoint = MetricsEndpoint::new(controller, metrics_port)?;
+    let metrics = metrics_client(controller, metrics_port)?;
     let mut flags = comparable_flags(arguments, controller, dir, kubeconfig, metrics_port);
     if controller.kind == ControllerKind::Ours {
         if arguments.population.metric == Metric::Prometheus {
@@ -116,10 +117,10 @@ async fn measure_against(
     wait_until_decided(arguments, server, &mut process).await?;
     let settle_end = Instant::now() + arguments.settle.unwrap_or_default();
     wait_until(settle_end, &mut process).await?;
-    let begin = snapshot(server, &process, &endpoint).await?;
+    let begin = snapshot(server, &process, &metrics).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
     wait_and_add_autoscalers(arguments, server, &mut process).await?;
-    let end = snapshot(server, &process, &endpoint).await?;
+    let end = snapshot(server, &process, &metrics).await?;
     process.stop(EXIT_TIMEOUT).await?;
     Ok(Outcome::new(controller, flags, &arguments.population, started, [&begin, &end]))
 }
@@ -203,14 +204,10 @@ async fn wait_until(end: Instant, process: &mut Process) -> Result<()> {
     process.ensure_running()
 }
 
-async fn snapshot(
-    server: &ServerProcess,
-    process: &Process,
-    endpoint: &MetricsEndpoint,
-) -> Result<Snapshot> {
+async fn snapshot(server: &ServerProcess, process: &Process, metrics: &Client) -> Result<Snapshot> {
     let controller_usage = Usage::for_process(process.id()?)?;
     let stats = server.stats().await?;
-    let controller_metrics = endpoint.read().await.unwrap_or_else(|error| {
+    let controller_metrics = ControllerMetrics::read(metrics).await.unwrap_or_else(|error| {
         eprintln!("hpa-bench: the controller's own metrics are missing: {error:#}");
         ControllerMetrics::default()
     });

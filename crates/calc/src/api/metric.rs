@@ -128,13 +128,17 @@ impl MetricSpec {
         name.map_or("", String::as_str)
     }
 
-    /// The selector of the metric's series. `None` if there is none, or if it is invalid.
-    pub(crate) fn series_selector(&self) -> Option<Selector> {
+    /// The selector of the metric's series, as it is written.
+    pub fn label_selector(&self) -> Option<&LabelSelector> {
         let of_pods = self.pods.as_ref().map(|source| &source.metric);
         let of_object = self.object.as_ref().map(|source| &source.metric);
         let of_external = self.external.as_ref().map(|source| &source.metric);
-        let identifier = of_pods.or(of_object).or(of_external)?;
-        identifier.selector.as_ref()?.to_selector().ok()
+        of_pods.or(of_object).or(of_external)?.selector.as_ref()
+    }
+
+    /// The selector of the metric's series. `None` if there is none, or if it is invalid.
+    pub(crate) fn series_selector(&self) -> Option<Selector> {
+        self.label_selector()?.to_selector().ok()
     }
 }
 

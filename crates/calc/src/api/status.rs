@@ -47,6 +47,14 @@ impl HorizontalPodAutoscalerStatus {
         self.condition(condition_type)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
+
+    /// The condition that prevents scaling, if there is one: `AbleToScale` or else `ScalingActive`
+    /// is `False`.
+    pub fn failed_condition(&self) -> Option<&Condition> {
+        let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
+        let mut conditions = types.iter().filter_map(|one| self.condition(one));
+        conditions.find(|condition| condition.status == ConditionStatus::False)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]

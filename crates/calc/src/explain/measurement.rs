@@ -41,7 +41,8 @@ impl Explanation {
                 (percent_value(metric.utilization?), percent_value(target))
             }
         };
-        let has_pods = self.current_replicas > 0;
+        // Without pods, an average by replica is the total, and its ratio is not finite.
+        let has_pods = self.current_replicas > 0 && metric.ratio.is_none_or(f64::is_finite);
         let name = metric_name(&hpa.spec.metrics, index);
         Some(Measurement::of_value(name, spec, metric.utilization_of, value, target, has_pods))
     }

@@ -209,7 +209,8 @@ impl Explanation {
                 }
             }
         };
-        Some(format!("{limit}, metrics ask for {proposed}"))
+        // A negative value proposes a negative number, which has the effect of 0.
+        Some(format!("{limit}, metrics ask for {}", proposed.max(0)))
     }
 
     /// The effect of past recommendations, and for how long it may last.

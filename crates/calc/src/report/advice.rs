@@ -17,11 +17,11 @@ use super::{
     reported_failure::ReportedFailure,
     shared_target,
     source_failure::rules_explain_command,
-    target_pods::{about_absent_pods, about_unready_pods},
+    target_pods::{about_absent_pods, about_surge_pods, about_unready_pods},
     warning::{Warning, warnings},
 };
 use crate::{
-    api::{ConditionReason, ConditionType, MetricSourceType, PolicySelect},
+    api::{Condition, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
     decision::Decision,
     explain::{MetricExplanation, Reason, counted},
@@ -124,7 +124,8 @@ pub(super) fn advise(
         };
         advice.push(format!("Remove {origin} to let the autoscaler scale{direction}."));
     }
-    if inputs.settings.dry_run {
+    // A decision that fails writes no scale, with or without the dry run.
+    if inputs.settings.dry_run && decision.explanation().reason() != Reason::Failed {
         let origin = SettingOrigin::of_dry_run(&inputs.hpa).with_name();
         advice.push(format!("Remove {origin} to let the controller write its decisions."));
     }
@@ -239,10 +240,17 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         }
         PlanKind::SelectorRejected(SelectorRejection::Ambiguous { .. }) => {
             let others = headline::other_selecting_autoscalers(inputs).unwrap_or_default();
+            let share_target =
+                others.iter().all(|other| inputs.selected.sharing_target.contains(other));
+            let condition = if share_target {
+                ": they have one target."
+            } else {
+                " if they have one target. Otherwise give the targets selectors that have no pod \
+                 in common."
+            };
             format!(
                 "Only one autoscaler may select a pod. Merge this one and {} into one autoscaler \
-                 with several metrics if they have one target. Otherwise give the targets selectors \
-                 that have no pod in common. Until then, none of them scales by metrics. The \
+                 with several metrics{condition} Until then, none of them scales by metrics. The \
                  exception is the time after a start of the controller until it has seen the \
                  replicas within the bounds of each.",
                 names(others.iter().map(String::as_str))
@@ -310,15 +318,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         ));
     }
     let Ok(scale) = &inputs.scale else { return advice };
-    let is_by_replica = metrics.iter().any(|metric| metric.explanation.total.is_some());
-    if is_by_replica && scale.status_replicas > scale.spec_replicas {
-        advice.push(format!(
-            "The target has {} for {}, as during a rolling update. An average by \
-             replica counts all of them, so it may ask for as many. Lower maxSurge to limit that.",
-            counted(scale.status_replicas, "pod"),
-            counted(scale.spec_replicas, "replica")
-        ));
-    }
+    advice.extend(about_surge_pods(inputs, metrics));
     let active = metrics
         .iter()
         .map(|metric| metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ignored).count());
@@ -378,47 +378,36 @@ fn maximum_field(inputs: &Inputs) -> String {
     }
 }
 
-/// Advice from the controller's last status.
-fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
+/// Advice from the controller's last status. In a dry run, another controller stores the status.
+fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let status = &inputs.hpa.status;
     if inputs.settings.dry_run {
-        // In a dry run, another controller stores the status.
-        return Vec::new();
+        return None;
     }
     if status.conditions.is_empty() {
-        return vec![
+        return Some(
             "No controller has stored a status yet. Check that one is running and handles this \
              autoscaler."
                 .to_owned(),
-        ];
+        );
     }
-    let mut advice = Vec::new();
-    if inputs.history.is_none() && decision.scale_to().is_some() {
-        let limits = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
-        let limits = limits.into_iter().filter_map(|condition| status.condition(condition));
-        let limits = limits.filter(|condition| is_limit(&condition.reason));
-        let limits =
-            limits.map(|condition| format!("{} ({})", condition.reason, condition.message));
-        let limits: Vec<_> = limits.collect();
-        let explanation = decision.explanation();
-        if !limits.is_empty() {
-            advice.push(format!(
-                "The controller's past recommendations and scalings are not known here. It reports \
-                 {}, so it may stay at {} for now.",
-                limits.join(" and "),
-                explanation.current_replicas
-            ));
-        }
+    if inputs.history.is_some() || decision.scale_to().is_none() {
+        return None;
     }
-    advice
-}
-
-fn is_limit(reason: &ConditionReason) -> bool {
-    matches!(
-        reason,
-        ConditionReason::ScaleDownStabilized
-            | ConditionReason::ScaleUpStabilized
-            | ConditionReason::ScaleDownLimit
-            | ConditionReason::ScaleUpLimit
-    )
+    let is_limit = |condition: &&Condition| {
+        let mut directions = [Direction::Up, Direction::Down].into_iter();
+        directions.any(|one| headline::history_limits(one).contains(&condition.reason))
+    };
+    let limits = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
+    let limits = limits.into_iter().filter_map(|one| status.condition(one)).filter(is_limit);
+    let limits = limits.map(|condition| format!("{} ({})", condition.reason, condition.message));
+    let limits: Vec<_> = limits.collect();
+    (!limits.is_empty()).then(|| {
+        format!(
+            "The controller's past recommendations and scalings are not known here. It reports {}, \
+             so it may stay at {} for now.",
+            limits.join(" and "),
+            decision.explanation().current_replicas
+        )
+    })
 }

@@ -28,6 +28,9 @@ pub fn is_unknown_kind(error: &str) -> bool {
 /// The start of the error of a request if no server is registered for the API.
 const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource (";
 
+/// The start of the errors of a request that a server answers with status 400 or 422.
+pub(super) const REJECTED_REQUEST: &str = "the server rejected our request ";
+
 /// Part of the API server's error if the client may not read the metric.
 pub const FORBIDDEN: &str = " is forbidden: User ";
 
@@ -176,7 +179,7 @@ pub const INVALID_DOCUMENT: &str = "the response can't be read as JSON: ";
 pub const EVALUATION_FAILED: &str = "evaluation failed: ";
 
 /// Whether a server responded to a collector with JSON, but without a number at the path.
-pub fn has_no_number(error: &str) -> bool {
+pub(super) fn has_no_number(error: &str) -> bool {
     let parts = [PATH_SELECTS_NOTHING, ONE_IS_NOT_NUMERIC, OF_ANOTHER_TYPE, EVALUATION_FAILED];
     parts.iter().any(|part| error.contains(part))
 }
@@ -189,7 +192,7 @@ pub const QUERY_SYNTAX: &str = "the query has a syntax error at byte ";
 pub const QUERY_NOT_RESTRICTED: &str = "the query can't be restricted to the namespace: ";
 
 /// Whether a collector refused a query, and didn't send it.
-pub fn is_unsent_query(error: &str) -> bool {
+pub(super) fn is_unsent_query(error: &str) -> bool {
     error.contains(QUERY_SYNTAX) || error.contains(QUERY_NOT_RESTRICTED)
 }
 
@@ -209,13 +212,18 @@ pub fn is_unknown_path(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["404"])
 }
 
+/// Whether a server responded to a collector that the request is wrong.
+pub(super) fn is_rejected_request(error: &str) -> bool {
+    has_status(error, UNSUCCESSFUL_RESPONSE, &["400", "405", "422"])
+}
+
 /// Whether a server responded to a collector with a status code of an error of its own.
 pub fn is_failing_server(error: &str) -> bool {
     has_status(error, UNSUCCESSFUL_RESPONSE, &["5"])
 }
 
 /// Whether a server, or a proxy before it, refused the credentials of a request, or their absence.
-pub fn is_refused_access(error: &str) -> bool {
+pub(super) fn is_refused_access(error: &str) -> bool {
     let starts = [UNKNOWN_STATUS, UNSUCCESSFUL_RESPONSE];
     starts.iter().any(|start| has_status(error, start, &["401", "403"]))
 }

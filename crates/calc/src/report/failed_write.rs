@@ -16,7 +16,7 @@ use crate::{
 
 /// The maximum length of the cause, in characters. The conditions of the report have the whole
 /// message.
-const MAX_CAUSE_LEN: usize = 500;
+pub(super) const MAX_CAUSE_LEN: usize = 500;
 
 /// The failure with its cause. `None` if the last write didn't fail, or if the condition has no
 /// message.
@@ -44,9 +44,10 @@ fn cause(status: &HorizontalPodAutoscalerStatus) -> Option<&str> {
     (has_failed && !cause.is_empty()).then_some(cause)
 }
 
-/// The command that prints the admission webhooks and their services.
-const WEBHOOKS: &str =
-    "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml";
+/// The command that prints the admission webhooks with their services or URLs.
+const WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o \
+     custom-columns='NAME:.metadata.name,WEBHOOKS:.webhooks[*].name,\
+     SERVICES:.webhooks[*].clientConfig.service.name,URLS:.webhooks[*].clientConfig.url'";
 
 fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     let target = &hpa.spec.scale_target_ref;
@@ -58,7 +59,8 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
     }
     if cause.contains("failed calling webhook ") {
         return format!(
-            "The webhook in the message doesn't answer. This command names its service: {WEBHOOKS}"
+            "The webhook in the message doesn't answer. This command names its configuration, and \
+             its service or URL: {WEBHOOKS}"
         );
     }
     // The texts of hpa-rs and of the API server.
@@ -79,6 +81,15 @@ fn about_cause(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
             "An admission webhook or policy refuses these replicas: change {} or the autoscaler to \
              what it permits, or change its rules.",
             target.kind
+        );
+    }
+    // The API server answers with 422.
+    if cause.contains(" is invalid: ") {
+        return format!(
+            "The API server refuses these replicas by the rules for {kind} {}, as the message \
+             says: set minReplicas and maxReplicas to what they permit, or change the rules.",
+            target.name,
+            kind = target.kind
         );
     }
     if cause.contains("the object has been modified") {
@@ -181,6 +192,11 @@ mod tests {
     #[case::hanging_writes_of_other_targets(
         "not sent within 10s: 16 writes of scales in the namespace wait for responses",
         "These writes hang, maybe in an admission webhook for other targets of the namespace."
+    )]
+    #[case::invalid(
+        "Shard.example.com \"web\" is invalid: spec.replicas: Invalid value: 12: spec.replicas in \
+         body should be less than or equal to 10",
+        "The API server refuses these replicas by the rules for Deployment web, as the message says"
     )]
     #[case::conflict(
         "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; \

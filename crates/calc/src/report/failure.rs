@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_VALUE, REFUSED_ADDRESS,
-        UNKNOWN_METRIC, is_api_missing, is_in_process, is_metric_missing, is_server_error,
-        is_unknown_kind,
+        REJECTED_REQUEST, UNKNOWN_METRIC, is_api_missing, is_in_process, is_metric_missing,
+        is_server_error, is_unknown_kind,
     },
     inputs::Inputs,
     metrics::{MetricReport, PodReport},
@@ -26,7 +26,6 @@ use crate::{
     explain::MetricFailure,
     pods::PodClass,
     quantity::MilliValue,
-    settings::UtilizationOf,
 };
 
 /// A sample is stale if it is older than its measurement window plus this duration.
@@ -157,7 +156,10 @@ pub(super) fn about_failure(
         ),
         MetricFailure::NoSamples => about_missing_samples(inputs, metric),
         MetricFailure::MissingRequest => {
-            about_missing_requests(metric, inputs.settings.metric(*index).utilization_of)
+            let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+            let pods = names(without.map(|pod| pod.name.as_str()));
+            let amount = inputs.settings.metric(*index).utilization_of.singular();
+            about_missing_amount(amount, &format!(" (missing in {pods})"))
         }
         MetricFailure::NoContainer => format!(
             "Correct the name of the container in spec.metrics[{index}], or select only pods that \
@@ -241,15 +243,13 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
     format!("{start}: {pods}{}. {step}", others.unwrap_or_default())
 }
 
-/// Advice about pods without a readable request or limit.
-fn about_missing_requests(metric: &MetricReport, utilization_of: UtilizationOf) -> String {
-    let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
-    let (plural, singular) = (utilization_of.as_str(), utilization_of.singular());
+/// Advice about pods without a readable `amount`: a request or a limit. `pods` follows the word for
+/// the pods.
+pub(super) fn about_missing_amount(amount: &str, pods: &str) -> String {
     format!(
-        "A utilization is a percentage of {plural}. Set the {singular} in every container of every \
-         pod that the selector matches (missing in {}), or use a target of type AverageValue, or a \
-         ContainerResource metric.",
-        names(without.map(|pod| pod.name.as_str()))
+        "A utilization is a percentage of {amount}s. Set the {amount} in every container of every \
+         pod that the selector matches{pods}, or use a target of type AverageValue, or a \
+         ContainerResource metric."
     )
 }
 
@@ -338,6 +338,13 @@ pub(super) fn about_unknown_kind(index: usize, error: &str) -> Option<String> {
 /// Advice if the API of metrics of this type is registered, and fails with this error.
 pub(super) fn about_failing_api(source_type: &MetricSourceType, error: &str) -> String {
     let api = metrics_api(source_type);
+    if error.contains(REJECTED_REQUEST) {
+        return format!(
+            "{api} answers, but rejects the request: check the names and selectors in \
+             spec.metrics, and the log of the service behind it, which kubectl get apiservices | \
+             grep {api} names."
+        );
+    }
     if is_server_error(error) {
         return format!(
             "{api} answers with an error: see the log of the service behind it, which kubectl get \
@@ -375,16 +382,22 @@ pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String
     ))
 }
 
-/// The negative value of a metric whose average overflows, as in the reference: it counts as the
-/// largest number.
+/// The negative value of a metric of objects or an external one.
 pub(super) fn negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<MilliValue> {
     let total = inputs.readings.get(metric.index)?.as_ref().ok()?.total_milli()?;
-    let usage = metric.explanation.usage.or(metric.explanation.total)?;
-    let value = i64::try_from(total).ok().filter(|total| *total < 0 && usage.as_milli() > 0)?;
-    Some(MilliValue::from_milli(value))
+    i64::try_from(total).ok().filter(|total| *total < 0).map(MilliValue::from_milli)
 }
 
-/// Advice about a metric with such a value.
+/// A clause about a negative value with the largest proposal. As in the reference, the sum of an
+/// external metric overflows if it is averaged.
+pub(super) fn negative_value_effect(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let value = negative_value(inputs, metric)?;
+    let has_overflowed = metric.explanation.usage? > MilliValue::ZERO;
+    let effect = if has_overflowed { "the largest number" } else { "0 replicas" };
+    Some(format!("{value} counts as {effect}, as in kube-controller-manager"))
+}
+
+/// Advice about a metric with a negative value.
 pub(super) fn about_negative_value(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let value = negative_value(inputs, metric)?;
     Some(format!(

@@ -14,17 +14,18 @@ use super::{
     reported::ReportedMetrics,
     reported_failure::{ReportedFailure, failed_read},
     shared_target::bounds_conflict,
+    short::{ShortReport, State, largest_measurement},
     target_pods::{absent_pods, counted_unready_pods, ignored_pods, unready_pods},
     warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
 use crate::{
-    api::{
-        ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference,
-        HorizontalPodAutoscalerStatus,
-    },
+    api::{ConditionReason, ConditionStatus, ConditionType, CrossVersionObjectReference},
     behavior::EffectiveBehavior,
     decision::Decision,
-    explain::{Explanation, Reason, counted, one_line, window_text},
+    explain::{
+        Explanation, Measurement, MetricFailure, Reason, counted, metric_name, one_line,
+        window_text,
+    },
     history::Direction,
     pause::Pause,
     plan::{PlanKind, SelectorRejection},
@@ -58,7 +59,9 @@ pub(super) fn sentence(
     let why = reason(inputs, decision, &reported);
     let may_differ = inputs.settings.dry_run
         || is_forbidden_here(decision, &reported)
-        || !is_idle && ReportedFailure::new(inputs, decision).is_some()
+        || !is_idle
+            && (ReportedFailure::new(inputs, decision).is_some()
+                || possible_raise(inputs, decision).is_some())
         || succeeded_pods_of_reference(inputs).is_some();
     let absent = absent_pods(inputs, decision);
     let others = match absent {
@@ -70,10 +73,7 @@ pub(super) fn sentence(
     let winner = decision.explanation().winner.and_then(|index| metrics.get(index));
     let old_samples = winner.and_then(|metric| failure::stale_metric(inputs, metric));
     let counted_unready = winner.and_then(counted_unready_pods);
-    let negative = winner.and_then(|metric| failure::negative_value(inputs, metric));
-    let negative = negative.map(|value| {
-        format!("{value} counts as the largest number, as in kube-controller-manager")
-    });
+    let negative = winner.and_then(|metric| failure::negative_value_effect(inputs, metric));
     let clauses = [Some(why), negative, old_samples, absent, others, unready, counted_unready];
     let why = clauses.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let outcome = match (&inputs.scale, decision.scale_to()) {
@@ -156,7 +156,7 @@ fn status_instead_of_decision(
         let unknown = reported.unknown_names(hpa);
         let unknown =
             (!unknown.is_empty()).then(|| format!("no value of {}", unknown.join(" and ")));
-        let failed = unwritten_scale(status)
+        let failed = unwritten_scale(inputs)
             .or_else(|| failed_read(inputs).map(|failed| last_reported(&failed.reason)));
         let bounds = [ConditionReason::TooManyReplicas, ConditionReason::TooFewReplicas];
         let limits = [history_limits(Direction::Up), history_limits(Direction::Down), bounds];
@@ -247,24 +247,35 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     }
     let failure = ReportedFailure::new(inputs, decision);
     let Some(to) = decision.scale_to() else {
-        return failure.map(|failure| last_reported(failure.reason()));
+        let failure = failure.map(|failure| last_reported(failure.reason()));
+        let raise = || possible_raise(inputs, decision);
+        return failure.or_else(raise).or_else(|| pending_fallback(inputs, decision));
     };
     if inputs.history.is_none() && inputs.hpa.status.conditions.is_empty() {
         return Some("no controller has stored a status".to_owned());
     }
     let explanation = decision.explanation();
     let direction = Direction::of_change(explanation.current_replicas, to);
-    let mut obstacle = unwritten_scale(&inputs.hpa.status);
+    let limit = unknown_limit(inputs, decision, direction);
+    if let Some(unwritten) = unwritten_scale(inputs) {
+        let limit = limit.map(|limit| format!("{limit}, and "));
+        return Some(limit.unwrap_or_default() + &unwritten);
+    }
     // With a known history, the decision has applied the limit. While reads fail, the controller
     // doesn't update it.
-    if inputs.history.is_none() && failure.is_none() {
-        let limit = reported_limit(inputs, &history_limits(direction));
-        obstacle = obstacle.or_else(|| limit.map(last_reported));
+    let is_current = inputs.history.is_none() && failure.is_none();
+    let reported = reported_limit(inputs, &history_limits(direction)).filter(|_| is_current);
+    if let Some(reported) = reported {
+        let raise = possible_raise(inputs, decision).map(|raise| format!(", and {raise}"));
+        return Some(last_reported(reported) + &raise.unwrap_or_default());
     }
-    if obstacle.is_some() {
-        return obstacle;
+    if failure.is_none()
+        && let Some(stay) = stay_by_status(inputs, decision)
+    {
+        let limit = limit.map(|limit| format!("{limit}, and "));
+        return Some(limit.unwrap_or_default() + &stay);
     }
-    match (failure, unknown_limit(inputs, explanation, direction)) {
+    match (failure, limit) {
         (Some(failure), Some(limit)) => {
             Some(format!("{}, and {limit}", last_reported(failure.reason())))
         }
@@ -273,12 +284,48 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     }
 }
 
+/// Advice beside [`stay_by_status`].
+pub(super) const ADVICE_ABOUT_STAY: &str = "If the replicas stay for longer than two sync periods, the controller may not see the newest \
+     pods, for example because it lacks the right to watch pods. With its debug API, hpa status \
+     says how old its cache of pods is.";
+
+/// A clause about the last status, if the controller stayed at the same replicas in it although the
+/// metric that scales up here was above its target, and no limit held the replicas. The controller
+/// may count fewer pods, because its cache of pods is old or pods have become ready since. `None` if
+/// the history is known: the caller then also knows the pods that the controller counted.
+pub(super) fn stay_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let (hpa, settings, explanation) = (&inputs.hpa, &inputs.settings, decision.explanation());
+    let (winner, replicas) = (explanation.winner?, explanation.current_replicas);
+    explanation.metrics.get(winner)?.counted_pods?;
+    let scales_up = decision.scale_to().is_some_and(|to| to > replicas);
+    let has_stayed = [hpa.status.current_replicas, hpa.status.desired_replicas] == [replicas; 2];
+    if inputs.history.is_some()
+        || !scales_up
+        || !has_stayed
+        || ShortReport::new(hpa, settings).state != State::WaitingForPods
+    {
+        return None;
+    }
+    let (Measurement { metric, current, unit, .. }, _) = largest_measurement(hpa, settings)?;
+    (metric == metric_name(&hpa.spec.metrics, winner)).then(|| {
+        format!(
+            "the controller last desired {replicas} with {metric} at {current}{unit}, so it may \
+             count fewer pods"
+        )
+    })
+}
+
 fn last_reported(reasons: &impl Display) -> String {
     format!("the controller last reported {reasons}")
 }
 
-/// The cause of `AbleToScale=False`, unless it is that the scale could not be read.
-fn unwritten_scale(status: &HorizontalPodAutoscalerStatus) -> Option<String> {
+/// The cause of `AbleToScale=False`, unless it is that the scale could not be read. `None` in a dry
+/// run, because it is that of another controller, or from before the dry run.
+fn unwritten_scale(inputs: &Inputs) -> Option<String> {
+    let status = &inputs.hpa.status;
+    if inputs.settings.dry_run {
+        return None;
+    }
     let able = status.condition(&ConditionType::AbleToScale)?;
     let is_write = able.reason != ConditionReason::FailedGetScale;
     (able.status == ConditionStatus::False && is_write)
@@ -290,35 +337,91 @@ fn unwritten_scale(status: &HorizontalPodAutoscalerStatus) -> Option<String> {
 pub(super) fn limit_after_idleness(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     // Bounds apply whatever the history is.
     let to = decision.scale_to().filter(|_| bounds_conflict(inputs).is_none())?;
-    let explanation = decision.explanation();
-    unknown_limit(inputs, explanation, Direction::of_change(explanation.current_replicas, to))
+    let current = decision.explanation().current_replicas;
+    unknown_limit(inputs, decision, Direction::of_change(current, to))
 }
 
-/// The limit that the controller may apply to a scaling, because of a history that is not known
-/// here. `None` if the history is known, or if it prevents nothing.
-fn unknown_limit(
-    inputs: &Inputs,
-    explanation: &Explanation,
-    direction: Direction,
-) -> Option<String> {
+/// The effect that the controller's history may have on a scaling, if the history is not known
+/// here. `None` if it is known, or if it changes nothing.
+fn unknown_limit(inputs: &Inputs, decision: &Decision<'_>, direction: Direction) -> Option<String> {
     if inputs.history.is_some() {
         return None;
     }
+    let explanation = decision.explanation();
     // Without a proposal, the replicas were out of bounds: no history delays that scaling.
     explanation.proposed_replicas?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
     let rules = behavior.rules(direction);
     let window = rules.stabilization_window().as_secs();
     if window > 0 {
-        return Some(format!("a stabilization window of {window}s may hold it"));
+        let hold = format!("a stabilization window of {window}s may hold it");
+        if !may_raise_replicas(inputs, decision) {
+            return Some(hold);
+        }
+        let desired = higher_desired(inputs, decision).unwrap_or_default();
+        return Some(format!("{hold} or raise the replicas{desired}"));
+    }
+    if let Some(raise) = possible_raise(inputs, decision) {
+        return Some(raise);
     }
     let since = inputs.now.duration_since(inputs.hpa.status.last_scale_time?);
     let is_counted = behavior.is_set() && since < rules.longest_policy_period();
-    is_counted.then(|| format!("it last scaled {}s ago, so policies may hold it", since.as_secs()))
+    // The clock of the controller may be ahead.
+    let seconds = since.as_secs().max(0);
+    is_counted.then(|| format!("it last scaled {seconds}s ago, so policies may hold it"))
+}
+
+/// Whether past recommendations, which are not known here, may raise the replicas. Without
+/// `behavior`, the highest one in the window applies, even if it is above the current replicas: for
+/// example, after another client has lowered them, or after a pause. With `behavior`,
+/// recommendations only hold the replicas.
+fn may_raise_replicas(inputs: &Inputs, decision: &Decision<'_>) -> bool {
+    let explanation = decision.explanation();
+    let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
+    inputs.history.is_none()
+        && !behavior.is_set()
+        && behavior.down().stabilization_window().is_positive()
+        && explanation.proposed_replicas.is_some()
+        && !inputs.settings.pause.up
+        && explanation.current_replicas < decision.bounds.max_replicas
+}
+
+/// The replicas that the controller desired last, in parentheses, if [past recommendations may
+/// raise the replicas](may_raise_replicas) and these are more than the current ones and those of
+/// the decision. The replicas have been lowered since then, or could not be written.
+fn higher_desired(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let (current, desired) =
+        (decision.explanation().current_replicas, inputs.hpa.status.desired_replicas);
+    let decided = decision.scale_to().map_or(current, |to| to.max(current));
+    (may_raise_replicas(inputs, decision) && desired > decided)
+        .then(|| format!(" (the controller last desired {desired})"))
+}
+
+/// A clause about [`higher_desired`] replicas.
+fn possible_raise(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let desired = higher_desired(inputs, decision)?;
+    Some(format!("stabilization may raise the replicas{desired}"))
+}
+
+/// A clause about the fallback of a metric that fails, if it is unknown for how long. The fallback
+/// is not active according to the status.
+fn pending_fallback(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let explanation = decision.explanation();
+    let mut metrics = explanation.metrics.iter().enumerate().filter(|_| inputs.history.is_none());
+    metrics.find_map(|(index, metric)| {
+        let fallback = inputs.settings.metric(index).fallback?;
+        let is_counted = metric.failure? != MetricFailure::InvalidSpec;
+        (is_counted && metric.proposed_replicas.is_none()).then(|| {
+            let name = metric_name(&inputs.hpa.spec.metrics, index);
+            let replicas = counted(fallback.proposal(explanation.current_replicas), "replica");
+            let delay = fallback.failure_duration_seconds;
+            format!("the fallback of {name} proposes {replicas} once it has failed for {delay}s")
+        })
+    })
 }
 
 /// The limits in a direction that depend on the history.
-fn history_limits(direction: Direction) -> [ConditionReason; 2] {
+pub(super) fn history_limits(direction: Direction) -> [ConditionReason; 2] {
     match direction {
         Direction::Up => [ConditionReason::ScaleUpStabilized, ConditionReason::ScaleUpLimit],
         Direction::Down => [ConditionReason::ScaleDownStabilized, ConditionReason::ScaleDownLimit],

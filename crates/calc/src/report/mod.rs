@@ -38,11 +38,14 @@ pub use self::{
     limits::{HoldingRecommendation, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
     reported::root_cause,
+    reported_cause::collector_events_command,
     shared_target::{
         TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
     },
     short::{ShortReport, State, Surroundings},
-    source_failure::{about_result_of_collector, rules_explain_command},
+    source_failure::{
+        about_result_of_collector, problem_of_collector_settings, rules_explain_command,
+    },
     text::ReportLines,
     warning::{Warning, describe_built_in},
 };
@@ -57,18 +60,13 @@ pub use crate::{messages::ambiguous_autoscalers, settings::Bounds};
 impl Inputs {
     /// Reports the decision.
     pub fn report(&self) -> Report {
-        self.report_with_doubt(None)
+        self.report_with_advice(None, &BTreeMap::new())
     }
 
     /// Reports the decision. `doubt` says why the decision may not be carried out, if the inputs
-    /// don't show it: for example, that no controller is running.
-    pub fn report_with_doubt(&self, doubt: Option<String>) -> Report {
-        self.report_with_advice(doubt, &BTreeMap::new())
-    }
-
-    /// Like [`Inputs::report_with_doubt`]. `advice` replaces the advice for failed metrics, by the
-    /// index of the metric: for example, if the caller knows their source. For a metric that was
-    /// read, it is advice about a wrong value.
+    /// don't show it: for example, that no controller is running. `advice` replaces the advice for
+    /// failed metrics, by the index of the metric: for example, if the caller knows their source.
+    /// For a metric that was read, it is advice about a wrong value.
     pub fn report_with_advice(
         &self,
         doubt: Option<String>,
@@ -190,6 +188,11 @@ impl Report {
             let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
             ReplicaLimits::new(inputs, proposed, stabilized)
         });
+        let mut advice = advice::advise(inputs, &decision, &metrics, advice);
+        let stay = headline::stay_by_status(inputs, &decision);
+        if doubt.as_deref().zip(stay).is_some_and(|(doubt, stay)| doubt.contains(&stay)) {
+            advice.insert(0, headline::ADVICE_ABOUT_STAY.to_owned());
+        }
         let target = &hpa.spec.scale_target_ref;
         Self {
             autoscaler: hpa.metadata.qualified_name(),
@@ -215,7 +218,7 @@ impl Report {
             history_known: history.is_some(),
             changes: change::find(inputs, &decision),
             error: decision.error().map(ToString::to_string),
-            advice: advice::advise(inputs, &decision, &metrics, advice),
+            advice,
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }

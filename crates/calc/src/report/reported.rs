@@ -27,7 +27,7 @@ const LAST_REPORTED: &str = ", as the controller last reported";
 const NOT_READ_HERE: &str = "; this can't be read here";
 
 /// Part of the names of the metrics APIs, which the API server's errors have.
-pub(super) const METRICS_API: &str = "metrics.k8s.io";
+const METRICS_API: &str = "metrics.k8s.io";
 
 /// The controller's status about the metrics that can't be read here. The controller may read them
 /// from another source, such as Prometheus or a schedule.

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 
 use super::{
     error_texts::{
-        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, INVALID_DOCUMENT, NO_AGGREGATOR,
-        NO_COLLECTOR_READS, NO_VALUE, NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS,
-        RESOURCES_NOT_READ, UNKNOWN_METRIC, has_no_number, is_api_missing, is_in_process, is_late,
-        is_of_server, is_refused_access, is_refused_query, is_unknown_path, is_unsent_query,
+        ALSO_NOT_BY_API, AUTOSCALERS_NOT_SYNCED, FORBIDDEN, NO_COLLECTOR_READS, NO_VALUE,
+        NOT_DISCOVERED, PROMETHEUS, REFUSED_ADDRESS, RESOURCES_NOT_READ, UNKNOWN_METRIC,
+        is_api_missing, is_in_process, is_late, is_of_server, is_refused_query,
     },
     failure,
     inputs::Inputs,
     metrics::MetricReport,
     phrases::namespace,
-    reported::{METRICS_API, failed_metrics, is_failure_of_api, root_cause},
+    reported::{failed_metrics, is_failure_of_api, root_cause},
     source_failure,
 };
 use crate::{
@@ -105,11 +104,7 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
     } else if let Some(advice) = about_missing_schedule(metric.index, cause) {
         advice
     } else if let Some(amount) = missing {
-        format!(
-            "A utilization is a percentage of {amount}s. Set the {amount} in every container of \
-             every pod that the selector matches, or use a target of type AverageValue, or a \
-             ContainerResource metric."
-        )
+        failure::about_missing_amount(amount, "")
     } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
         "Correct the name of the container in spec.metrics, or select only pods that have it."
             .to_owned()
@@ -137,7 +132,7 @@ pub(super) fn about_cause(inputs: &Inputs, metric: &MetricReport, cause: &str) -
         advice
     } else if is_api_missing(cause) {
         failure::about_missing_api(&metric.source_type)
-    } else if has_collectors && !cause.contains(METRICS_API) {
+    } else if has_collectors && !is_failure_of_api(cause) {
         about_annotations(&inputs.hpa, cause)
     } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
         "Check the names and selectors in spec.metrics, and that the controller's source has \
@@ -164,35 +159,25 @@ fn about_missing_schedule(index: usize, cause: &str) -> Option<String> {
 
 /// Advice about the annotations of a collector that failed for this cause.
 fn about_annotations(hpa: &HorizontalPodAutoscaler, cause: &str) -> String {
-    let check = if is_unknown_path(cause) {
-        "the server in the message and these annotations: the server answers that it doesn't \
-         have the path of the request"
-    } else if cause.contains(NO_AGGREGATOR) {
-        "these annotations: the path selects several values, and the setting aggregator (avg, min, \
-         max or sum), which combines them, is missing"
-    } else if cause.contains(INVALID_DOCUMENT) {
-        "the address and the path in these annotations: the server answers, but not with JSON that \
-         can be read"
-    } else if has_no_number(cause) {
-        "these annotations: the server answers, but its response has no number at the path"
-    } else if is_unsent_query(cause) {
-        "the query in these annotations, which is not sent to the server"
-    } else if is_refused_access(cause) {
-        "these annotations: the server answers, but refuses the credentials of the request"
-    } else if is_of_server(cause) {
-        "the server in the message and these annotations"
-    } else {
-        "these annotations, as the message says"
+    let problem = source_failure::problem_of_collector_settings(cause);
+    let check = match problem {
+        Some(problem) => format!("these annotations: {problem}"),
+        None if is_of_server(cause) => "the server in the message and these annotations".to_owned(),
+        None => "these annotations, as the message says".to_owned(),
     };
     format!(
         "If the metric is that of annotations {COLLECTORS}*, check {check}. Events name those \
-         that no collector accepts: kubectl get events --namespace {} --field-selector {}",
-        namespace(hpa),
-        quote(&format!(
-            "reason=CreateNewMetricsCollector,involvedObject.name={}",
-            hpa.metadata.name
-        ))
+         that no collector accepts: {}",
+        collector_events_command(hpa)
     )
+}
+
+/// The command that prints the events about settings that no collector accepts.
+pub fn collector_events_command(hpa: &HorizontalPodAutoscaler) -> String {
+    let of_autoscaler =
+        format!("reason=CreateNewMetricsCollector,involvedObject.name={}", hpa.metadata.name);
+    let (namespace, selector) = (namespace(hpa), quote(&of_autoscaler));
+    format!("kubectl get events --namespace {namespace} --field-selector {selector}")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{
     error_texts::lacked_series,
+    failed_write::MAX_CAUSE_LEN,
     inputs::Inputs,
     metrics::MetricReport,
     reported::{failed_metrics, root_cause},
@@ -15,10 +16,6 @@ use crate::{
     explain::Reason,
     go_text,
 };
-
-/// The maximum length of the cause in the advice, in characters. The conditions of the report have
-/// the whole message.
-const MAX_CAUSE_LEN: usize = 500;
 
 /// A failure of the controller's last reconcile that doesn't occur here. The controller may lack a
 /// right, or read another source, so the decision of the report is not the controller's.

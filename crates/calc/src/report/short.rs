@@ -82,8 +82,8 @@ pub struct ShortReport {
     pub sentence: String,
     /// The cause without the warnings.
     pub cause: String,
-    /// The pause of an autoscaler that is paused or fails, in a few words. The sentence begins with
-    /// it.
+    /// The pause of the autoscaler, in a few words, even if it prevents no scaling now. The
+    /// sentence begins with it.
     pub pause: Option<String>,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
@@ -119,6 +119,11 @@ impl State {
     /// Whether the autoscaler fails, doesn't scale, or can't do what its metrics ask for.
     pub fn is_problem(self) -> bool {
         self <= Self::WaitingForPods || self == Self::RateLimited
+    }
+
+    /// Whether the text about the state doesn't mention a pause.
+    fn has_hidden_pause(self) -> bool {
+        self.is_by_metrics() || self == Self::Fallback
     }
 
     /// Whether the metrics decide. `false` for [`Self::Failing`] and [`Self::Fallback`]: a metric
@@ -157,6 +162,9 @@ impl ShortReport {
         };
         let pause = pause_text(hpa, state, settings.pause);
         let mut sentence = sentence(hpa, state, measured, pause.as_deref(), scale);
+        if let Some(pause) = pause.as_deref().filter(|_| state.has_hidden_pause()) {
+            sentence = format!("{pause}; {sentence}");
+        }
         let missing: Vec<_> = missing_metrics(hpa).filter(|_| state.is_by_metrics()).collect();
         let has_missing_metric = !missing.is_empty();
         if has_missing_metric && state != State::MetricMissing {
@@ -192,11 +200,11 @@ impl ShortReport {
         self.state == State::WaitingForPods
     }
 
-    /// Whether the state is a problem ([`State::is_problem`]) or there are warnings. Pods that
-    /// don't count yet are no problem while they may be starting.
+    /// Whether the state is a problem ([`State::is_problem`]), or there is a pause or a warning.
+    /// Pods that don't count yet are no problem while they may be starting.
     pub fn is_problem(&self, now: Timestamp) -> bool {
         let is_starting = self.starting_until.is_some_and(|until| now < until);
-        self.state.is_problem() && !is_starting || !self.warnings.is_empty()
+        self.state.is_problem() && !is_starting || self.pause.is_some() || !self.warnings.is_empty()
     }
 }
 
@@ -250,7 +258,7 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     if status.conditions.is_empty() {
         return State::New;
     }
-    if let Some(failed) = failed_condition(hpa) {
+    if let Some(failed) = status.failed_condition() {
         let is_off = failed.reason == ConditionReason::ScalingDisabled;
         return if is_off { State::Off } else { State::Failing };
     }
@@ -268,9 +276,11 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     let up = 1.0 + Tolerances::for_spec(&hpa.spec, settings).up;
     // A past recommendation is above `maxReplicas`, while the current load doesn't ask for more
     // replicas than the target has.
-    let is_past_load = able == Some(&ConditionReason::ScaleDownStabilized)
-        && !has_missing
-        && load.is_some_and(|load| load <= up);
+    let is_held = |reason: &ConditionReason| {
+        matches!(reason, ConditionReason::ScaleDownStabilized | ConditionReason::SucceededRescale)
+    };
+    let is_past_load =
+        able.is_some_and(is_held) && !has_missing && load.is_some_and(|load| load <= up);
     match (limited, able) {
         (Some(ConditionReason::TooManyReplicas), _) if !is_past_load => State::AtMaximum,
         // Without the stabilization, the bound would lead to the same replicas.
@@ -344,13 +354,6 @@ fn active_fallback<'a>(
     })
 }
 
-/// The condition that prevents scaling.
-fn failed_condition(hpa: &HorizontalPodAutoscaler) -> Option<&Condition> {
-    let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
-    let mut conditions = types.iter().filter_map(|one| hpa.status.condition(one));
-    conditions.find(|condition| condition.status == ConditionStatus::False)
-}
-
 /// The reason of a condition that is true.
 fn true_reason<'a>(
     hpa: &'a HorizontalPodAutoscaler,
@@ -380,7 +383,7 @@ fn missing_metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String
 }
 
 /// The metric with the largest ratio of value to target, and that ratio.
-fn largest_measurement(
+pub(super) fn largest_measurement(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Option<(Measurement, f64)> {

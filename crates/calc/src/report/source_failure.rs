@@ -2,11 +2,13 @@
 
 use super::{
     error_texts::{
-        AUTOSCALERS_NOT_SYNCED, INFINITE, NO_RESULT, NOT_A_NUMBER, NOT_DISCOVERED,
-        NOT_OF_PROMETHEUS, OF_OTHER_RESOURCES, PROMETHEUS, RANGE_VECTOR, REFUSED_ADDRESS,
-        RESOURCES_NOT_READ, RESTRICTED_TO_NAMESPACE, SCALAR_IS_NAN, UNKNOWN_STATUS, is_5xx,
-        is_api_missing, is_in_process, is_late, is_not_ready, is_over_limit, is_refused_access,
-        is_refused_query, is_server_error_of_prometheus, is_unavailable, lacked_series,
+        AUTOSCALERS_NOT_SYNCED, INFINITE, INVALID_DOCUMENT, NO_AGGREGATOR, NO_RESULT, NOT_A_NUMBER,
+        NOT_DISCOVERED, NOT_OF_PROMETHEUS, OF_OTHER_RESOURCES, PROMETHEUS, QUERY_SYNTAX,
+        RANGE_VECTOR, REFUSED_ADDRESS, RESOURCES_NOT_READ, RESTRICTED_TO_NAMESPACE, SCALAR_IS_NAN,
+        UNKNOWN_STATUS, has_no_number, is_5xx, is_api_missing, is_in_process, is_late,
+        is_not_ready, is_over_limit, is_refused_access, is_refused_query, is_rejected_request,
+        is_server_error_of_prometheus, is_unavailable, is_unknown_path, is_unsent_query,
+        lacked_series,
     },
     inputs::Inputs,
     metrics::MetricReport,
@@ -259,6 +261,35 @@ pub fn about_result_of_collector(name: &str, error: &str) -> Option<String> {
              has a result under load, and none means 0."
         )
     }))
+}
+
+/// The problem with the settings of a collector whose server answered without a value, or to whose
+/// server nothing was sent. A clause without a full stop. `None` for other errors.
+pub fn problem_of_collector_settings(error: &str) -> Option<&'static str> {
+    Some(if error.contains(QUERY_SYNTAX) {
+        "the query has a syntax error, as the message says, and is not sent to the server"
+    } else if is_unsent_query(error) {
+        "the query can't be restricted to the namespace (--collector-namespace-label), as the \
+         message says, and is not sent to the server"
+    } else if is_unknown_path(error) {
+        "the server answers that it doesn't have the path of the request"
+    } else if is_refused_access(error) {
+        "the server answers, but refuses the credentials of the request, which may be those of the \
+         operator"
+    } else if is_rejected_request(error) {
+        "the server answers, but rejects the request, as the message says: the address, the path \
+         or the query is wrong"
+    } else if error.contains(NO_AGGREGATOR) {
+        "the path selects several values, and the setting aggregator (avg, min, max or sum), which \
+         combines them, is missing"
+    } else if error.contains(INVALID_DOCUMENT) {
+        "the server answers, but not with JSON that can be read: the address and the path may be \
+         those of a page or of metrics as text"
+    } else if has_no_number(error) {
+        "the server answers, but its response has no number at the path, as the message says"
+    } else {
+        return None;
+    })
 }
 
 /// Advice about a metric that a rule or a collector has, but without a value. `error` says why.

@@ -58,11 +58,41 @@ fn is_held_back(inputs: &Inputs, decision: &Decision<'_>) -> bool {
 /// may be one that no controller writes, such as that of a custom resource. One with fewer pods than
 /// the selector matches is old, or counts only some of them, such as those that are ready.
 fn lacks_pods_for_long(inputs: &Inputs, scale: &Scale) -> bool {
-    let scaled = inputs.hpa.status.last_scale_time;
     let active_count = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
     (1..scale.spec_replicas).contains(&scale.status_replicas)
         && i32::try_from(active_count).is_ok_and(|count| count < scale.spec_replicas)
-        && scaled.is_none_or(|scaled| inputs.now.duration_since(scaled) >= CREATION_PERIOD)
+        && has_settled(inputs)
+}
+
+/// Whether the pods of the last scaling have had the time to be created or deleted.
+fn has_settled(inputs: &Inputs) -> bool {
+    let scaled = inputs.hpa.status.last_scale_time;
+    scaled.is_none_or(|scaled| inputs.now.duration_since(scaled) >= CREATION_PERIOD)
+}
+
+/// Advice about pods in excess of the replicas, which an average by replica counts. A `StatefulSet`
+/// and a `ReplicaSet` have such pods only while they scale down.
+pub(super) fn about_surge_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Option<String> {
+    let scale = inputs.scale.as_ref().ok()?;
+    let is_by_replica = metrics.iter().any(|metric| metric.explanation.total.is_some());
+    let has_no_surge =
+        matches!(&*inputs.hpa.spec.scale_target_ref.kind, "StatefulSet" | "ReplicaSet");
+    let surge = scale.status_replicas.saturating_sub(scale.spec_replicas);
+    let deleted = inputs.selected.pods.iter().filter(|pod| pod.terminating).count();
+    let active = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    // A person may have scaled the target down, and the status still counts the pods.
+    let is_kept = surge > 0
+        && (usize::try_from(surge).is_ok_and(|surge| surge > deleted)
+            || i32::try_from(active).is_ok_and(|active| active > scale.spec_replicas));
+    let has_surge = is_kept && has_settled(inputs);
+    (is_by_replica && has_surge && !has_no_surge).then(|| {
+        format!(
+            "The target has {} for {}, as during a rolling update. An average by replica counts \
+             all of them, so it may ask for as many. Lower maxSurge to limit that.",
+            counted(scale.status_replicas, "pod"),
+            counted(scale.spec_replicas, "replica")
+        )
+    })
 }
 
 fn winner_and_scale<'a>(
@@ -127,10 +157,23 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
         && counted.is_some_and(|counted| counted < replicas)
 }
 
+/// Counts the pods that are not ready: first those that have had the time to start, then the
+/// others. `None` if there are none of the first.
+pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let unready = long_unready_pods(inputs, decision)?;
+    let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
+    let starting = active.filter(|pod| is_pending_or_unready(pod) && started_recently(inputs, pod));
+    Some(match starting.count() {
+        0 => unready,
+        1 => format!("{unready}, 1 is starting"),
+        starting => format!("{unready}, {starting} are starting"),
+    })
+}
+
 /// Counts the pods that are not ready, except those that started recently. `None` if there are
 /// none, or if another part of the sentence is about them: the ratio that includes unready pods,
 /// the failure of a metric, or the pods that don't count.
-pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let explanation = decision.explanation();
     let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
     let is_rebalanced = winner.is_some_and(|winner| winner.rebalanced_ratio.is_some());
@@ -216,9 +259,9 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
     )
 }
 
-/// Advice about the pods of [`unready_pods`].
+/// Advice about the pods of [`long_unready_pods`].
 pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let unready = unready_pods(inputs, decision)?;
+    let unready = long_unready_pods(inputs, decision)?;
     Some(format!("Check why {unready}: {}", pods_command(inputs, "describe")))
 }
 

@@ -22,6 +22,12 @@ use crate::{
 
 const NOW: i64 = 10_000;
 
+impl Inputs {
+    fn report_with_doubt(&self, doubt: Option<String>) -> Report {
+        self.report_with_advice(doubt, &BTreeMap::new())
+    }
+}
+
 fn at(ago: i64) -> Timestamp {
     Timestamp::from_second(NOW - ago).unwrap()
 }

@@ -117,7 +117,7 @@ impl Report {
         };
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let winner = winner.map_or(String::new(), |winner| format!(", by {}", winner.name));
-        writeln!(f, "  largest proposal: {proposed}{winner}")?;
+        writeln!(f, "  largest proposal: {}{winner}", proposal_text(proposed))?;
         self.print_stabilization(f, &limits.stabilization, limits.has_behavior)?;
         print_rate(f, "scale-up", "at most", &limits.scale_up, self.at)?;
         if let Some(rate) = &limits.scale_down {
@@ -153,7 +153,8 @@ impl Report {
     ) -> Result {
         let Stabilization { up_window_seconds, down_window_seconds, stabilized_replicas, .. } =
             stabilization;
-        write!(f, "  stabilization: {stabilized_replicas}; window down {down_window_seconds}s")?;
+        let stabilized = proposal_text(*stabilized_replicas);
+        write!(f, "  stabilization: {stabilized}; window down {down_window_seconds}s")?;
         if has_behavior {
             write!(f, ", up {up_window_seconds}s")?;
         }
@@ -324,10 +325,15 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
 
 fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Result {
     if let Some(proposed) = explanation.proposed_replicas {
-        write!(f, "; proposes {proposed}")?;
+        write!(f, "; proposes {}", proposal_text(proposed))?;
     }
     explanation.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))?;
     writeln!(f)
+}
+
+/// Formats a proposal. That of a negative value is negative, and has the effect of 0.
+fn proposal_text(replicas: i32) -> String {
+    if replicas < 0 { format!("{replicas} (counts as 0)") } else { replicas.to_string() }
 }
 
 fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
@@ -336,20 +342,25 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         if pods.is_empty() {
             continue;
         }
-        write!(f, "    {} ({}): ", class.label(), pods.len())?;
-        if class == PodClass::Ready {
-            write!(f, "{}", names(pods.iter().map(|pod| pod.name.as_str())))?;
-            let unready = pods.iter().filter(|pod| pod.is_unready);
-            let texts: Vec<_> = unready.map(|pod| format!("{} {}", pod.name, pod.why)).collect();
-            if !texts.is_empty() {
-                write!(f, "; {}", clauses(texts.iter().map(String::as_str)))?;
+        // Of the pods that count, only those that are not ready need a reason.
+        let is_counted = class == PodClass::Ready;
+        let explained = pods.iter().filter(|pod| !is_counted || pod.is_unready);
+        let mut by_reason = Vec::<(&str, Vec<&str>)>::new();
+        for pod in explained {
+            match by_reason.iter_mut().find(|(why, _)| *why == pod.why) {
+                Some((_, pods)) => pods.push(pod.name.as_str()),
+                None => by_reason.push((pod.why, vec![pod.name.as_str()])),
             }
-            writeln!(f)?;
-        } else {
-            let texts: Vec<_> =
-                pods.iter().map(|pod| format!("{} {}", pod.name, pod.why)).collect();
-            writeln!(f, "{}", clauses(texts.iter().map(String::as_str)))?;
         }
+        let reasons = by_reason.iter().map(|(why, pods)| match pods.as_slice() {
+            [pod] => format!("{pod} {why}"),
+            _ => format!("{}: each {why}", names(pods.iter().copied())),
+        });
+        let reasons: Vec<_> = reasons.collect();
+        let reasons = (!reasons.is_empty()).then(|| clauses(reasons.iter().map(String::as_str)));
+        let counted = is_counted.then(|| names(pods.iter().map(|pod| pod.name.as_str())));
+        let texts: Vec<_> = counted.into_iter().chain(reasons).collect();
+        writeln!(f, "    {} ({}): {}", class.label(), pods.len(), texts.join("; "))?;
     }
     if let Some(samples) = &metric.unselected_samples {
         let pods = names(samples.pods.iter().map(String::as_str));

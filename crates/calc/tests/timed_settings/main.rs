@@ -164,7 +164,7 @@ fn scheduled_bounds_apply_at_the_minute() {
     let limited = run.reconcile(630, &[Some(12)]).explanation.sentence(&run.hpa);
     assert_eq!(
         limited,
-        "m is at 12 per pod, target 1; maxReplicas is 8, metrics ask for 12; bounds: 6 to 8 \
+        "m is at 12, target 1; maxReplicas is 8, metrics ask for 12; bounds: 6 to 8 \
          replicas until 2026-01-05T12:20:00Z, then 1 to 20 replicas, without the schedule 1 to 20 \
          replicas"
     );
@@ -237,7 +237,7 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
     let report = run.inputs(15, &[Some(0)]).report();
     assert_eq!(
         report.sentence,
-        "stays at 1: m is at 0 per pod, target 1; the last replica stays, metrics ask for 0; \
+        "stays at 1: m is at 0, target 1; the last replica stays, metrics ask for 0; \
          zero-after: to 0 replicas at 2026-01-05T12:01:00Z, if the metrics ask for it until then"
     );
     let text = report.to_string();

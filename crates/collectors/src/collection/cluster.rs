@@ -40,13 +40,12 @@ pub trait Targets: Send + Sync {
     ) -> Result<Selector, LookupError>;
 }
 
-/// Reads pods from a cache, and other objects from the API server. Selectors and replicas are
-/// cached for a short time.
+/// Reads pods from a cache, and other objects from the API server. Scales are cached for a short
+/// time.
 pub struct KubeCluster {
     client: Client,
     objects: Arc<KubeObjects>,
-    selectors: ScaleCache<Selector>,
-    replicas: ScaleCache<i32>,
+    scales: Mutex<ScaleCache>,
 }
 
 /// Namespace, API version, kind and name.
@@ -57,36 +56,38 @@ fn target_key(namespace: &str, target: &CrossVersionObjectReference) -> TargetKe
     (namespace.to_owned(), api_version.clone(), kind.clone(), name.clone())
 }
 
-/// A value of each target's scale, with the time of the read.
-struct ScaleCache<V> {
-    lifetime: Duration,
-    values: Mutex<HashMap<TargetKey, (Instant, V)>>,
+/// The last read scales of targets.
+struct ScaleCache {
+    scales: HashMap<TargetKey, CachedScale>,
+    /// The time of the last removal of old scales.
+    cleaned_at: Instant,
 }
 
-impl<V: Clone> ScaleCache<V> {
-    fn new(lifetime: Duration) -> Self {
-        Self { lifetime, values: Mutex::default() }
+impl ScaleCache {
+    /// Adds a scale. Removes old ones only once in [`SELECTOR_LIFETIME`], because that looks at all
+    /// scales.
+    fn insert(&mut self, key: TargetKey, scale: CachedScale) {
+        if self.cleaned_at.elapsed() >= SELECTOR_LIFETIME {
+            self.scales.retain(|_, scale| scale.read_at.elapsed() < SELECTOR_LIFETIME);
+            self.cleaned_at = Instant::now();
+        }
+        self.scales.insert(key, scale);
     }
+}
 
-    fn get(&self, key: &TargetKey) -> Option<V> {
-        let values = self.values.lock();
-        let (at, value) = values.get(key)?;
-        (at.elapsed() < self.lifetime).then(|| value.clone())
-    }
-
-    /// Adds a value, and removes those that are too old.
-    fn insert(&self, key: TargetKey, value: V) {
-        let mut values = self.values.lock();
-        values.retain(|_, (at, _)| at.elapsed() < self.lifetime);
-        values.insert(key, (Instant::now(), value));
-    }
+/// The status of a target's scale, and the time of the read.
+#[derive(Clone, Debug)]
+struct CachedScale {
+    read_at: Instant,
+    selector: String,
+    replicas: i32,
 }
 
 impl KubeCluster {
     /// A cluster that reads pods from the caches of `objects`, which must watch pods.
     pub fn new(client: Client, objects: Arc<KubeObjects>) -> Self {
-        let selectors = ScaleCache::new(SELECTOR_LIFETIME);
-        Self { client, objects, selectors, replicas: ScaleCache::new(REPLICAS_LIFETIME) }
+        let scales = ScaleCache { scales: HashMap::new(), cleaned_at: Instant::now() };
+        Self { client, objects, scales: Mutex::new(scales) }
     }
 
     /// Returns the API of an object's kind. Fails if the group, version, kind or name isn't a path
@@ -113,14 +114,28 @@ impl KubeCluster {
         Ok(Api::namespaced_with(self.client.clone(), namespace, &resource))
     }
 
+    /// The scale of a target, as it was at most `max_age` ago.
     async fn scale(
         &self,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> Result<Scale, LookupError> {
+        max_age: Duration,
+    ) -> Result<CachedScale, LookupError> {
+        let key = target_key(namespace, target);
+        let cached = self.scales.lock().scales.get(&key).cloned();
+        if let Some(scale) = cached.filter(|scale| scale.read_at.elapsed() < max_age) {
+            return Ok(scale);
+        }
         let kind = (&*target.api_version, &*target.kind);
         let scale = self.api(namespace, kind, &target.name)?.get_scale(&target.name).await;
-        scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))
+        let scale: Scale =
+            scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))?;
+        let (replicas, selector) =
+            scale.status.map(|status| (status.replicas, status.selector)).unwrap_or_default();
+        let selector = selector.unwrap_or_default();
+        let scale = CachedScale { read_at: Instant::now(), selector, replicas };
+        self.scales.lock().insert(key, scale.clone());
+        Ok(scale)
     }
 
     /// Reads the spec and the annotations of an object.
@@ -187,16 +202,9 @@ impl Targets for KubeCluster {
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Selector, LookupError> {
-        let key = target_key(namespace, target);
-        if let Some(selector) = self.selectors.get(&key) {
-            return Ok(selector);
-        }
-        let scale = self.scale(namespace, target).await?;
-        let text = scale.status.and_then(|status| status.selector).unwrap_or_default();
-        let selector = Selector::parse(&text)
-            .map_err(|error| request_error(&target.kind, namespace, &target.name, error))?;
-        self.selectors.insert(key, selector.clone());
-        Ok(selector)
+        let scale = self.scale(namespace, target, SELECTOR_LIFETIME).await?;
+        Selector::parse(&scale.selector)
+            .map_err(|error| request_error(&target.kind, namespace, &target.name, error))
     }
 }
 
@@ -223,14 +231,7 @@ impl Cluster for KubeCluster {
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<i32, LookupError> {
-        let key = target_key(namespace, target);
-        if let Some(replicas) = self.replicas.get(&key) {
-            return Ok(replicas);
-        }
-        let scale = self.scale(namespace, target).await?;
-        let replicas = scale.status.map_or(0, |status| status.replicas);
-        self.replicas.insert(key, replicas);
-        Ok(replicas)
+        Ok(self.scale(namespace, target, REPLICAS_LIFETIME).await?.replicas)
     }
 
     async fn ingress(&self, namespace: &str, name: &str) -> Result<Ingress, LookupError> {
@@ -314,7 +315,8 @@ mod tests {
             name: name.to_owned(),
             ..CrossVersionObjectReference::default()
         };
-        KubeCluster::new(client, objects).scale("shop", &target).await.unwrap_err();
+        let cluster = KubeCluster::new(client, objects);
+        cluster.scale("shop", &target, REPLICAS_LIFETIME).await.unwrap_err();
         assert_eq!(paths.lock().join(" "), expected);
     }
 
@@ -344,6 +346,18 @@ mod tests {
         assert_eq!(*reads.lock(), 1);
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(cluster.replicas("shop", &target).await.unwrap(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_scales_are_removed() {
+        let key = |name: &str| target_key(name, &CrossVersionObjectReference::default());
+        let scale =
+            || CachedScale { read_at: Instant::now(), selector: String::new(), replicas: 1 };
+        let mut cache = ScaleCache { scales: HashMap::new(), cleaned_at: Instant::now() };
+        cache.insert(key("old"), scale());
+        tokio::time::advance(SELECTOR_LIFETIME).await;
+        cache.insert(key("new"), scale());
+        assert!(cache.scales.into_keys().eq([key("new")]));
     }
 
     #[tokio::test]

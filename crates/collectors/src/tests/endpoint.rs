@@ -15,7 +15,7 @@ async fn number_of_a_document_is_the_value() {
     let url = server.url("/stats?x=y z#part");
     // The operator permits the loopback address.
     let plan = external("json-path", &[("endpoint", &url), ("json-eval", "sum($.v) + 1")]);
-    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 4500);
+    assert_eq!(milli(fetch(settings(), FakeCluster::default(), &plan).await), 4500);
     let request = &server.requests()[0];
     assert!(request.starts_with("GET /stats?x=y%20z HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("connection: close\r\n"), "{request}");
@@ -53,7 +53,7 @@ async fn invalid_response_is_an_error_without_its_content(
 ) {
     let server = Server::start(move |_| reply.clone()).await;
     let plan = endpoint(&server.url("/"));
-    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert!(error.contains(expected), "{error}");
     assert!(!error.contains("secret"), "{error}");
 }
@@ -66,14 +66,14 @@ async fn too_long_body_is_an_error(#[case] reply: Reply) {
     let server = Server::start(move |_| reply.clone()).await;
     let limits = Limits { response_bytes: 100_000, ..Limits::default() };
     let settings = Settings { limits, ..settings() };
-    let error = error(fetch(settings, Objects::default(), &endpoint(&server.url("/"))).await);
+    let error = error(fetch(settings, FakeCluster::default(), &endpoint(&server.url("/"))).await);
     assert!(error.ends_with("the response is longer than 100000 bytes"), "{error}");
 }
 
 #[tokio::test]
 async fn endless_head_is_an_error() {
     let server = Server::start(|_| Reply::Flood(b"HTTP/1.1 200 OK\r\nx: ".to_vec())).await;
-    let error = error(fetch(settings(), Objects::default(), &endpoint(&server.url("/"))).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &endpoint(&server.url("/"))).await);
     assert!(error.contains("the connection failed"), "{error}");
 }
 
@@ -82,7 +82,7 @@ async fn large_document_is_decoded() {
     let body = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
     let server = Server::start(move |_| ok(&body)).await;
     let plan = endpoint(&server.url("/"));
-    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 3000);
+    assert_eq!(milli(fetch(settings(), FakeCluster::default(), &plan).await), 3000);
 }
 
 #[tokio::test]
@@ -94,9 +94,9 @@ async fn redirections_are_followed_within_bounds() {
     })
     .await;
     let plan = endpoint(&server.url("/once"));
-    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 1000);
+    assert_eq!(milli(fetch(settings(), FakeCluster::default(), &plan).await), 1000);
     let plan = endpoint(&server.url("/again"));
-    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the redirection exceeds the limit of five redirections"), "{error}");
     assert_eq!(server.requests().len(), 2 + 6);
 }
@@ -111,7 +111,7 @@ async fn credential_is_sent_to_its_origin_only() {
     let credentials = [(server.url(""), Credential::File(file.path().to_owned()))].into();
     let settings = Settings { credentials, ..settings() };
     let plan = endpoint(&server.url("/"));
-    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 1000);
+    assert_eq!(milli(fetch(settings, FakeCluster::default(), &plan).await), 1000);
     assert!(server.requests()[0].contains("authorization: Bearer t0k\r\n"));
     assert!(!other.requests()[0].contains("authorization"));
 }
@@ -121,7 +121,7 @@ fn invalid_origin_of_a_credential_is_refused() {
     for origin in ["https://a.org/x", "a.org", "ftp://a.org", "https://u@a.org", "https://"] {
         let credentials = [(origin.to_owned(), Credential::Text(Secret::new("t")))].into();
         let settings = Settings { credentials, ..Settings::default() };
-        Clients::new(settings, Arc::new(Objects::default())).unwrap_err();
+        Clients::new(settings, Arc::new(FakeCluster::default())).unwrap_err();
     }
 }
 
@@ -141,7 +141,7 @@ async fn request_without_a_free_connection_is_an_error() {
     let queue_timeout = std::time::Duration::from_millis(50);
     let limits = Limits { connections: 1, queue_timeout, ..Limits::default() };
     let settings = Settings { limits, ..settings() };
-    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
     let second_request = async {
         let busy = error(fetch_with(&clients, &plan).await);
@@ -170,7 +170,7 @@ async fn stalling_server() -> Server {
 #[tokio::test]
 async fn stalled_large_response_does_not_block_others() {
     let server = stalling_server().await;
-    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings(), Arc::new(FakeCluster::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
     tokio::select! {
         biased;
@@ -182,7 +182,7 @@ async fn stalled_large_response_does_not_block_others() {
 #[tokio::test]
 async fn wait_for_other_large_responses_is_not_a_slow_response() {
     let server = stalling_server().await;
-    let objects = Objects { pods: vec![pod("a", "127.0.0.1")], ..Objects::default() };
+    let objects = FakeCluster { pods: vec![pod("a", "127.0.0.1")], ..FakeCluster::default() };
     let clients = Clients::new(settings(), Arc::new(objects)).unwrap();
     let stalled = endpoint(&server.url("/stall"));
     let all = futures::future::join_all((0..8).map(|_| fetch_with(&clients, &stalled)));
@@ -212,7 +212,7 @@ async fn wait_for_other_large_responses_is_not_a_slow_response() {
 #[tokio::test]
 async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
     let server = stalling_server().await;
-    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings(), Arc::new(FakeCluster::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
     let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &stalled)));
     let (target, time) = (target(), now());

@@ -92,8 +92,8 @@ fn operator(url: &str) -> Settings {
     }
 }
 
-fn objects() -> Objects {
-    Objects {
+fn objects() -> FakeCluster {
+    FakeCluster {
         pods: vec![pod("web-0", "127.0.0.1")],
         replicas: 1,
         ingress: Some(Ingress { hosts: vec!["a.example.org".to_owned()], ..Ingress::default() }),

@@ -38,9 +38,9 @@ use crate::{
     metric_configs,
 };
 
-/// The cluster of a test: its objects don't depend on namespace or target.
+/// A cluster that returns the same objects for every namespace and target.
 #[derive(Debug, Default)]
-pub(crate) struct Objects {
+pub(crate) struct FakeCluster {
     pub(crate) pods: Vec<Pod>,
     pub(crate) replicas: i32,
     pub(crate) ingress: Option<Ingress>,
@@ -48,7 +48,7 @@ pub(crate) struct Objects {
 }
 
 #[async_trait]
-impl Cluster for Objects {
+impl Cluster for FakeCluster {
     async fn pods(
         &self,
         _: &str,
@@ -85,8 +85,8 @@ fn pod(name: &str, ip: &str) -> Pod {
     }
 }
 
-fn with_pods(pods: &[Pod]) -> Objects {
-    Objects { pods: pods.to_vec(), ..Objects::default() }
+fn with_pods(pods: &[Pod]) -> FakeCluster {
+    FakeCluster { pods: pods.to_vec(), ..FakeCluster::default() }
 }
 
 pub(crate) fn now() -> Timestamp {
@@ -158,7 +158,7 @@ pub(crate) fn target() -> CrossVersionObjectReference {
 
 pub(crate) async fn fetch(
     settings: Settings,
-    objects: Objects,
+    objects: FakeCluster,
     plan: &CollectorPlan,
 ) -> Result<Values, FetchError> {
     fetch_with(&Clients::new(settings, Arc::new(objects)).unwrap(), plan).await
@@ -243,8 +243,9 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (requests, max_open) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
-        let (recorded, most) = (requests.clone(), Arc::<AtomicUsize>::clone(&max_open));
+        let all_requests = Arc::<Mutex<Vec<String>>>::default();
+        let most_open = Arc::<AtomicUsize>::default();
+        let (requests, max_open) = (all_requests.clone(), most_open.clone());
         let respond = Arc::new(respond);
         let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let mut task = JoinSet::new();
@@ -252,15 +253,15 @@ impl Server {
             let (mut connections, open) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                let (recorded, respond) = (recorded.clone(), respond.clone());
+                max_open.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let (requests, respond) = (requests.clone(), respond.clone());
                 let (acceptor, open) = (acceptor.clone(), open.clone());
                 connections.spawn(async move {
                     match acceptor {
-                        None => serve(stream, &recorded, &*respond).await,
+                        None => serve(stream, &requests, &*respond).await,
                         Some(acceptor) => {
                             if let Ok(stream) = acceptor.accept(stream).await {
-                                serve(stream, &recorded, &*respond).await;
+                                serve(stream, &requests, &*respond).await;
                             }
                         }
                     }
@@ -269,7 +270,7 @@ impl Server {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, requests, max_open, _task: task }
+        Self { address, requests: all_requests, max_open: most_open, _task: task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -26,7 +26,7 @@ async fn division_by_zero_at_an_endpoint_is_an_error() {
     let server = Server::start(|_| ok(r#"{"a": 1, "b": 0}"#)).await;
     let url = server.url("/");
     let plan = external("json-path", &[("endpoint", &url), ("json-eval", "$.a % $.b")]);
-    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert!(error.contains("division by zero"), "{error}");
 }
 
@@ -37,8 +37,8 @@ async fn infinite_value_is_an_error_unless_compatible() {
     let url = server.url("/");
     let plan =
         external("json-path", &[("endpoint", &url), ("json-key", "$"), ("aggregator", "max")]);
-    let text = error(fetch(settings(), Objects::default(), &plan).await);
+    let text = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert_eq!(text, "the value -inf is out of range");
     let compat = Settings { compat: Compat::Reference, ..settings() };
-    assert_eq!(milli(fetch(compat, Objects::default(), &plan).await), i64::MIN);
+    assert_eq!(milli(fetch(compat, FakeCluster::default(), &plan).await), i64::MIN);
 }

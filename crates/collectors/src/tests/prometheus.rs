@@ -54,7 +54,7 @@ async fn first_sample_of_the_default_server_is_the_value() {
     let server = Server::start(|_| vector("2.5")).await;
     let settings = Settings { prometheus: Some(client("default", &server)), ..settings() };
     let plan = external("prometheus", &[("query", r#"sum(rate(x{a="b"}[1m]))"#)]);
-    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 2500);
+    assert_eq!(milli(fetch(settings, FakeCluster::default(), &plan).await), 2500);
     assert_eq!(queries(&server), [r#"sum(rate(x{a="b"}[1m]))"#]);
     assert!(server.requests()[0].starts_with("POST /prefix/api/v1/query HTTP/1.1\r\n"));
 }
@@ -74,7 +74,7 @@ async fn server_is_chosen_by_alias_or_url() {
     };
     let read = async |key: &str, value: &str| {
         let plan = external("prometheus", &[("query", "up"), (key, value)]);
-        milli(fetch(settings(), Objects::default(), &plan).await)
+        milli(fetch(settings(), FakeCluster::default(), &plan).await)
     };
     assert_eq!(read("x", "y").await, 1000);
     assert_eq!(read("prometheus-server-alias", "other").await, 2000);
@@ -124,7 +124,7 @@ async fn invalid_response_of_a_tenants_server_is_an_error(
     let server = Server::start(move |_| reply.clone()).await;
     let url = server.url("");
     let plan = external("prometheus", &[("query", "up"), ("prometheus-server", &url)]);
-    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert!(error.contains(expected) && !error.contains("secret"), "{error}");
 }
 
@@ -145,7 +145,7 @@ async fn message_of_the_operators_server_is_kept_for_syntax_only(
     let server = Server::start(move |_| with_status(status, &body)).await;
     let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
     let plan = external("prometheus", &[("query", "sum(")]);
-    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let error = error(fetch(settings, FakeCluster::default(), &plan).await);
     assert!(error.contains(expected), "{error}");
     assert_eq!(error.contains("unexpected end"), error_type == "bad_data", "{error}");
 }
@@ -155,7 +155,7 @@ async fn error_about_a_response_of_the_operators_server_names_its_address() {
     let server = Server::start(|_| ok("a login page")).await;
     let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
     let plan = external("prometheus", &[("query", "up")]);
-    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let error = error(fetch(settings, FakeCluster::default(), &plan).await);
     let expected = format!("the query to p at {} failed: the response isn't", server.url(""));
     assert!(error.contains(&expected), "{error}");
 }
@@ -163,7 +163,7 @@ async fn error_about_a_response_of_the_operators_server_names_its_address() {
 #[tokio::test]
 async fn without_a_server_the_metric_is_not_configured() {
     let plan = external("prometheus", &[("query", "up")]);
-    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan).await);
     assert_eq!(error, "a Prometheus server is not configured");
 }
 
@@ -171,7 +171,7 @@ async fn without_a_server_the_metric_is_not_configured() {
 async fn value_of_an_object_is_divided_by_replicas_if_configured() {
     let server = Server::start(|_| vector("10")).await;
     let settings = || Settings { prometheus: Some(client("p", &server)), ..settings() };
-    let objects = |replicas| Objects { replicas, ..Objects::default() };
+    let objects = |replicas| FakeCluster { replicas, ..FakeCluster::default() };
     let plan = |values: &[(&str, &str)]| {
         object("Service", "v1", "Value", "prometheus", &[&[("query", "up")], values].concat())
     };
@@ -189,7 +189,7 @@ async fn value_of_an_object_is_divided_by_replicas_also_for_an_average_target() 
     let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
     let values = [("query", "up"), ("per-replica", "true")];
     let plan = object("Service", "v1", "AverageValue", "prometheus", &values);
-    let objects = Objects { replicas: 4, ..Objects::default() };
+    let objects = FakeCluster { replicas: 4, ..FakeCluster::default() };
     assert_eq!(milli(fetch(settings, objects, &plan).await), 2500);
 }
 
@@ -206,7 +206,8 @@ async fn requests_of_an_ingress_are_weighted_and_averaged() {
         hosts: vec!["a.example.org".to_owned(), "b.example.org".to_owned()],
         annotations: [("zalando.org/backend-weights".to_owned(), weights)].into(),
     };
-    let objects = || Objects { replicas: 3, ingress: Some(ingress.clone()), ..Objects::default() };
+    let objects =
+        || FakeCluster { replicas: 3, ingress: Some(ingress.clone()), ..FakeCluster::default() };
     let plan = |target| object("Ingress", "networking.k8s.io/v1", target, "x", &[]);
     assert_eq!(milli(fetch(settings(), objects(), &plan("AverageValue")).await), 30_000);
     assert_eq!(milli(fetch(settings(), objects(), &plan("Value")).await), 10_000);
@@ -215,7 +216,7 @@ async fn requests_of_an_ingress_are_weighted_and_averaged() {
         "scalar(sum(rate(skipper_serve_host_duration_seconds_count\
          {host=~\"a_example_org|b_example_org\"}[1m])) * 0.2000)"
     );
-    let error = error(fetch(settings(), Objects::default(), &plan("Value")).await);
+    let error = error(fetch(settings(), FakeCluster::default(), &plan("Value")).await);
     assert_eq!(error, "Ingress shop/main not found");
 }
 
@@ -227,7 +228,7 @@ async fn requests_of_a_route_group_are_weighted() {
         hosts: vec!["a.org".to_owned()],
         default_backends: vec![("blue".to_owned(), 25), ("green".to_owned(), 75)],
     };
-    let objects = Objects { route_group: Some(route_group), ..Objects::default() };
+    let objects = FakeCluster { route_group: Some(route_group), ..FakeCluster::default() };
     let plan = object("RouteGroup", "zalando.org/v1", "AverageValue", "x", &[]);
     assert_eq!(milli(fetch(settings, objects, &plan).await), 30_000);
     assert!(queries(&server)[0].contains("{host=~\"a_org\"}[1m])) * 0.7500)"));
@@ -239,7 +240,7 @@ async fn requests_of_host_names_are_weighted() {
     let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
     let values = [("hostnames", "a.org,b.org"), ("weight", "50")];
     let plan = external("requests-per-second", &values);
-    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 8000);
+    assert_eq!(milli(fetch(settings, FakeCluster::default(), &plan).await), 8000);
     assert!(queries(&server)[0].ends_with("{host=~\"a_org|b_org\"}[1m])) * 0.5000)"));
 }
 
@@ -252,16 +253,16 @@ async fn namespace_label_restricts_a_tenants_query() {
         ..settings()
     };
     let plan = external("prometheus", &[("query", "sum(queue)")]);
-    milli(fetch(settings(), Objects::default(), &plan).await);
+    milli(fetch(settings(), FakeCluster::default(), &plan).await);
     let object = object("Service", "v1", "Value", "prometheus", &[("query", "jobs")]);
-    milli(fetch(settings(), Objects::default(), &object).await);
+    milli(fetch(settings(), FakeCluster::default(), &object).await);
     let expected = [r#"sum(queue{namespace="shop"})"#, r#"jobs{namespace="shop"}"#];
     assert_eq!(queries(&server), expected);
     let other = external("prometheus", &[("query", "info(queue)")]);
-    let refusal = error(fetch(settings(), Objects::default(), &other).await);
+    let refusal = error(fetch(settings(), FakeCluster::default(), &other).await);
     assert!(refusal.starts_with("the query can't be restricted to the namespace"), "{refusal}");
     let incomplete = external("prometheus", &[("query", "sum(queue")]);
-    let mistake = error(fetch(settings(), Objects::default(), &incomplete).await);
+    let mistake = error(fetch(settings(), FakeCluster::default(), &incomplete).await);
     assert!(mistake.starts_with("the query has a syntax error at byte 9: "), "{mistake}");
 }
 
@@ -274,7 +275,7 @@ async fn restricted_query_without_a_result_is_named_as_sent() {
         ..settings()
     };
     let plan = external("prometheus", &[("query", "sum(queue)")]);
-    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let error = error(fetch(settings, FakeCluster::default(), &plan).await);
     let expected = "query 'sum(queue{namespace=\"shop\"})' did not result a valid response: the \
                     sample is not a number (NaN); the query is restricted to the namespace shop \
                     (--collector-namespace-label)";

@@ -114,7 +114,7 @@ async fn permission_for_a_service_covers_its_url() {
         ..settings()
     };
     let plan = plan_with_url("json-path", &server.url(""));
-    let error = error(fetch(settings, Objects::default(), &plan).await);
+    let error = error(fetch(settings, FakeCluster::default(), &plan).await);
     assert!(error.contains("it is the operator's server zmon"), "{error}");
     assert_eq!(server.max_open(), 0);
 }
@@ -137,10 +137,10 @@ async fn prometheus_url_needs_a_listed_host_if_queries_are_restricted() {
     let label = || Some("namespace".to_owned());
     let plan = plan_with_url("prometheus", &server.url(""));
     let unlisted = Settings { namespace_label: label(), ..settings() };
-    let error = error(fetch(unlisted, Objects::default(), &plan).await);
+    let error = error(fetch(unlisted, FakeCluster::default(), &plan).await);
     assert!(error.starts_with("prometheus-server is not permitted"), "{error}");
     assert_eq!(server.max_open(), 0);
     let mut listed = Settings { namespace_label: label(), ..settings() };
     listed.policy.hosts = vec!["127.0.0.1".to_owned()];
-    assert_eq!(milli(fetch(listed, Objects::default(), &plan).await), 1000);
+    assert_eq!(milli(fetch(listed, FakeCluster::default(), &plan).await), 1000);
 }

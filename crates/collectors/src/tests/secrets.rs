@@ -100,7 +100,7 @@ async fn error_has_no_text_of_the_response(#[case] kind: &str, #[case] values: &
             values.iter().map(|(key, value)| (*key, value.replace("URL", &url))).collect();
         let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let settings = operator(&url, ca_file.path());
-        let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+        let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
         let clients = clients.map_http(|http| {
             http.with_environment(move |name| match name {
                 "AWS_ENDPOINT_URL" => Some(url.clone()),

@@ -34,7 +34,7 @@ fn json_body(request: &str) -> Value {
 #[tokio::test]
 async fn influx_value_is_decoded() {
     let server = Server::start(|_| ok(CSV)).await;
-    assert_eq!(milli(fetch(influx(&server), Objects::default(), &flux(&[])).await), 42_500);
+    assert_eq!(milli(fetch(influx(&server), FakeCluster::default(), &flux(&[])).await), 42_500);
     let request = server.requests().remove(0);
     assert!(request.starts_with("POST /influx/api/v2/query?org=own+org HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("authorization: Token t0k\r\n"), "{request}");
@@ -47,14 +47,14 @@ async fn influx_value_is_decoded() {
 async fn influx_server_of_a_tenant_never_gets_the_token_of_the_operator() {
     let (operators, tenants) = (Server::start(|_| ok(CSV)).await, Server::start(|_| ok(CSV)).await);
     let plan = flux(&[("address", &tenants.url("")), ("org", "theirs")]);
-    assert_eq!(milli(fetch(influx(&operators), Objects::default(), &plan).await), 42_500);
+    assert_eq!(milli(fetch(influx(&operators), FakeCluster::default(), &plan).await), 42_500);
     let request = tenants.requests().remove(0);
     assert!(request.starts_with("POST /api/v2/query?org=theirs HTTP/1.1\r\n"), "{request}");
     assert!(!request.contains("authorization"), "{request}");
     assert!(operators.requests().is_empty());
     let credentials = [(tenants.url(""), Credential::Text(Secret::new("theirs")))].into();
     let settings = Settings { credentials, ..influx(&operators) };
-    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
+    assert_eq!(milli(fetch(settings, FakeCluster::default(), &plan).await), 42_500);
     assert!(tenants.requests()[1].contains("authorization: Token theirs\r\n"));
 }
 
@@ -62,10 +62,10 @@ async fn influx_server_of_a_tenant_never_gets_the_token_of_the_operator() {
 async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
     let server = Server::start(|_| ok(CSV)).await;
     let plan = flux(&[("token", "annotated"), ("address", &server.url(""))]);
-    let refused = error(fetch(influx(&server), Objects::default(), &plan).await);
+    let refused = error(fetch(influx(&server), FakeCluster::default(), &plan).await);
     assert!(refused.starts_with("a token in an annotation is not permitted"), "{refused}");
     let settings = Settings { compat: Compat::Reference, ..influx(&server) };
-    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
+    assert_eq!(milli(fetch(settings, FakeCluster::default(), &plan).await), 42_500);
     assert!(server.requests()[0].contains("authorization: Token annotated\r\n"));
 }
 
@@ -79,7 +79,7 @@ async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
 #[tokio::test]
 async fn influx_failures_are_errors(#[case] reply: Reply, #[case] expected: &str) {
     let server = Server::start(move |_| reply.clone()).await;
-    let error = error(fetch(influx(&server), Objects::default(), &flux(&[])).await);
+    let error = error(fetch(influx(&server), FakeCluster::default(), &flux(&[])).await);
     assert!(error.ends_with(expected) && !error.contains("secret"), "{error}");
 }
 
@@ -103,7 +103,7 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
             ("duration", "5m"),
         ],
     );
-    let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    let fetched = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
     assert_eq!(fetched.samples[0].value.as_milli(), 2500);
     assert_eq!(fetched.samples[0].at, now() - SignedDuration::from_mins(1));
     let request = server.requests().remove(0);
@@ -134,10 +134,10 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
     let server = Server::start(move |_| ok(&body)).await;
     let plan = external("zmon", &[("check-id", "1")]);
-    let values = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    let values = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
     assert!(values.samples.is_empty());
     let longer = external("zmon", &[("check-id", "1"), ("duration", "12m")]);
-    assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
+    assert_eq!(milli(fetch(zmon(&server), FakeCluster::default(), &longer).await), 1000);
 }
 
 /// A value would count as fresh until its time. The clock of the server may be ahead by a minute.
@@ -149,7 +149,7 @@ async fn zmon_value_with_a_time_far_ahead_is_an_error() {
         let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
         let server = Server::start(move |_| ok(&body)).await;
         let settings = Settings { compat, ..zmon(&server) };
-        fetch(settings, Objects::default(), &plan).await
+        fetch(settings, FakeCluster::default(), &plan).await
     };
     assert_eq!(milli(read(60, Compat::Off).await), 1000);
     assert_eq!(milli(read(61, Compat::Reference).await), 1000);
@@ -175,7 +175,7 @@ async fn zmon_value_may_be_as_old_as_the_rounded_duration(
     let server = Server::start(move |_| ok(&body)).await;
     let values = [("check-id", "1"), ("duration", duration), ("aggregators", "avg")];
     let plan = external("zmon", &values);
-    let values = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    let values = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
     assert_eq!(!values.samples.is_empty(), is_used);
 }
 
@@ -187,7 +187,7 @@ async fn zmon_value_may_be_as_old_as_the_rounded_duration(
 async fn zmon_check_without_values_has_no_value(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
     let plan = external("zmon", &[("check-id", "1")]);
-    let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    let fetched = fetch(zmon(&server), FakeCluster::default(), &plan).await.unwrap();
     assert!(fetched.samples.is_empty());
 }
 
@@ -208,7 +208,7 @@ async fn zmon_failures_are_errors(
 ) {
     let server = Server::start(move |_| reply.clone()).await;
     let plan = external("zmon", &[("check-id", "1"), ("aggregators", aggregators)]);
-    let error = error(fetch(zmon(&server), Objects::default(), &plan).await);
+    let error = error(fetch(zmon(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with(expected), "{error}");
 }
 
@@ -256,7 +256,7 @@ async fn nakadi_partitions_of_all_subscriptions_are_aggregated(
             ("consumer-group", "g"),
         ],
     );
-    assert_eq!(milli(fetch(nakadi(&server), Objects::default(), &plan).await), expected);
+    assert_eq!(milli(fetch(nakadi(&server), FakeCluster::default(), &plan).await), expected);
     assert!(
         server.requests().iter().all(|request| request.contains("authorization: Bearer t0k\r\n"))
     );
@@ -270,7 +270,7 @@ fn subscription(id: &str) -> CollectorPlan {
 #[tokio::test]
 async fn nakadi_subscription_is_read_by_its_id() {
     let server = Server::start(nakadi_reply).await;
-    let read = async |id| fetch(nakadi(&server), Objects::default(), &subscription(id)).await;
+    let read = async |id| fetch(nakadi(&server), FakeCluster::default(), &subscription(id)).await;
     assert_eq!(milli(read("s1").await), 6000);
     let empty = error(read("s2").await);
     assert!(empty.ends_with("expected at least 1 event-type, 0 returned"), "{empty}");
@@ -297,10 +297,10 @@ async fn missing_number_of_nakadi_is_an_error_unless_compatible(
     let server = Server::start(move |_| ok(body)).await;
     let values = [("metric-type", "consumer-lag-seconds"), ("subscription-id", "s1")];
     let plan = external("nakadi", &values);
-    let text = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    let text = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(text.starts_with("unexpected response of Nakadi: the statistics"), "{text}");
     let compat = Settings { compat: Compat::Reference, ..nakadi(&server) };
-    let values = fetch(compat, Objects::default(), &plan).await.unwrap();
+    let values = fetch(compat, FakeCluster::default(), &plan).await.unwrap();
     assert_eq!(values.samples.first().map(|sample| sample.value.as_milli()), reference);
 }
 
@@ -317,7 +317,7 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     #[case] requests: usize,
 ) {
     let server = Server::start(move |_| Reply::Bytes(reply.as_bytes().to_vec())).await;
-    fetch(nakadi(&server), Objects::default(), &subscription("s1")).await.unwrap_err();
+    fetch(nakadi(&server), FakeCluster::default(), &subscription("s1")).await.unwrap_err();
     assert_eq!(server.requests().len(), requests);
 }
 
@@ -340,7 +340,7 @@ fn unconsumed_events() -> CollectorPlan {
 async fn invalid_id_in_a_nakadi_response_is_an_error_without_the_id(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
     let plan = unconsumed_events();
-    let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
     assert_eq!(server.requests().len(), 1);
 }
@@ -353,7 +353,7 @@ async fn negative_number_of_a_nakadi_partition_is_an_error_unless_it_is_a_lag() 
     let server = Server::start(move |_| ok(&body)).await;
     let fetch_type = async |metric_type: &str| {
         let settings = [("metric-type", metric_type), ("subscription-id", "s1")];
-        fetch(nakadi(&server), Objects::default(), &external("nakadi", &settings)).await
+        fetch(nakadi(&server), FakeCluster::default(), &external("nakadi", &settings)).await
     };
     let error = error(fetch_type("unconsumed-events").await);
     assert!(error.ends_with("a partition have a negative number"), "{error}");
@@ -367,7 +367,7 @@ async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
     let server = Server::start(move |_| ok(&page)).await;
     let plan = unconsumed_events();
-    let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    let error = error(fetch(nakadi(&server), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the next page is on another server"), "{error}");
     assert!(other.requests().is_empty());
 }
@@ -381,7 +381,7 @@ async fn server_that_is_not_configured_is_an_error(
     #[case] plan: CollectorPlan,
     #[case] expected: &str,
 ) {
-    assert_eq!(error(fetch(settings(), Objects::default(), &plan).await), expected);
+    assert_eq!(error(fetch(settings(), FakeCluster::default(), &plan).await), expected);
 }
 
 /// The time limit includes retries and pages.
@@ -393,6 +393,6 @@ async fn collection_of_several_requests_has_a_time_limit() {
     let request_timeout = std::time::Duration::from_millis(500);
     let limits = crate::Limits { request_timeout, ..crate::Limits::default() };
     let settings = Settings { limits, ..nakadi(&server) };
-    let error = error(fetch(settings, Objects::default(), &subscription("s1")).await);
+    let error = error(fetch(settings, FakeCluster::default(), &subscription("s1")).await);
     assert_eq!(error, "not read within 2 s");
 }

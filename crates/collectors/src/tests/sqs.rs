@@ -52,7 +52,7 @@ fn clients(server: &str, variables: &[(&str, &str)]) -> Clients {
     for service in ["SQS", "STS"] {
         variables.insert(format!("AWS_ENDPOINT_URL_{service}"), server.to_owned());
     }
-    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings(), Arc::new(FakeCluster::default())).unwrap();
     clients.map_http(|http| http.with_environment(move |name| variables.get(name).cloned()))
 }
 

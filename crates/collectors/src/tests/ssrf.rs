@@ -75,7 +75,7 @@ impl Victim {
 }
 
 pub(super) fn clients(settings: Settings, names: Names) -> Clients {
-    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
     clients.map_http(|http| http.with_resolver(Arc::new(names)))
 }
 
@@ -316,7 +316,7 @@ impl Resolve for SlowNames {
 async fn slow_names_of_a_namespace_do_not_block_others() {
     let victim = Victim::start().await;
     let names = SlowNames::default();
-    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings(), Arc::new(FakeCluster::default())).unwrap();
     let clients = clients.map_http(|http| http.with_resolver(Arc::new(names.clone())));
     let (slow, fast) = (
         unchecked_plan("http://slow.example/"),

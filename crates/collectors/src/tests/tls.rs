@@ -31,7 +31,7 @@ async fn start_server(ca: &Ca, name: &str) -> Server {
     Server::start_on("127.0.0.1:0", Some(server_config(ca, name)), |_| ok(r#"{"v": 4}"#)).await
 }
 
-fn pod_over_https(server: &Server) -> (Objects, CollectorPlan) {
+fn pod_over_https(server: &Server) -> (FakeCluster, CollectorPlan) {
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$.v"), ("scheme", "https"), ("port", &port)]);
     (with_pods(&[pod("a", "127.0.0.1")]), plan)
@@ -90,7 +90,7 @@ async fn redirection_does_not_leave_tls() {
     let server = Server::start_on("127.0.0.1:0", Some(config), move |_| redirect(&location)).await;
     let url = format!("https://{}/", server.address);
     let plan = external("json-path", &[("endpoint", &url), ("json-key", "$")]);
-    let error = error(fetch(settings_with_ca(&ca, &file), Objects::default(), &plan).await);
+    let error = error(fetch(settings_with_ca(&ca, &file), FakeCluster::default(), &plan).await);
     assert!(error.ends_with("the redirection leads from https to http"), "{error}");
     assert!(unencrypted.requests().is_empty());
 }
@@ -160,7 +160,7 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     };
     let settings =
         Settings { services: [("influxdb", influx)].into(), ..settings_with_ca(&ca, &file) };
-    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
     let clients = clients.map_http(|http| {
         http.with_environment(move |name| {
             name.ends_with("_PROXY").then(|| format!("{proxy}://{address}"))
@@ -182,7 +182,7 @@ async fn unencrypted_request_of_the_operator_is_sent_to_the_proxy() {
     };
     let settings = Settings { services: [("influxdb", influx)].into(), ..settings() };
     let url = format!("http://me:pw@{}", proxy.address);
-    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = Clients::new(settings, Arc::new(FakeCluster::default())).unwrap();
     let clients = clients.map_http(|http| {
         http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
     });

@@ -26,6 +26,8 @@ pub struct WatchAge {
     confirmed: Mutex<Option<Confirmation>>,
     /// The latest list, complete or not.
     list: Mutex<Option<List>>,
+    /// The error of the watch. `None` if the API server has accepted it since.
+    error: Mutex<Option<String>>,
     outdated: Notify,
 }
 
@@ -60,7 +62,12 @@ impl Default for WatchAge {
     /// The age counts from now, until the first list is complete.
     fn default() -> Self {
         let start = Confirmation { is_start: true, ..Confirmation::new(Instant::now()) };
-        Self { confirmed: Mutex::new(Some(start)), list: Mutex::default(), outdated: Notify::new() }
+        Self {
+            confirmed: Mutex::new(Some(start)),
+            list: Mutex::default(),
+            error: Mutex::default(),
+            outdated: Notify::new(),
+        }
     }
 }
 
@@ -102,6 +109,11 @@ impl WatchAge {
             list.is_complete = true;
             self.confirm(list.started);
         }
+    }
+
+    /// Records that the watch failed, or with `None` that the API server has accepted it.
+    pub(crate) fn set_error(&self, error: Option<String>) {
+        *self.error.lock() = error;
     }
 
     /// Records that nothing is watched until the next [`WatchAge::confirm`].
@@ -173,6 +185,17 @@ impl WatchAges {
         let watches = self.watches.lock();
         let never_listed = watches.iter().filter(|(_, watch)| watch.is_never_listed());
         never_listed.map(|(resource, _)| resource.clone()).collect()
+    }
+
+    /// The errors of the watches that failed, by resource. A watch that the API server has accepted
+    /// since has none.
+    pub fn errors(&self) -> BTreeMap<String, String> {
+        let watches = self.watches.lock();
+        let errors = watches.iter().filter_map(|(resource, watch)| {
+            watch.displayed_age()?;
+            Some((resource.clone(), watch.error.lock().clone()?))
+        });
+        errors.collect()
     }
 
     /// Adds the duration of a suspension of the machine to all ages. The informers relist.

@@ -13,7 +13,8 @@ pub use crate::cache::DecisionSample;
 pub use recorder::DecisionRecorder;
 pub use schema::{
     ActingController, AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision,
-    DecisionMemory, DecisionSettings, FailedStatusWrites, QueueState, RunDocument, clock_lag,
-    effective_settings, fill_forecasts, fill_readings, settings_of_controller,
+    DecisionMemory, DecisionSettings, FailedStatusWrites, QueueState, RefusedRulesFile,
+    RunDocument, StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
+    sentence_of_controller, settings_of_controller,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

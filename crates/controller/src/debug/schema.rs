@@ -7,9 +7,9 @@ use std::{
 };
 
 use hpa_calc::{
-    History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Settings,
+    History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Report, Settings,
     api::MetricSourceType,
-    explain::{counted, metric_name},
+    explain::{MetricFailure, counted, metric_name},
     settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -50,6 +50,10 @@ pub struct ControllerStatus {
     /// from the start of the watch. Absent in documents of older versions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub never_listed_caches: BTreeSet<String>,
+    /// The errors of the watches that failed and that the API server has not accepted since, by
+    /// resource. Absent in documents of older versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub watch_errors: BTreeMap<String, String>,
     /// The number of times that an object from the API server could not be decoded.
     pub undecodable_objects: u64,
     /// Whether histories are stored for the next leader. `false` with `--keep-history=false` and
@@ -65,7 +69,45 @@ pub struct ControllerStatus {
     /// Absent if all statuses could be written, and in documents of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_status_writes: Option<FailedStatusWrites>,
+    /// Absent if the rules file is in use, without one, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_rules_file: Option<RefusedRulesFile>,
     pub decision_memory: DecisionMemory,
+}
+
+/// A cache that its watch last confirmed more than this number of seconds ago is stale, as in the
+/// alert `HPAControllerWatchStale`.
+const STALE_CACHE_SECONDS: f64 = 120.0;
+
+impl ControllerStatus {
+    /// A sentence about the caches that are stale. `None` if there are none.
+    pub fn stale_caches_sentence(&self) -> Option<String> {
+        let is_listed = |resource: &String| !self.never_listed_caches.contains(resource);
+        let ages = self.cache_ages_seconds.iter().filter(|(resource, _)| is_listed(resource));
+        let stale = ages.filter(|(_, age)| **age > STALE_CACHE_SECONDS);
+        let (resources, texts): (Vec<_>, Vec<_>) =
+            stale.map(|(resource, age)| (resource, format!("{resource} for {age:.0}s"))).unzip();
+        let why = self.describe_watch_error(resources.iter().copied());
+        let why = why.unwrap_or_else(|| "its log says why, often a right is missing".to_owned());
+        (!texts.is_empty()).then(|| {
+            format!(
+                "The controller may decide without newer changes, because its watches fail or are \
+                 silent ({}): {why}.",
+                texts.join(", ")
+            )
+        })
+    }
+
+    /// A clause with the first error of the watches of these resources. `None` if they have none.
+    pub fn describe_watch_error<'a>(
+        &self,
+        mut resources: impl Iterator<Item = &'a String>,
+    ) -> Option<String> {
+        resources.find_map(|resource| {
+            let error = self.watch_errors.get(resource)?.trim_end_matches('.');
+            Some(format!("the watch of {resource} fails: {error}"))
+        })
+    }
 }
 
 /// The settings of decisions.
@@ -111,6 +153,17 @@ impl fmt::Display for FailedStatusWrites {
         let subject = if self.autoscalers > 1 { "; the error of one" } else { "" };
         write!(f, "the controller can't store the status of {autoscalers}{subject}: {}", self.error)
     }
+}
+
+/// A changed rules file that is invalid. The previous rules stay in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedRulesFile {
+    pub path: String,
+    /// The time of the file's last change. Absent if it can't be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<Timestamp>,
+    pub error: String,
 }
 
 /// The memory for the last decisions.
@@ -204,10 +257,27 @@ impl AutoscalerDetail {
         age.is_some_and(|age| age <= MAX_AGE_OF_VALUES)
     }
 
+    /// The last decision in a clause, such as `stays at 4: cpu is at 60%`. `None` if the controller
+    /// has not just made it.
+    pub fn current_decision(&self) -> Option<String> {
+        let decision = &self.runs.last().filter(|_| self.are_values_current())?.decision;
+        Some(format!("{}: {}", decision.action(), decision.sentence))
+    }
+
     /// The error of each metric in the last decision, by its index in the spec.
     pub fn last_errors(&self) -> Vec<Option<String>> {
         let error = |metric: &Value| metric.get("error")?.as_str().map(ToOwned::to_owned);
         self.last_metrics().map(error).collect()
+    }
+
+    /// The last decision, if the controller has just made it and desires the current replicas.
+    /// Without that, a scaling could not be written, or a dry run or a pause prevents it.
+    pub fn current_stay(&self) -> Option<StayDecision> {
+        let run = self.runs.last().filter(|_| self.are_values_current())?;
+        let Decision { current_replicas, desired_replicas, .. } = run.decision;
+        let replicas = current_replicas.filter(|_| current_replicas == desired_replicas)?;
+        let counted = |metric: &Value| metric.get("counted").and_then(Value::as_u64);
+        Some(StayDecision { replicas, counted_pods: self.last_metrics().map(counted).collect() })
     }
 
     /// The metrics in the explanation of the last decision.
@@ -215,6 +285,41 @@ impl AutoscalerDetail {
         let explanation = self.runs.last().and_then(|run| run.explanation.as_ref());
         let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
         metrics.and_then(Value::as_array).into_iter().flatten()
+    }
+}
+
+/// A decision of the controller to stay at the replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StayDecision {
+    pub replicas: i32,
+    /// The pods that it counted for each metric, by the index in the spec.
+    pub counted_pods: Vec<Option<u64>>,
+}
+
+impl StayDecision {
+    /// Advice if there is a [doubt](Self::doubt).
+    pub const ADVICE: &str = "If the controller counts other pods for longer than two sync \
+                              periods, its cache of pods is old: hpa status says how old. \
+                              HPAControllerWatchStale in docs/alerts.md has the causes, such as a \
+                              missing right to watch pods.";
+
+    /// A doubt if these inputs scale the same replicas with other pods than the controller counted:
+    /// it may not know of newer ones.
+    pub fn doubt(&self, inputs: &Inputs) -> Option<String> {
+        let decision = inputs.decide();
+        let explanation = decision.explanation();
+        let winner = explanation.winner?;
+        let live_pods = u64::try_from(explanation.metrics.get(winner)?.counted_pods?).ok()?;
+        let known_pods = self.counted_pods.get(winner).copied().flatten()?;
+        let replicas = self.replicas;
+        let contradicts = explanation.current_replicas == replicas && decision.scale_to().is_some();
+        (contradicts && known_pods != live_pods).then(|| {
+            format!(
+                "the controller stayed at {replicas} in its last decision, which counted {}, not \
+                 {live_pods}",
+                counted(known_pods, "pod")
+            )
+        })
     }
 }
 
@@ -258,6 +363,25 @@ pub fn fill_readings(
     filled
 }
 
+/// The sentence for a report without metrics that the controller could read: its `decision`, see
+/// [`AutoscalerDetail::current_decision`]. `errors` are the controller's, see
+/// [`AutoscalerDetail::last_errors`]. `None` if the report has all such metrics.
+pub fn sentence_of_controller(
+    report: &Report,
+    decision: &str,
+    errors: &[Option<String>],
+) -> Option<String> {
+    let is_read = |index: usize| errors.get(index).is_some_and(Option::is_none);
+    let unread = report.metrics.iter().filter(|metric| {
+        metric.explanation.failure == Some(MetricFailure::Fetch) && is_read(metric.index)
+    });
+    let names: Vec<_> = unread.map(|metric| metric.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(" and ");
+        format!("{decision}, as the controller decided last; {names} can't be read here")
+    })
+}
+
 /// Whether two values differ by more than a tenth of the larger one, the default tolerance.
 fn clearly_differs(one: i128, other: i128) -> bool {
     let larger = one.unsigned_abs().max(other.unsigned_abs());
@@ -298,6 +422,17 @@ pub struct Decision {
     pub sentence: String,
     /// The error of the reconcile, or of the metrics that failed.
     pub error: Option<String>,
+}
+
+impl Decision {
+    /// The effect on the replicas, such as `stays at 4`.
+    pub fn action(&self) -> String {
+        match (self.current_replicas, self.scaled_to) {
+            (None, _) => "can't decide".to_owned(),
+            (Some(current), Some(to)) => format!("scales from {current} to {to}"),
+            (Some(current), None) => format!("stays at {current}"),
+        }
+    }
 }
 
 impl From<&Settings> for DecisionSettings {
@@ -413,10 +548,44 @@ pub fn settings_of_controller(
 
 #[cfg(test)]
 mod tests {
-    use hpa_calc::{HorizontalPodAutoscaler, Readings, Scale, SelectedPods};
+    use hpa_calc::{HorizontalPodAutoscaler, MetricsApi, ReadError, Readings, Scale, SelectedPods};
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn decision_of_the_controller_names_the_metrics_that_only_it_could_read() {
+        let hpa = serde_json::json!({
+            "metadata": { "namespace": "shop", "name": "web" },
+            "spec": {
+                "maxReplicas": 5, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "metrics": [{ "type": "Pods", "pods": {
+                    "metric": { "name": "jobs" },
+                    "target": { "type": "AverageValue", "averageValue": "10" },
+                } }],
+            },
+        });
+        let mut readings = Readings::new();
+        readings.insert(0, Err(ReadError::fetch(MetricsApi::Custom, "unknown")));
+        let inputs = Inputs {
+            hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
+            scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+            settings: Settings::default(),
+            selected: SelectedPods::default(),
+            readings,
+            history: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let report = inputs.report();
+        let sentence = |errors: &[Option<String>]| {
+            sentence_of_controller(&report, "stays at 4: jobs is at 9", errors)
+        };
+        let expected =
+            "stays at 4: jobs is at 9, as the controller decided last; jobs can't be read here";
+        assert_eq!(sentence(&[None]).as_deref(), Some(expected));
+        assert_eq!(sentence(&[Some("unknown".to_owned())]), None);
+        assert_eq!(sentence(&[]), None, "the controller didn't evaluate it");
+    }
 
     /// The controller read 70, in the second metric 9.
     #[rstest]

@@ -182,6 +182,9 @@ fn detail_has_runs_samples_and_history() {
     let values: Vec<_> = detail.samples.iter().map(|sample| sample.values.clone()).collect();
     assert_eq!(values, [[Some(50)], [Some(52)], [Some(99)], [None]]);
     assert_eq!(detail.metric_names, ["cpu"]);
+    let decision =
+        "can't decide: failed to query scale subresource for Deployment/shop/web: gone".to_owned();
+    assert_eq!(detail.current_decision(), Some(decision));
     let json = serde_json::to_value(&detail).unwrap();
     let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
     assert_eq!(explanation, Some(&99.into()));
@@ -189,6 +192,17 @@ fn detail_has_runs_samples_and_history() {
     assert!(detail.history.is_none(), "a standby has none");
     controller.telemetry.set_working(true);
     assert!(controller.view.autoscaler(&key, None).unwrap().history.is_some());
+}
+
+#[test]
+fn scaling_that_could_not_be_written_is_no_decision_to_stay() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let stay = || controller.view.autoscaler(&key, None).unwrap().current_stay();
+    controller.record(&key, 0, &conclusion(2, 2, 50));
+    assert_eq!(stay().map(|stay| stay.replicas), Some(2));
+    controller.record(&key, 15, &Conclusion { scaled_to: None, ..conclusion(2, 4, 99) });
+    assert_eq!(stay(), None);
 }
 
 #[test]
@@ -329,6 +343,19 @@ fn decision_settings_round_trip_through_json() {
     let json = serde_json::to_string(&DecisionSettings::from(&settings)).unwrap();
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
     assert_eq!(hpa_calc::Settings::from(decoded), settings);
+}
+
+#[test]
+fn status_has_the_refused_rules_file() {
+    let Controller { view, .. } = Controller::new(&[], 1 << 20);
+    assert_eq!(view.status().refused_rules_file, None);
+    let (path, error) = ("rules.yaml".to_owned(), "it has no rules".to_owned());
+    let refused = RefusedRulesFile { path, changed_at: Some(START), error };
+    let expected = refused.clone();
+    let view = view.with_rules_file(move || Some(refused.clone()));
+    let json = serde_json::to_value(view.status()).unwrap();
+    let decoded: ControllerStatus = serde_json::from_value(json).unwrap();
+    assert_eq!(decoded.refused_rules_file, Some(expected));
 }
 
 #[test]

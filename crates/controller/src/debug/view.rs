@@ -11,7 +11,7 @@ use super::{
     recorder::DecisionRecorder,
     schema::{
         AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, DecisionMemory,
-        FailedStatusWrites, QueueState, RunDocument,
+        FailedStatusWrites, QueueState, RefusedRulesFile, RunDocument,
     },
 };
 use crate::{
@@ -26,6 +26,7 @@ pub struct DebugView {
     recorder: Arc<DecisionRecorder>,
     clock: Arc<dyn Clock>,
     settings: ViewSettings,
+    refused_rules_file: Box<dyn Fn() -> Option<RefusedRulesFile> + Send + Sync>,
 }
 
 /// The options of the controller that the documents show.
@@ -56,7 +57,16 @@ impl DebugView {
         clock: Arc<dyn Clock>,
         settings: ViewSettings,
     ) -> Self {
-        Self { telemetry, recorder, clock, settings }
+        Self { telemetry, recorder, clock, settings, refused_rules_file: Box::new(|| None) }
+    }
+
+    /// Adds the state of the rules file. `refused` returns `None` while the file is in use.
+    #[must_use]
+    pub fn with_rules_file(
+        self,
+        refused: impl Fn() -> Option<RefusedRulesFile> + Send + Sync + 'static,
+    ) -> Self {
+        Self { refused_rules_file: Box::new(refused), ..self }
     }
 
     /// The state of this instance.
@@ -100,6 +110,7 @@ impl DebugView {
                 .map(|(resource, age)| (resource, age.as_secs_f64()))
                 .collect(),
             never_listed_caches: sources.watch_ages.never_listed(),
+            watch_errors: sources.watch_ages.errors(),
             undecodable_objects: sources
                 .undecodable_count
                 .load(std::sync::atomic::Ordering::Relaxed),
@@ -108,6 +119,7 @@ impl DebugView {
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             failed_status_writes: failed_status_writes(&autoscalers),
+            refused_rules_file: (self.refused_rules_file)(),
             decision_memory: DecisionMemory {
                 limit_bytes: self.recorder.limit_bytes(),
                 used_bytes: autoscalers.iter().map(|(_, autoscaler)| used_bytes(autoscaler)).sum(),
@@ -124,7 +136,7 @@ impl DebugView {
             filter.namespace.as_ref().is_none_or(|namespace| *namespace == *key.namespace)
                 && filter.after.as_ref().is_none_or(|after| page_token(key) > *after)
         });
-        all.sort_unstable_by_key(|(key, _)| page_token(key));
+        all.sort_by_cached_key(|(key, _)| page_token(key));
         let is_last = all.len() <= filter.limit;
         all.truncate(filter.limit);
         let next = all.last().filter(|_| !is_last).map(|(key, _)| page_token(key));
@@ -137,16 +149,16 @@ impl DebugView {
         let sources = self.telemetry.sources();
         let autoscaler = sources.autoscalers.get(key)?;
         let is_recent = |at: Timestamp| since.is_none_or(|since| at >= since);
-        let (mut runs, mut samples, mut metric_names) = (Vec::new(), Vec::new(), Vec::new());
+        // Copied, because reconciles need the locks, and decoding takes milliseconds.
+        let (mut recent_runs, mut samples, mut metric_names) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(decisions) = autoscaler.decisions.lock().as_ref() {
-            let recent = decisions.runs().filter(|run| is_recent(run.until));
-            runs = recent.filter_map(|run| decode(run, true)).collect();
+            recent_runs = decisions.runs().filter(|run| is_recent(run.until)).cloned().collect();
             let recent = decisions.samples().filter(|sample| is_recent(sample.at));
             samples = recent.collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
-        // Cloned, because reconciles need the lock, and the view takes milliseconds.
         let forecasts = autoscaler.forecasts.lock().clone();
+        let runs = recent_runs.iter().filter_map(|run| decode(run, true)).collect();
         let forecasts = forecasts.map(|forecasts| forecasts.view(self.clock.now()));
         let forecasts = forecasts.unwrap_or_default();
         let is_working = self.telemetry.working_since().is_some();

@@ -73,7 +73,7 @@ impl AutoscalerForecasts {
                 let permit = shared.histories.try_acquire(&hpa.metadata.namespace);
                 *metric = permit.map(|permit| MetricState::new(permit, next_check));
                 match metric {
-                    Some(_) => shared.request_check(),
+                    Some(_) => shared.check_request.notify_one(),
                     None => readings.insert_forecast(index, over_limit_forecast()),
                 }
             }

@@ -132,7 +132,7 @@ pub struct Forecasts {
     /// The autoscalers that have forecasts.
     keys: Mutex<BTreeSet<HpaKey>>,
     /// Notified when a metric has its first load, so that it is checked soon.
-    check_request: Notify,
+    pub(crate) check_request: Notify,
     /// The permits for histories. One namespace gets at most half of them, so that a tenant can't
     /// exhaust them.
     histories: FairSemaphore,
@@ -176,22 +176,12 @@ impl Forecasts {
         self.keys.lock().insert(key.clone());
     }
 
-    /// Wakes the checks, because a metric has its first load.
-    pub(crate) fn request_check(&self) {
-        self.check_request.notify_one();
-    }
-
     pub(crate) fn remove(&self, key: &HpaKey) {
         self.keys.lock().remove(key);
     }
 
     pub(crate) fn keys(&self) -> Vec<HpaKey> {
         self.keys.lock().iter().cloned().collect()
-    }
-
-    /// Waits for [`Self::request_check`].
-    pub(crate) async fn check_requested(&self) {
-        self.check_request.notified().await;
     }
 
     fn zone(&self, settings: &Settings) -> TimeZone {

@@ -56,7 +56,7 @@ impl ForecastChecks {
             }
             let next = self.next_check().max(Instant::now() + SEARCH_INTERVAL);
             // Ends at `next` or at a request, whichever comes first.
-            let mut next_search = pin!(timeout_at(next, self.forecasts.check_requested()));
+            let mut next_search = pin!(timeout_at(next, self.forecasts.check_request.notified()));
             loop {
                 tokio::select! {
                     _ = &mut next_search => break,

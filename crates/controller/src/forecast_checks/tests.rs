@@ -313,6 +313,8 @@ async fn namespace_with_many_slow_metrics_gets_one_check_at_a_time() {
     sleep(Duration::from_secs(5)).await;
     task.abort();
     let read = fixture.source.metrics.lock();
+    // The four reads of an autoscaler take 8 s. If `hostile` had both slots, no other namespace
+    // would have been read by now.
     assert!(read.iter().filter(|metric| metric.contains('/')).count() == 2, "{read:?}");
 }
 

@@ -6,6 +6,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use hpa_calc::go_text::truncate;
 use hpa_metrics::{describe, is_within_list, take_log_slot};
 use kube::{
     Api, Client,
@@ -29,6 +30,9 @@ use crate::{
     k8s::{ConnectionLost, MAX_PAGE_SIZE, PartialObject},
     key::Scope,
 };
+
+/// The maximum number of characters of an error in the debug API. The log has the whole error.
+const MAX_ERROR_CHARS: usize = 500;
 
 type Events = stream::BoxStream<'static, watcher::Result<watcher::Event<PartialObject>>>;
 
@@ -311,7 +315,11 @@ impl WatchStream {
                 self.failures.not_installed(group);
                 is_not_installed = true;
             }
-            _ => self.failures.failed(error),
+            _ => {
+                let text = truncate(describe_failure(error), MAX_ERROR_CHARS);
+                self.observer.age.set_error(Some(text));
+                self.failures.failed(error);
+            }
         }
         Interruption { is_forbidden, is_not_installed, event_lost }
     }

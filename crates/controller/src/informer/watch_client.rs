@@ -57,6 +57,7 @@ impl WatchObserver {
 
     fn start(&self) {
         self.has_failed.store(false, Ordering::Relaxed);
+        self.age.set_error(None);
         self.started.notify_one();
     }
 

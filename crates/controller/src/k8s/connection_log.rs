@@ -94,9 +94,10 @@ impl State {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Records an outage. Returns whether to log it.
+    /// Records a failed request of an outage. Returns whether to log the outage: once, and at the
+    /// earliest a minute after the last one was logged.
     fn record_outage(&mut self, now: Instant) -> bool {
-        let is_logged = take_log_slot(&mut self.last_logged, now);
+        let is_logged = !self.is_lost && take_log_slot(&mut self.last_logged, now);
         self.is_lost |= is_logged;
         is_logged
     }
@@ -122,20 +123,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn outage_is_logged_once_a_minute() {
+    async fn outage_is_logged_once_and_the_next_one_after_a_minute() {
         let mut state = State::default();
         let record_outage = |state: &mut State| state.record_outage(Instant::now());
         assert!(!state.record_response(), "nothing was lost");
         assert!(record_outage(&mut state));
-        advance(Duration::from_secs(59)).await;
-        assert!(!record_outage(&mut state));
-        advance(Duration::from_secs(1)).await;
-        assert!(record_outage(&mut state), "it goes on");
+        advance(Duration::from_secs(30)).await;
+        assert!(!record_outage(&mut state), "it was logged");
         assert!(state.record_response());
         assert!(!state.record_response(), "the end is logged once");
-        advance(Duration::from_secs(30)).await;
         assert!(!record_outage(&mut state), "a minute after the last one");
         assert!(!state.record_response(), "this outage was not logged");
+        advance(Duration::from_secs(30)).await;
+        assert!(record_outage(&mut state));
+        advance(Duration::from_secs(60)).await;
+        assert!(!record_outage(&mut state), "it goes on");
     }
 
     fn connection_log() -> ConnectionLog {

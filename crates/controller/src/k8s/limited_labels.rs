@@ -17,22 +17,14 @@ pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 /// with a megabyte of labels each, in a form that takes several times as much memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LimitedLabels {
-    labels: BTreeMap<String, String>,
+    pub(super) labels: BTreeMap<String, String>,
     /// The length of all keys and values.
     bytes: usize,
-    exceed_limits: bool,
+    /// Whether the labels exceeded the limits. Then none are stored.
+    pub(super) exceed_limits: bool,
 }
 
 impl LimitedLabels {
-    /// Whether the labels exceeded the limits. Then none are stored.
-    pub(super) fn exceed_limits(&self) -> bool {
-        self.exceed_limits
-    }
-
-    pub(super) fn into_labels(self) -> BTreeMap<String, String> {
-        self.labels
-    }
-
     fn add(&mut self, key: Cow<'_, str>, value: Cow<'_, str>) {
         if self.exceed_limits {
             return;

@@ -29,7 +29,7 @@ pub(crate) use partial_object::{CachedKind, PartialObject, pod_resource};
 pub(crate) use query::{is_watch, query_parameter, with_query_parameter};
 pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;
-pub(crate) use request::{ApiRequest, KubeError, path_segment};
+pub(crate) use request::{ApiRequest, KubeError};
 pub use request_observer::RequestObserver;
 pub use status_write::{FieldManager, StatusController, StatusWrite, is_clearly_after};
 pub use timeout::DeadlineExceeded;

@@ -15,7 +15,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio_util::bytes::Buf;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 
 use super::query::{is_watch, query_parameter, with_query_parameter};
 
@@ -36,25 +36,19 @@ const MAX_BYTES: usize = 32 << 20;
 /// The maximum growth of a page: this many times the objects of the last one.
 const MAX_GROWTH: u32 = 4;
 
-/// Reduces the `limit` of list requests, so that pages of a path have about [`TARGET_BYTES`].
-#[derive(Clone, Copy)]
-pub(super) struct PageSizeLayer;
-
-impl<S> Layer<S> for PageSizeLayer {
-    type Service = PageSize<S>;
-
-    fn layer(&self, inner: S) -> PageSize<S> {
-        PageSize { inner, sizes: Arc::default() }
-    }
-}
-
 /// The number of objects in the next page, by path. There are few paths: one per kind and scope.
 type Sizes = Arc<Mutex<HashMap<String, u32>>>;
 
-/// The service of [`PageSizeLayer`].
+/// Reduces the `limit` of list requests, so that pages of a path have about [`TARGET_BYTES`].
 pub(super) struct PageSize<S> {
     inner: S,
     sizes: Sizes,
+}
+
+impl<S> PageSize<S> {
+    pub(super) fn new(inner: S) -> Self {
+        Self { inner, sizes: Arc::default() }
+    }
 }
 
 /// A page is too large. The next request asks for fewer objects.
@@ -190,6 +184,7 @@ mod tests {
     use std::convert::Infallible;
 
     use kube::client::{Client, ClientBuilder};
+    use tower::layer::layer_fn;
 
     use super::*;
 
@@ -204,7 +199,8 @@ mod tests {
             let bytes = limit as usize * *object_bytes.lock();
             async move { Ok::<_, Infallible>(Response::new(Body::from(vec![b' '; bytes]))) }
         });
-        let client = ClientBuilder::new(service, "default").with_layer(&PageSizeLayer).build();
+        let layer = layer_fn(PageSize::new);
+        let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
         (client, limits)
     }
 

@@ -168,8 +168,8 @@ impl CachedKind for Pod {
         let spec = decode_member::<Option<PodSpec>>("spec", spec)?.unwrap_or_default();
         let status = decode_member::<Option<PodStatus>>("status", status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
-        let exceeds_label_limits = meta.labels.exceed_limits();
-        let labels = meta.labels.into_labels();
+        let exceeds_label_limits = meta.labels.exceed_limits;
+        let labels = meta.labels.labels;
         let pod = Self::new(meta.name.into(), labels, terminating, &spec, &status);
         let pod = pod.owned_by(&meta.owner_references.unwrap_or_default());
         Ok(Self { exceeds_label_limits, ..pod })

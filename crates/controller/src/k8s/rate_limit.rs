@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower::{Layer, Service};
+use tower::Service;
 
 /// A limit of the request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,22 +20,6 @@ pub struct RateLimit {
 }
 
 /// Delays requests to keep to a [`RateLimit`].
-#[derive(Clone, Copy)]
-pub(super) struct RateLimitLayer(pub(super) RateLimit);
-
-impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimiter<S>;
-
-    fn layer(&self, inner: S) -> RateLimiter<S> {
-        const MIN_QPS: f64 = 1.0 / 86_400.0;
-        let burst = f64::from(self.0.burst.max(1));
-        // In this order: `f64::max` ignores a NaN argument.
-        let qps = MIN_QPS.max(self.0.qps);
-        RateLimiter { inner, qps, burst, tokens: burst, refilled_at: Instant::now(), wait: None }
-    }
-}
-
-/// The service of [`RateLimitLayer`].
 pub(super) struct RateLimiter<S> {
     inner: S,
     qps: f64,
@@ -47,6 +31,14 @@ pub(super) struct RateLimiter<S> {
 }
 
 impl<S> RateLimiter<S> {
+    pub(super) fn new(inner: S, limit: RateLimit) -> Self {
+        const MIN_QPS: f64 = 1.0 / 86_400.0;
+        let burst = f64::from(limit.burst.max(1));
+        // In this order: `f64::max` ignores a NaN argument.
+        let qps = MIN_QPS.max(limit.qps);
+        Self { inner, qps, burst, tokens: burst, refilled_at: Instant::now(), wait: None }
+    }
+
     /// Waits for a token, and leaves it in the bucket.
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Absorbs rounding errors of the refill.
@@ -100,7 +92,7 @@ mod tests {
     /// Sends requests one after the other. Returns the time of each.
     async fn send(rate: RateLimit, pauses: &[Duration]) -> Vec<Duration> {
         let inner = service_fn(|()| async { Ok::<_, Infallible>(()) });
-        let mut service = RateLimitLayer(rate).layer(inner);
+        let mut service = RateLimiter::new(inner, rate);
         let start = Instant::now();
         let mut sent = Vec::new();
         for pause in pauses {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use hpa_metrics::{DecodeError, describe, generic_message, innermost, percent_encode};
+use hpa_metrics::{DecodeError, describe, generic_message, innermost};
 use http::{Method, Request, StatusCode, header, response};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
@@ -156,13 +156,6 @@ fn status_reason(code: StatusCode) -> &'static str {
         code if code.is_server_error() => "InternalError",
         _ => "",
     }
-}
-
-/// Percent-encodes a name for use as one segment of a path.
-pub(crate) fn path_segment(name: &str) -> String {
-    let mut segment = String::with_capacity(name.len());
-    percent_encode(&mut segment, name, |byte| byte == b':');
-    segment
 }
 
 /// The error of a request through kube. The text is shown in conditions, events and logs, so it

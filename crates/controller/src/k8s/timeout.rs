@@ -17,7 +17,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 
 use super::query::is_watch;
 
@@ -27,25 +27,11 @@ pub(super) struct RequestTimeLimit(pub(super) Duration);
 
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
 /// must arrive in time: kube's watcher ends silent watches, but only after they have started.
-#[derive(Clone)]
-pub(super) struct RequestTimeoutLayer {
+pub(super) struct RequestTimeout<S> {
+    pub(super) inner: S,
     pub(super) limit: Duration,
     /// Host and port of the API server, for errors. Empty for a service in the same process.
     pub(super) server: Arc<str>,
-}
-
-impl<S> Layer<S> for RequestTimeoutLayer {
-    type Service = RequestTimeout<S>;
-
-    fn layer(&self, inner: S) -> RequestTimeout<S> {
-        RequestTimeout { inner, settings: self.clone() }
-    }
-}
-
-/// The service of [`RequestTimeoutLayer`].
-pub(super) struct RequestTimeout<S> {
-    inner: S,
-    settings: RequestTimeoutLayer,
 }
 
 /// The error text of a request without a complete response within `limit`.
@@ -102,9 +88,9 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let RequestTimeoutLayer { limit, server } = self.settings.clone();
+        let server = self.server.clone();
         let own = request.extensions().get::<RequestTimeLimit>();
-        let limit = own.map_or(limit, |RequestTimeLimit(own)| *own);
+        let limit = own.map_or(self.limit, |RequestTimeLimit(own)| *own);
         let deadline = Instant::now().checked_add(limit);
         let response = self.inner.call(request);
         Box::pin(async move {
@@ -193,11 +179,12 @@ mod tests {
     use http_body_util::{BodyExt, StreamBody};
     use kube::{Client, client::ClientBuilder};
     use tokio::time::{sleep, timeout};
+    use tower::layer::layer_fn;
 
     use super::*;
 
-    fn layer() -> RequestTimeoutLayer {
-        RequestTimeoutLayer { limit: Duration::from_secs(10), server: "10.0.0.1:443".into() }
+    fn with_timeout<S>(inner: S) -> RequestTimeout<S> {
+        RequestTimeout { inner, limit: Duration::from_secs(10), server: "10.0.0.1:443".into() }
     }
 
     fn client_of_slow_server(delay: Duration) -> Client {
@@ -205,7 +192,7 @@ mod tests {
             sleep(delay).await;
             Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec())))
         });
-        ClientBuilder::new(service, "default").with_layer(&layer()).build()
+        ClientBuilder::new(service, "default").with_layer(&layer_fn(with_timeout)).build()
     }
 
     fn request(path: &str) -> Request<Body> {
@@ -242,7 +229,8 @@ mod tests {
             });
             Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(endless))))
         });
-        let client = ClientBuilder::new(service, "default").with_layer(&layer()).build();
+        let layer = layer_fn(with_timeout);
+        let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
         let start = Instant::now();
         let request = Request::get("/api/v1/pods").body(Vec::new()).unwrap();
         let error = client.request_text(request).await.unwrap_err();

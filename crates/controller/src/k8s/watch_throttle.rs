@@ -12,30 +12,24 @@ use futures::{
 };
 use http::Request;
 use tokio::time::{Instant, sleep_until};
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 
 use super::query::is_watch;
 
-/// The minimum time between two watches of the same path. If a watch ends without an error, kube's
-/// watcher starts another one at once. If a proxy, for example, ended every watch immediately,
-/// nothing else would limit the requests.
-#[derive(Clone, Copy)]
-pub(super) struct WatchThrottleLayer(pub(super) Duration);
-
-impl<S> Layer<S> for WatchThrottleLayer {
-    type Service = WatchThrottle<S>;
-
-    fn layer(&self, inner: S) -> WatchThrottle<S> {
-        WatchThrottle { inner, interval: self.0, next_start: HashMap::new() }
-    }
-}
-
-/// The service of [`WatchThrottleLayer`].
+/// Starts a watch of the same path at most once per interval. If a watch ends without an error,
+/// kube's watcher starts another one at once. If a proxy, for example, ended every watch
+/// immediately, nothing else would limit the requests.
 pub(super) struct WatchThrottle<S> {
     inner: S,
     interval: Duration,
     /// By path, the earliest start of the next watch.
     next_start: HashMap<String, Instant>,
+}
+
+impl<S> WatchThrottle<S> {
+    pub(super) fn new(inner: S, interval: Duration) -> Self {
+        Self { inner, interval, next_start: HashMap::new() }
+    }
 }
 
 impl<S, B> Service<Request<B>> for WatchThrottle<S>
@@ -79,6 +73,7 @@ mod tests {
     use http::Response;
     use kube::client::{Body, ClientBuilder};
     use tokio::time::sleep;
+    use tower::layer::layer_fn;
 
     use super::*;
 
@@ -87,7 +82,7 @@ mod tests {
         let service = tower::service_fn(|_: Request<Body>| async {
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
-        let layer = WatchThrottleLayer(Duration::from_secs(1));
+        let layer = layer_fn(|inner| WatchThrottle::new(inner, Duration::from_secs(1)));
         let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
         let send = |path: &str| client.send(Request::get(path).body(Body::empty()).unwrap());
         let start = Instant::now();

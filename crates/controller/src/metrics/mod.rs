@@ -94,6 +94,7 @@ struct LeaseStatus {
 }
 
 /// The metrics and the health of one controller.
+#[derive(Default)]
 pub struct Telemetry {
     options: TelemetryOptions,
     counters: Counters,
@@ -110,25 +111,9 @@ pub struct Telemetry {
     health: Mutex<Health>,
 }
 
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self::new(TelemetryOptions::default())
-    }
-}
-
 impl Telemetry {
     pub fn new(options: TelemetryOptions) -> Self {
-        Self {
-            options,
-            counters: Counters::default(),
-            sources: Mutex::default(),
-            dropped_events: Mutex::default(),
-            lease: Mutex::default(),
-            lease_failing_since: Mutex::default(),
-            collectors: Mutex::default(),
-            metric_caches: Mutex::default(),
-            health: Mutex::default(),
-        }
+        Self { options, ..Self::default() }
     }
 
     /// Attaches the parts of a controller that starts now, in place of those of an earlier one, and

@@ -54,6 +54,7 @@ fn per_autoscaler() -> TelemetryOptions {
 /// Telemetry of a controller with these autoscalers in its cache.
 fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, TelemetrySources) {
     let (telemetry, sources) = (Telemetry::new(options), TelemetrySources::default());
+    sources.queue.start();
     for name in names {
         sources.autoscalers.apply(&key(name), hpa(name, &["cpu"]), Origin::WatchOrResponse);
     }

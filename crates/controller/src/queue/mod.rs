@@ -4,8 +4,7 @@
 //! it is processed is queued again afterwards. If a queued key is added again, the earlier due time
 //! counts. Due keys are returned in the order of their due times, then in the order of adding.
 //!
-//! A queue of [`WorkQueue::not_started`] ignores keys until [`WorkQueue::start`]: a standby has no
-//! workers to take them.
+//! A new queue ignores keys until [`WorkQueue::start`]: a standby has no workers to take them.
 
 mod start_times;
 mod state;
@@ -26,10 +25,12 @@ pub use state::QueueStats;
 use state::{Next, State};
 
 /// A delaying work queue for any number of producers and workers. Keys should be cheap to clone.
+#[derive(Default)]
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
 
+#[derive(Default)]
 struct Shared<K> {
     state: Mutex<State<K>>,
     /// Wakes one worker that waits for a change of the queue.
@@ -39,28 +40,9 @@ struct Shared<K> {
     sleeper: Notify,
 }
 
-impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
-    pub fn new() -> Self {
-        let shared =
-            Shared { state: Mutex::new(State::new()), idle: Notify::new(), sleeper: Notify::new() };
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// A queue that ignores all keys until it is started.
-    pub fn not_started() -> Self {
-        let queue = Self::new();
-        queue.shared.state.lock().set_started(false);
-        queue
-    }
-
     pub fn start(&self) {
-        self.shared.state.lock().set_started(true);
+        self.shared.state.lock().is_started = true;
     }
 
     /// Queues a key that is due now. Does nothing before the start and after the shutdown.
@@ -127,7 +109,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The number of queued keys, due or not. Excludes keys in progress.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().queued_count()
+        self.shared.state.lock().queued.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -141,7 +123,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The number of keys in progress.
     pub fn in_progress_count(&self) -> usize {
-        self.shared.state.lock().in_progress_count()
+        self.shared.state.lock().in_progress.len()
     }
 }
 

@@ -27,10 +27,11 @@ pub struct QueueStats {
 /// The position of a key: due time, then order of adding.
 type Position = (Instant, u64);
 
+#[derive(Default)]
 pub(super) struct State<K> {
     order: BTreeMap<Position, K>,
-    queued: HashMap<K, Position>,
-    in_progress: HashMap<K, Progress>,
+    pub(super) queued: HashMap<K, Position>,
+    pub(super) in_progress: HashMap<K, Progress>,
     sequence: u64,
     added: u64,
     /// The number of keys that workers took.
@@ -38,13 +39,13 @@ pub(super) struct State<K> {
     /// The number of due keys that were removed before a worker took them.
     removed_when_due: u64,
     last_progress: Option<Instant>,
-    is_started: bool,
+    pub(super) is_started: bool,
     is_shut_down: bool,
     /// Whether a worker sleeps until the first key is due.
     pub(super) has_sleeper: bool,
 }
 
-struct Progress {
+pub(super) struct Progress {
     since: Instant,
     /// The due time, if the key was added while in progress.
     requeue_at: Option<Instant>,
@@ -66,26 +67,6 @@ pub(super) enum Next<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    pub(super) fn new() -> Self {
-        Self {
-            order: BTreeMap::new(),
-            queued: HashMap::new(),
-            in_progress: HashMap::new(),
-            sequence: 0,
-            added: 0,
-            taken: 0,
-            removed_when_due: 0,
-            last_progress: None,
-            is_started: true,
-            is_shut_down: false,
-            has_sleeper: false,
-        }
-    }
-
-    pub(super) fn set_started(&mut self, started: bool) {
-        self.is_started = started;
-    }
-
     /// Adds a key. Returns whether the first key of the queue changed: then a worker must be woken.
     pub(super) fn add(&mut self, key: K, due: Instant) -> bool {
         if self.is_shut_down || !self.is_started {
@@ -172,14 +153,6 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.is_shut_down = true;
         self.order.clear();
         self.queued.clear();
-    }
-
-    pub(super) fn queued_count(&self) -> usize {
-        self.queued.len()
-    }
-
-    pub(super) fn in_progress_count(&self) -> usize {
-        self.in_progress.len()
     }
 
     pub(super) fn stats(&self, now: Instant) -> QueueStats {

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use proptest::prelude::*;
@@ -8,6 +8,12 @@ use super::{WorkItem, WorkQueue};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+fn started_queue<K: Clone + Eq + Hash + Default>() -> WorkQueue<K> {
+    let queue = WorkQueue::default();
+    queue.start();
+    queue
 }
 
 async fn next_item(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
@@ -20,7 +26,7 @@ fn is_nothing_due(queue: &WorkQueue<&'static str>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn due_keys_are_returned_in_the_order_of_adding() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     for key in ["c", "a", "b", "a"] {
         queue.add(key);
     }
@@ -35,7 +41,7 @@ async fn due_keys_are_returned_in_the_order_of_adding() {
 
 #[tokio::test(start_paused = true)]
 async fn delayed_key_is_returned_when_due_with_its_lateness() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     let start = Instant::now();
     queue.add_after("a", seconds(5));
     assert_eq!((queue.len(), queue.stats().depth), (1, 0));
@@ -52,7 +58,7 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
 
 #[tokio::test(start_paused = true)]
 async fn earlier_due_time_wins() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     let start = Instant::now();
     for delay in [15, 5, 30] {
         queue.add_after("a", seconds(delay));
@@ -70,7 +76,7 @@ async fn earlier_due_time_wins() {
 
 #[tokio::test(start_paused = true)]
 async fn key_is_processed_by_one_worker_at_a_time() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     queue.add("a");
     let item = next_item(&queue).await;
     queue.add("a");
@@ -89,7 +95,7 @@ async fn key_is_processed_by_one_worker_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn delay_runs_while_the_key_is_in_progress() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     let start = Instant::now();
     queue.add("a");
     let item = next_item(&queue).await;
@@ -103,7 +109,7 @@ async fn delay_runs_while_the_key_is_in_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn stats_count_keys_and_progress() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     let start = Instant::now();
     queue.add("a");
     queue.add("a");
@@ -131,7 +137,7 @@ async fn stats_count_keys_and_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn removed_key_is_not_returned() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     queue.add("a");
     queue.add_after("b", seconds(1));
     assert!(queue.remove(&"a"));
@@ -150,7 +156,7 @@ async fn removed_key_is_not_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn every_waiting_worker_gets_a_key() {
-    let queue = Arc::new(WorkQueue::new());
+    let queue = Arc::new(started_queue());
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let queue = queue.clone();
@@ -181,7 +187,7 @@ async fn every_waiting_worker_gets_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn earlier_key_wakes_the_sleeping_worker() {
-    let queue = Arc::new(WorkQueue::new());
+    let queue = Arc::new(started_queue());
     queue.add_after("late", seconds(60));
     let start = Instant::now();
     let worker = tokio::spawn({
@@ -196,7 +202,7 @@ async fn earlier_key_wakes_the_sleeping_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_get_hands_the_sleep_to_another_worker() {
-    let queue = Arc::new(WorkQueue::new());
+    let queue = Arc::new(started_queue());
     queue.add_after("a", seconds(10));
     let sleeper = tokio::spawn({
         let queue = queue.clone();
@@ -216,7 +222,7 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn shut_down_ends_workers_but_not_keys_in_progress() {
-    let queue = Arc::new(WorkQueue::new());
+    let queue = Arc::new(started_queue());
     queue.add("a");
     let item = next_item(&queue).await;
     queue.add_after("b", seconds(5));
@@ -241,7 +247,7 @@ async fn shut_down_ends_workers_but_not_keys_in_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn delay_beyond_the_range_of_the_clock_is_accepted() {
-    let queue = WorkQueue::new();
+    let queue = started_queue();
     queue.add_after("a", Duration::MAX);
     queue.add_after("b", seconds(1));
     assert_eq!(*next_item(&queue).await.key(), "b");
@@ -265,7 +271,7 @@ proptest! {
             *earliest = (*earliest).min(*delay);
         }
         let seen = runtime.block_on(async {
-            let queue = Arc::new(WorkQueue::new());
+            let queue = Arc::new(started_queue());
             let start = Instant::now();
             let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
             let workers: Vec<_> = (0..workers).map(|_| {
@@ -295,7 +301,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn keys_are_ignored_until_the_queue_is_started() {
-    let queue = WorkQueue::not_started();
+    let queue = WorkQueue::default();
     queue.add("a");
     queue.add_after("b", seconds(1));
     assert_eq!((queue.len(), queue.stats().added), (0, 0));

@@ -96,7 +96,7 @@ impl<'a> Attempt<'a> {
             {
                 ScaleWrite::Done(result) => {
                     if result.is_ok() {
-                        self.autoscaler.record_scale_write(replicas);
+                        self.autoscaler.overwritten_replicas.lock().record_write(replicas);
                     }
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(result, now));

@@ -85,7 +85,8 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         replicas: i32,
     ) {
-        let Some(written) = autoscaler.check_overwritten_replicas(replicas) else { return };
+        let written = autoscaler.overwritten_replicas.lock().observe(replicas);
+        let Some(written) = written else { return };
         let target = &hpa.spec.scale_target_ref;
         let message = format!(
             "another client changes the replicas of {}/{} after each scaling, now from {written} to \

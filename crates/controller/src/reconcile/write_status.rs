@@ -58,7 +58,7 @@ impl Attempt<'_> {
         let (key, autoscaler) = (self.key, self.autoscaler);
         let is_stored = self.reconciler.store_status(key, autoscaler, self.stored(), status).await;
         if is_new && is_stored {
-            self.autoscaler.set_status_written_at(self.started);
+            *self.autoscaler.status_written_at.lock() = Some(self.started);
         }
         is_stored
     }
@@ -71,7 +71,7 @@ impl Attempt<'_> {
         let Tolerances { up, down } = Tolerances::for_spec(&self.hpa.spec, self.settings);
         let metrics = &self.hpa.spec.metrics;
         !interval.is_zero()
-            && self.autoscaler.status_written_at().is_some_and(is_recent)
+            && self.autoscaler.status_written_at.lock().is_some_and(is_recent)
             && differ_slightly(&self.stored().status, status, metrics, up.min(down))
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use hpa_metrics::percent_encode;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList, APIVersions};
 use kube::Client;
 use serde::de::DeserializeOwned;
 
 use super::mapping::{Mapping, api_root};
-use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
+use crate::k8s::{ApiRequest, ApiRequestError};
 
 /// The resources of one API group.
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ async fn read_versions(
     if group.is_empty() {
         return Ok(get::<APIVersions>(client, timeout, "/api".to_owned()).await?.versions);
     }
-    let path = format!("/apis/{}", path_segment(group));
+    let path = format!("/apis/{}", percent_encode(group));
     let APIGroup { versions, preferred_version, .. } = get(client, timeout, path).await?;
     let preferred = preferred_version.map(|preferred| preferred.version);
     let mut versions: Vec<String> = versions.into_iter().map(|version| version.version).collect();

@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::k8s::{ApiRequestError, path_segment};
+use hpa_metrics::percent_encode;
+
+use crate::k8s::ApiRequestError;
 
 /// An error when mapping a kind to a resource. Prints as client-go does.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -78,10 +80,10 @@ impl fmt::Display for Mapping {
 
 /// The path prefix of the resources of a group and version.
 pub(super) fn api_root(group: &str, version: &str) -> String {
-    let version = path_segment(version);
+    let version = percent_encode(version);
     if group.is_empty() {
         format!("/api/{version}")
     } else {
-        format!("/apis/{}/{version}", path_segment(group))
+        format!("/apis/{}/{version}", percent_encode(group))
     }
 }

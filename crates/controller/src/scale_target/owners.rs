@@ -19,6 +19,7 @@ use hpa_calc::{
     SelectedPods,
     api::{CrossVersionObjectReference, OwnerReference, Pod},
 };
+use hpa_metrics::percent_encode;
 use http::Method;
 use kube::Client;
 use parking_lot::Mutex;
@@ -30,7 +31,7 @@ use super::{
     mapping::{GroupKind, Mapping, parse_api_version},
     scale::{ScaleError, ScaleObject},
 };
-use crate::k8s::{ApiRequest, path_segment};
+use crate::k8s::ApiRequest;
 
 /// The time for which an owner is cached. An adoption takes effect within this time.
 const MAX_AGE: Duration = Duration::from_mins(5);
@@ -165,8 +166,8 @@ impl Owners {
         if !mapping.namespaced {
             return Ok(None);
         }
-        let (root, resource) = (mapping.api_root(), path_segment(&mapping.resource));
-        let (namespace, segment) = (path_segment(namespace), path_segment(&owner.name));
+        let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
+        let (namespace, segment) = (percent_encode(namespace), percent_encode(&owner.name));
         let request = ApiRequest {
             client: &self.client,
             timeout: self.timeout,

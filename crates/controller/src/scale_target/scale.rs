@@ -6,7 +6,7 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, Scale},
     plan::ScaleReadError,
 };
-use hpa_metrics::KeyedSemaphores;
+use hpa_metrics::{KeyedSemaphores, percent_encode};
 use http::Method;
 use kube::{Client, core::Status};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::{
     mapper::RestMapper,
     mapping::{GroupKind, MapperError, Mapping},
 };
-use crate::k8s::{ApiRequest, ApiRequestError, path_segment};
+use crate::k8s::{ApiRequest, ApiRequestError};
 
 /// The minimum timeout of a write. An admission webhook may take 30 s (`timeoutSeconds`, by default
 /// 10), and validating webhooks are called in parallel. The reference waits for the API server's
@@ -253,8 +253,8 @@ impl ScaleClient {
         if matches!(name, "" | "." | "..") || name.contains(['/', '%']) {
             return Err(ScaleError::InvalidName(name.to_owned()));
         }
-        let (root, resource) = (mapping.api_root(), path_segment(&mapping.resource));
-        let (namespace, segment) = (path_segment(namespace), path_segment(name));
+        let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
+        let (namespace, segment) = (percent_encode(namespace), percent_encode(name));
         let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}/scale");
         Ok(ApiRequest {
             client: &self.client,

@@ -150,7 +150,7 @@ impl ShadowRecords {
 }
 
 /// The comparisons of one autoscaler in shadow mode.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ShadowRecord {
     /// The autoscaler at our last reconcile.
     last_hpa: Arc<HorizontalPodAutoscaler>,
@@ -201,14 +201,7 @@ impl ShadowRecord {
             last_hpa: hpa,
             relevant_past,
             past_known_from: now.saturating_add(relevant_past),
-            new_status_count: 0,
-            unchanged_reconcile_count: 0,
-            inputs: VecDeque::new(),
-            streaks: Vec::new(),
-            reported: Vec::new(),
-            counts_by_result: [0; 3],
-            conclusive_comparison_count: 0,
-            last_difference: None,
+            ..Self::default()
         }
     }
 

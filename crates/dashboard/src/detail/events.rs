@@ -4,9 +4,8 @@ use hpa_calc::go_text::truncate;
 use hpa_controller::HpaKey;
 use hpa_metrics::StoredObject;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-
-use crate::informer::decode;
+use serde::Serialize;
+use serde_json::Value;
 
 /// The maximum number of characters of a type or reason. events.k8s.io limits reasons to as many,
 /// core/v1 limits neither.
@@ -22,58 +21,36 @@ pub(super) struct EventLine {
     event_type: String,
     reason: String,
     message: String,
-    count: i32,
-}
-
-/// The fields of a core/v1 Event that are read. Times are text: a writer of events may choose one
-/// that a [`Timestamp`] can't represent.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct StoredEvent {
-    metadata: EventMetadata,
-    #[serde(rename = "type")]
-    event_type: Option<String>,
-    reason: Option<String>,
-    message: Option<String>,
-    count: Option<i32>,
-    last_timestamp: Option<String>,
-    event_time: Option<String>,
-    series: Option<EventSeries>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct EventMetadata {
-    creation_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct EventSeries {
-    count: Option<i32>,
-    last_observed_time: Option<String>,
+    count: i64,
 }
 
 impl EventLine {
-    /// Fails if a field has a type that the API server wouldn't store.
+    /// Reads a core/v1 Event. A time is text first: a writer of events may choose one that a
+    /// [`Timestamp`] can't represent.
     pub(super) fn new(object: &StoredObject) -> Result<Self, String> {
-        let event: StoredEvent = decode(object)?;
-        let EventSeries { count, last_observed_time } = event.series.unwrap_or_default();
-        let event_time = last_observed_time.or(event.event_time);
-        let time = event.last_timestamp.or(event_time).or(event.metadata.creation_timestamp);
+        const TIMES: [&str; 4] = [
+            "/lastTimestamp",
+            "/series/lastObservedTime",
+            "/eventTime",
+            "/metadata/creationTimestamp",
+        ];
+        let event = object.to_value().map_err(|error| error.to_string())?;
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str);
+        let count = |pointer: &str| event.pointer(pointer).and_then(Value::as_i64);
+        let time = TIMES.into_iter().find_map(text);
         Ok(Self {
             at: time.and_then(|time| time.parse().ok()),
-            event_type: shortened(event.event_type),
-            reason: shortened(event.reason),
-            message: event.message.unwrap_or_default(),
-            count: count.or(event.count).unwrap_or(1),
+            event_type: shortened(text("/type")),
+            reason: shortened(text("/reason")),
+            message: text("/message").unwrap_or_default().to_owned(),
+            count: count("/series/count").or_else(|| count("/count")).unwrap_or(1),
         })
     }
 }
 
 /// The type or reason of an event, with at most [`MAX_WORD_CHARS`].
-fn shortened(word: Option<String>) -> String {
-    truncate(word.unwrap_or_default(), MAX_WORD_CHARS)
+fn shortened(word: Option<&str>) -> String {
+    truncate(word.unwrap_or_default().to_owned(), MAX_WORD_CHARS)
 }
 
 /// The field selector for events about an autoscaler. If `uid` is empty, it includes events about
@@ -93,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn line(event: serde_json::Value) -> EventLine {
+    fn line(event: Value) -> EventLine {
         EventLine::new(&serde_json::from_value(event).unwrap()).unwrap()
     }
 

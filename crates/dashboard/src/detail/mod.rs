@@ -12,14 +12,18 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{clock_lag, effective_settings, fill_forecasts, fill_readings, settings_of_controller},
+    debug::{
+        StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
+        sentence_of_controller, settings_of_controller,
+    },
     scale_target::ScaleUnavailable,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher;
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval, sleep},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use self::{
@@ -30,13 +34,16 @@ use crate::{
     cluster::Cluster,
     informer::{Informer, Objects, decode},
     model::{Board, Entry, Sample},
-    past::{ControllerRecords, inactivity_limit, shifted},
+    past::{ControllerRecords, RecordSource, inactivity_limit, shifted},
 };
 
 /// After a change, wait for this time, to send the changes that follow with it.
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The longest time that the page waits for the first list of pods, and for that of events.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time that a view waits for the controller's records, until the first outcome of a
+/// read. The page shows later ones when they arrive.
+const RECORDS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest period at which the view is read again without a change. Metrics can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of autoscalers that a sentence names. Further ones are only counted.
@@ -44,6 +51,13 @@ const MAX_NAMES: usize = 5;
 
 const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
     Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
+
+/// The doubt about a decision without metrics that the controller could read.
+const DECIDED_BY_CONTROLLER: &str = "the controller has read metrics that can't be read here";
+
+/// The outcome of a read of the controller's records, with the time by which the dashboard's clock
+/// is ahead of the controller's.
+type RecordOutcome = Result<(ControllerRecords, SignedDuration), String>;
 
 /// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
@@ -54,6 +68,12 @@ pub(crate) struct Detail {
     events: Option<(String, Informer<EventLine>)>,
     /// The label selector of the pods, and their informer. `None` without a usable selector.
     pods: Option<(String, Informer<Pod>)>,
+    /// The read of the controller's records that has not ended, if there is one.
+    record_reads: JoinSet<RecordOutcome>,
+    /// The outcome of a read that ended after a view without its records was sent.
+    late_records: Option<RecordOutcome>,
+    /// Whether a view has had the outcome of a read.
+    had_record_outcome: bool,
     /// The time of the controller's last known decision.
     decided_at: Option<Timestamp>,
     /// The last view that was read while the API server answered. It is shown during an outage.
@@ -62,7 +82,18 @@ pub(crate) struct Detail {
 
 impl Detail {
     pub(crate) fn new(id: HpaKey, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
-        Self { id, cluster, board, events: None, pods: None, decided_at: None, last_view: None }
+        Self {
+            id,
+            cluster,
+            board,
+            events: None,
+            pods: None,
+            record_reads: JoinSet::new(),
+            late_records: None,
+            had_record_outcome: false,
+            decided_at: None,
+            last_view: None,
+        }
     }
 
     /// Sends the view as JSON after each change, and otherwise once per sync period, until the
@@ -79,7 +110,7 @@ impl Detail {
             let is_down = view.read_outcome == ReadOutcome::BeforeOutage;
             if was_down != is_down {
                 // Start the informers again: their watches would resume only after a backoff.
-                (self.events, self.pods) = (None, None);
+                (self.events, self.pods, self.late_records) = (None, None, None);
             }
             if sender.send(view.to_json()).await.is_err() {
                 return;
@@ -90,6 +121,10 @@ impl Detail {
                     _ = period.tick() => break,
                     () = wait_for_change(&mut self.events) => break,
                     () = wait_for_change(&mut self.pods) => break,
+                    Some(Ok(outcome)) = self.record_reads.join_next() => {
+                        self.late_records = Some(outcome);
+                        break;
+                    }
                     () = sender.closed() => return,
                     outcome = changes.changed() => {
                         if outcome.is_err() {
@@ -175,7 +210,9 @@ impl Detail {
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}.")));
         // Get the entry again: it has the sample of this decision now.
         let mut entry = self.board.get(&self.id).unwrap_or(entry);
-        if let (None, Some(_), Some(doubt)) = (&report, &entry.hpa, doubt) {
+        if let (None, Some(_), Some(doubt)) = (&report, &entry.hpa, doubt)
+            && !entry.row.sentence.starts_with(&doubt)
+        {
             entry.row.sentence = format!("{doubt}; before: {}", entry.row.sentence);
         }
         let now = self.cluster.options.clock.now();
@@ -194,27 +231,23 @@ impl Detail {
     }
 
     /// Reads the controller's records, and adds their samples to the board. Also returns sentences
-    /// about what could not be read.
-    async fn read_past(&self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
-        let Some(source) = &self.cluster.options.records else {
-            return (ControllerRecords::default(), vec![UNKNOWN_PAST.to_owned()]);
-        };
-        let manager = entry.controller.name.as_deref();
-        let requested_at = self.cluster.options.clock.now();
-        let mut past = match source.records(&self.id, manager, entry.series.past_until()).await {
-            Ok(past) => past,
-            Err(error) => {
-                return (
-                    ControllerRecords::default(),
-                    vec![format!(
-                        "{UNKNOWN_PAST} The controller's records can't be read: {error}."
-                    )],
+    /// about what could not be read, or has not been read yet.
+    async fn read_past(&mut self, entry: &Entry) -> (ControllerRecords, Vec<String>) {
+        let none = |why: &str| (ControllerRecords::default(), vec![format!("{UNKNOWN_PAST}{why}")]);
+        let Some(source) = self.cluster.options.records.clone() else { return none("") };
+        let outcome = self.read_records(source, entry).await;
+        self.had_record_outcome |= outcome.is_some();
+        let (mut past, ahead) = match outcome {
+            Some(Ok(read)) => read,
+            Some(Err(error)) => {
+                return none(&format!(" The controller's records can't be read: {error}."));
+            }
+            None => {
+                return none(
+                    " The controller's records are pending: its debug API has not answered yet.",
                 );
             }
         };
-        let responded_at = self.cluster.options.clock.now();
-        let ahead = past.now.map(|at| clock_lag(at, requested_at, responded_at));
-        let ahead = ahead.unwrap_or_default();
         self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
         for decision in &mut past.decisions {
             decision.from = shifted(decision.from, ahead);
@@ -222,6 +255,36 @@ impl Detail {
         }
         let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
         (past, unknown.into_iter().collect())
+    }
+
+    /// Returns the outcome of a late read of the controller's records, or else starts one. `None`
+    /// if it has not ended: views wait at most [`RECORDS_TIMEOUT`] before the first outcome, later
+    /// the timeout of a request, and none waits for a read that began before it.
+    async fn read_records(
+        &mut self,
+        source: Arc<dyn RecordSource>,
+        entry: &Entry,
+    ) -> Option<RecordOutcome> {
+        let late = self.late_records.take();
+        if late.is_some() {
+            return late;
+        }
+        let mut limit = Duration::ZERO;
+        if self.record_reads.is_empty() {
+            // A view without the records would replace one that has them.
+            let timeout = self.cluster.options.request_timeout;
+            limit = if self.had_record_outcome { timeout } else { RECORDS_TIMEOUT };
+            let (id, clock) = (self.id.clone(), self.cluster.options.clock.clone());
+            let (manager, after) = (entry.controller.name.clone(), entry.series.past_until());
+            self.record_reads.spawn(async move {
+                let requested_at = clock.now();
+                let past = source.records(&id, manager.as_deref(), after).await?;
+                let lag = past.now.map(|at| clock_lag(at, requested_at, clock.now()));
+                Ok((past, lag.unwrap_or_default()))
+            });
+        }
+        let read = timeout(limit, self.record_reads.join_next()).await;
+        read.ok().flatten().and_then(Result::ok)
     }
 
     /// Decides as the controller would. Returns the report, a sentence about a right that the user
@@ -268,6 +331,7 @@ impl Detail {
                 autoscalers,
                 own_name: Some(self.id.to_string()),
                 bounds_conflict: entry.row.bounds_conflict.clone(),
+                sharing_target: self.board.others_of_target(&self.id),
                 ..selected
             },
             readings: Readings::new(),
@@ -279,7 +343,8 @@ impl Detail {
         // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.options.clock.now(), ..inputs };
         fill_forecasts(&mut inputs, &past.forecasts);
-        let filled = fill_readings(&mut inputs, &past.values, past.are_values_current, past.errors);
+        let (values, errors) = (&past.values, past.errors.clone());
+        let filled = fill_readings(&mut inputs, values, past.are_values_current, errors);
         if !filled.is_empty() {
             missing.push(format!(
                 "The value of {} is the last one that the controller read: it can't be read here, \
@@ -287,13 +352,31 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
+        let doubt_about_pods = past.current_stay.and_then(|stay| stay.doubt(&inputs));
+        let doubt_about_pods = doubt_about_pods.filter(|_| doubt.is_none());
+        let advises_on_pods = doubt_about_pods.is_some();
+        let doubt = doubt.or(doubt_about_pods);
         let advice = self.cluster.metrics.advise(&inputs).await;
         let mut report = inputs.report_with_advice(doubt.clone(), &advice);
+        if advises_on_pods {
+            report.advice.insert(0, StayDecision::ADVICE.to_owned());
+        }
         for advice in &mut report.advice {
             *advice = self.cluster.metrics.fill_placeholders(advice);
         }
-        if let Some(doubt) = doubt {
-            report.sentence = with_doubt_first(&report.sentence, &doubt);
+        match (doubt, past.current_decision) {
+            (Some(doubt), _) => {
+                report.sentence = with_doubt_first(&report.sentence, &doubt);
+            }
+            (None, Some(decision)) if !report.dry_run => {
+                let sentence = sentence_of_controller(&report, &decision, &past.errors);
+                if let Some(sentence) = sentence {
+                    // The state and the desired replicas are then those of the status.
+                    report.doubt.get_or_insert_with(|| DECIDED_BY_CONTROLLER.to_owned());
+                    report.sentence = sentence;
+                }
+            }
+            _ => {}
         }
         (Some(report), None, missing)
     }
@@ -322,31 +405,26 @@ impl Detail {
             > inactivity_limit(self.cluster.options.sync_period)
     }
 
-    /// The events about the autoscaler. Starts an informer if the selector is new.
     async fn watch_events(&mut self, entry: &Entry) -> Objects<EventLine> {
         let uid = entry.hpa.as_ref().map_or("", |hpa| &*hpa.metadata.uid);
-        let selector = field_selector(&self.id, uid);
-        if self.events.as_ref().is_none_or(|(current, _)| *current != selector) {
-            let config = watcher::Config::default().fields(&selector);
-            let events = self.cluster.core_api(&self.id.namespace, "Event", "events");
-            let events = Informer::start(events, config, EventLine::new);
-            self.events = Some((selector, events));
-        }
-        listed_objects(&mut self.events).await
+        let events = self.cluster.core_api(&self.id.namespace, "Event", "events");
+        watched_objects(&mut self.events, field_selector(&self.id, uid), |selector| {
+            Informer::start(events, watcher::Config::default().fields(selector), EventLine::new)
+        })
+        .await
     }
 
-    /// The pods that the selector selects. Starts an informer if the selector is new.
+    /// The pods that the selector selects.
     async fn watch_pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
         let Some(selector) = selector.map(ToString::to_string) else {
             self.pods = None;
             return Objects::default();
         };
-        if self.pods.as_ref().is_none_or(|(current, _)| *current != selector) {
-            let config = watcher::Config::default().labels(&selector);
-            let pods = self.cluster.core_api(&self.id.namespace, "Pod", "pods");
-            self.pods = Some((selector, Informer::start(pods, config, decode::<Pod>)));
-        }
-        listed_objects(&mut self.pods).await
+        let pods = self.cluster.core_api(&self.id.namespace, "Pod", "pods");
+        watched_objects(&mut self.pods, selector, |selector| {
+            Informer::start(pods, watcher::Config::default().labels(selector), decode::<Pod>)
+        })
+        .await
     }
 
     /// The autoscalers that select any of the pods. Other autoscalers are checked only if the
@@ -397,12 +475,17 @@ fn shared_target(entry: &Entry, others: &[String]) -> Option<String> {
     (!others.is_empty()).then(|| format!("{names} {verb} {target} too."))
 }
 
-/// The objects of an informer. Waits for its first list, at most [`FIRST_LIST_TIMEOUT`].
-async fn listed_objects<T: Clone + Send + Sync + 'static>(
-    informer: &mut Option<(String, Informer<T>)>,
+/// The objects that a selector selects. Starts an informer if the selector is new, and waits for
+/// its first list, at most [`FIRST_LIST_TIMEOUT`].
+async fn watched_objects<T: Clone + Send + Sync + 'static>(
+    watched: &mut Option<(String, Informer<T>)>,
+    selector: String,
+    start: impl FnOnce(&str) -> Informer<T>,
 ) -> Objects<T> {
-    let Some((_, informer)) = informer else { return Objects::default() };
-    let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, informer.wait_for_first_list()).await;
+    let current = watched.take().filter(|(current, _)| *current == selector);
+    let informer = current.map_or_else(|| start(&selector), |(_, informer)| informer);
+    let (_, informer) = watched.insert((selector, informer));
+    let _ = timeout(FIRST_LIST_TIMEOUT, informer.wait_for_first_list()).await;
     informer.objects()
 }
 

@@ -97,7 +97,7 @@ impl View {
         let Entry { mut row, hpa, controller, series, .. } = entry;
         let conditions = hpa.map(|hpa| hpa.status.conditions.clone()).unwrap_or_default();
         if let Some(report) = &report {
-            row.state = report.state(row.state);
+            row.state = row.state.after(report);
         }
         let mut events: Vec<_> = events.map(|event| (*event).clone()).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.at));

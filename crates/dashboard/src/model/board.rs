@@ -1,9 +1,6 @@
 //! The shared state of all pages: the autoscalers, and what can't be read of the cluster.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
 use hpa_controller::{
@@ -103,9 +100,7 @@ impl Board {
     }
 
     pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
-        if self.state.read().sources.get(api) != Some(&source) {
-            self.modify(|state| state.sources.set(api, source));
-        }
+        self.update_sources(|sources| sources.set(api, source));
     }
 
     /// Reports a failed list or watch. `text` returns a sentence about it, with the time of the
@@ -114,32 +109,31 @@ impl Board {
         &self,
         api: AutoscalerApi,
         is_unanswered: bool,
-        now: Timestamp,
+        failed_at: Timestamp,
         text: impl FnOnce(Timestamp) -> String,
     ) {
-        let failed = self.state.read().sources.failed_state(api, is_unanswered, now, text);
-        self.set_source(api, failed);
+        self.update_sources(|sources| sources.fail(api, is_unanswered, failed_at, text));
     }
 
     /// Reports that the API server answers.
     pub(crate) fn mark_up(&self, now: Timestamp) {
-        let was_up = {
-            let mut state = self.state.write();
-            state.sources.read_at = Some(now);
-            state.sources.connection == Connection::Up
-        };
-        if !was_up {
-            self.modify(|state| state.sources.mark_up());
-        }
+        self.state.write().read_at = Some(now);
+        self.update_sources(Sources::mark_up);
     }
 
-    /// Reports that the API server can't be read. `outage` gets the time of the first failure of
-    /// the same kind.
-    pub(crate) fn mark_down(&self, now: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
-        let connection = self.state.read().sources.down_connection(now, outage);
-        if self.state.read().sources.connection != connection {
-            self.modify(|state| state.sources.connection = connection);
-        }
+    /// Reports that the API server can't be read: a request failed that was sent at `sent_at`.
+    /// `outage` gets the time of the first such request with a failure of the same kind.
+    pub(crate) fn mark_down(&self, sent_at: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
+        self.update_sources(|sources| sources.mark_down(sent_at, outage));
+    }
+
+    /// Changes the state of the sources. The version increases only if they differ then.
+    fn update_sources(&self, change: impl FnOnce(&mut Sources)) {
+        self.modify_if(|state| {
+            let before = state.sources.clone();
+            change(&mut state.sources);
+            state.sources != before
+        });
     }
 
     pub(crate) fn is_down(&self) -> bool {
@@ -180,36 +174,31 @@ impl Board {
 
     /// Restricts an API to one namespace.
     pub(crate) fn set_namespace(&self, api: AutoscalerApi, namespace: String) {
-        self.state.write().sources.namespaces.insert(api, namespace);
+        self.update_sources(|sources| _ = sources.namespaces.insert(api, namespace));
     }
 
     /// Sets a sentence about what the page doesn't show of an API.
     pub(crate) fn set_note(&self, api: AutoscalerApi, note: String) {
-        self.modify(|state| _ = state.sources.notes.insert(api, note));
+        self.update_sources(|sources| _ = sources.notes.insert(api, note));
+    }
+
+    /// Reports that the activity of the controllers will be read.
+    pub(crate) fn expect_activity(&self) {
+        self.state.write().awaits_activity = true;
     }
 
     /// Sets the activity of the controllers. The version increases only if that changes a page.
-    pub(crate) fn set_activity(&self, activity: ControllerActivity, now: Timestamp) {
-        let ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting } =
-            activity;
-        let unstored: HashMap<_, _> =
-            unstored.into_iter().map(|one| (one.key.clone(), one)).collect();
-        let mut state = self.state.write();
-        state.idle = idle;
-        let rows = &state.rows;
-        let overdue = rows.overdue_since(overdue, now);
-        let is_changed = state.inactivity != inactivity
-            || state.status_problems != status_problems
-            || (&rows.overdue, &rows.unstored, &rows.acting) != (&overdue, &unstored, &acting);
-        drop(state);
-        if is_changed {
-            self.modify(|state| {
-                (state.inactivity, state.status_problems) = (inactivity, status_problems);
-                state.rows.set_overdue(overdue);
-                state.rows.set_unstored(unstored, now);
-                state.rows.set_acting(acting, now);
-            });
-        }
+    pub(crate) fn set_activity(&self, mut activity: ControllerActivity, now: Timestamp) {
+        self.modify_if(|state| {
+            state.rows.keep_known_times(&mut activity);
+            let is_known = !state.awaits_activity && state.rows.activity == activity;
+            if is_known && state.rows.past_window(now).is_empty() {
+                return false;
+            }
+            state.awaits_activity = false;
+            state.rows.set_activity(activity, now);
+            true
+        });
     }
 
     /// The controller that acts on an autoscaler whose status `controller` stored last.
@@ -218,7 +207,7 @@ impl Board {
         id: &HpaKey,
         controller: &StatusController,
     ) -> ActingController {
-        acting_controller(&self.state.read().rows.acting, id, controller)
+        acting_controller(&self.state.read().rows.activity.acting, id, controller)
     }
 
     /// Whether the controller makes no decisions, as far as that can be read.
@@ -229,7 +218,8 @@ impl Board {
     /// A clause if no controller acts on an autoscaler, as far as that can be read.
     pub(crate) fn idle_clause(&self, id: &HpaKey) -> Option<String> {
         let state = self.state.read();
-        if state.is_inactive() { state.idle.get(id).cloned() } else { None }
+        let idle = state.rows.activity.idle.get(id).filter(|_| state.is_inactive());
+        idle.map(|idle| idle.clause.clone())
     }
 
     /// The writers of the statuses, one for each autoscaler with a status.
@@ -342,13 +332,14 @@ impl Board {
         let is_missed =
             |(at, id): &&(u64, HpaKey)| !reset && *at > version && !rows.entries.contains_key(id);
         let deleted = rows.deleted.iter().filter(is_missed);
+        let awaits_activity = state.awaits_activity && !sources.is_down();
         Changes {
             reset,
             rows: changed.map(|entry| entry.row.clone()).collect(),
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
             synced: sources.is_synced(),
             problems: state.problems(),
-            inactive: state.is_inactive(),
+            inactive: (!awaits_activity).then(|| state.is_inactive()),
             outage: state.outage_summary(),
             now,
             version: rows.version,
@@ -357,9 +348,20 @@ impl Board {
 
     /// Applies a change as a new version.
     fn modify(&self, change: impl FnOnce(&mut BoardState)) {
+        self.modify_if(|state| {
+            change(state);
+            true
+        });
+    }
+
+    /// Applies a change as a new version, if it returns that there is one.
+    fn modify_if(&self, change: impl FnOnce(&mut BoardState) -> bool) {
         let mut state = self.state.write();
         state.rows.version += 1;
-        change(&mut state);
+        if !change(&mut state) {
+            state.rows.version -= 1;
+            return;
+        }
         let version = state.rows.version;
         drop(state);
         self.version.send_modify(|current| *current = version.max(*current));

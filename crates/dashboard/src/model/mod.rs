@@ -11,7 +11,7 @@ mod state;
 mod tests;
 
 pub(crate) use self::{
-    board::{Board, ListViewer},
+    board::Board,
     outage::{Outage, OutageSummary, format_time},
     row::Row,
     rows::Entry,

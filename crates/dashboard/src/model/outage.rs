@@ -11,7 +11,8 @@ pub(crate) struct Outage {
     /// The predicate of `text`, such as "has been unreachable". Empty for lists. If the kind
     /// changes, the outage is reported again.
     pub(crate) kind: &'static str,
-    /// The time of the first failure of this kind.
+    /// The time of the first failure of this kind. If the API server is unreachable, that of the
+    /// first request without a response.
     pub(crate) since: Timestamp,
     /// A sentence about the outage with its cause, without a full stop.
     pub(crate) text: String,
@@ -20,8 +21,9 @@ pub(crate) struct Outage {
 impl Outage {
     /// The sentence that reports the end of the outage.
     pub(crate) fn end_sentence(&self, now: Timestamp) -> String {
-        let (now, age) = (format_time(now), format_duration(now.duration_since(self.since)));
-        format!("{} can be read again since {now}, after {age}", self.subject)
+        let seconds = now.duration_since(self.since).as_secs().max(0);
+        let (now, age) = (format_time(now), SignedDuration::from_secs(seconds));
+        format!("{} can be read again since {now}, after {age:#}", self.subject)
     }
 }
 
@@ -47,23 +49,15 @@ pub(crate) struct OutageSummary {
     pub(crate) since: Timestamp,
     /// The time of the values that the page shows. `None` if it shows none.
     pub(crate) values_at: Option<Timestamp>,
-    /// Whether the autoscalers of another API can be read.
+    /// Whether the autoscalers of another API can be read, or their first list is not complete.
     pub(crate) is_partial: bool,
+    /// Whether the API server can't be read. If it can, a list failed, or a right is missing.
+    pub(crate) is_server_down: bool,
 }
 
 /// Formats a time without the fraction of its second.
 pub(crate) fn format_time(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
-}
-
-/// Formats a duration in one or two units: `45s`, `3m 20s`, `2h 5m`.
-fn format_duration(duration: SignedDuration) -> String {
-    let seconds = duration.as_secs().max(0);
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
-        (hours, minutes, _) => format!("{hours}h {minutes}m"),
-    }
 }
 
 #[cfg(test)]
@@ -79,7 +73,7 @@ mod tests {
             since: at(since),
             text: String::new(),
         };
-        for (since, age) in [(7195, "5s"), (7000, "3m 20s"), (0, "2h 0m")] {
+        for (since, age) in [(7195, "5s"), (7000, "3m 20s"), (0, "2h")] {
             let expected = format!(
                 "The API server at api:443 can be read again since 1970-01-01T02:00:00Z, after {age}"
             );

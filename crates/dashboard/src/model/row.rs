@@ -1,15 +1,43 @@
 //! A row of the list: an autoscaler's state and the reason for it, computed from its status.
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Settings,
+    EffectiveBehavior, HorizontalPodAutoscaler, Report, Settings,
     api::{ConditionReason, ConditionType},
     report::{ShortReport, State, Surroundings, Warning},
 };
-use hpa_controller::HpaKey;
+use hpa_controller::{HpaKey, k8s::is_clearly_after};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::past::{PastDecision, UnstoredStatus};
+use super::format_time;
+use crate::past::{IdleAutoscaler, PastDecision, UnstoredStatus, shifted};
+
+/// The state of an autoscaler, as the page shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum RowState {
+    /// No controller acts on the autoscaler, or maybe none.
+    NotHandled,
+    /// By the status, stabilization holds the replicas, but the window has ended since.
+    OldStatus,
+    #[serde(untagged)]
+    Reported(State),
+}
+
+impl RowState {
+    /// The state after a decision on the page.
+    pub(crate) fn after(self, report: &Report) -> Self {
+        match self {
+            Self::NotHandled => self,
+            // Without the history, the decision doesn't have the end of the window.
+            Self::OldStatus => match report.state(State::Stabilizing) {
+                State::Stabilizing if !report.history_known => self,
+                state => Self::Reported(state),
+            },
+            Self::Reported(reported) => Self::Reported(report.state(reported)),
+        }
+    }
+}
 
 /// An autoscaler in the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// Kind and name: `Deployment/web`.
     pub(crate) target: String,
-    pub(crate) state: State,
+    pub(crate) state: RowState,
     /// The reason for the state.
     pub(crate) sentence: String,
     /// Absent before the first status, and while the target's scale can't be read.
@@ -52,6 +80,9 @@ pub(crate) struct Row {
     /// The conflict with other autoscalers of the target, whose bounds exclude the own ones.
     #[serde(skip)]
     pub(crate) bounds_conflict: Option<String>,
+    /// The end of the stabilization window that holds the replicas according to the status.
+    #[serde(skip)]
+    window_end: Option<Timestamp>,
 }
 
 impl Row {
@@ -72,7 +103,7 @@ impl Row {
             name: id.name.to_string(),
             id,
             target: format!("{}/{}", target.kind, target.name),
-            state,
+            state: RowState::Reported(state),
             sentence,
             current: current_replicas(hpa).filter(|_| !status.conditions.is_empty()),
             desired: desired_replicas(hpa),
@@ -85,13 +116,61 @@ impl Row {
             undecided_since: None,
             needs_scale,
             bounds_conflict: surroundings.bounds_conflict.map(str::to_owned),
+            window_end: None,
         }
+    }
+
+    /// Sets the time at which the status was stored. If it says that stabilization holds the
+    /// replicas, the controller would have stored another one after the end of the window.
+    pub(crate) fn set_status_time(
+        &mut self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        stored_at: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        let Some(stored_at) = stored_at else { return };
+        if self.state != RowState::Reported(State::Stabilizing) {
+            return;
+        }
+        let behavior = EffectiveBehavior::new(&hpa.spec, settings);
+        let able = hpa.status.condition(&ConditionType::AbleToScale);
+        let rules = match able.map(|able| &able.reason) {
+            Some(ConditionReason::ScaleUpStabilized) => behavior.up(),
+            _ => behavior.down(),
+        };
+        let window = rules.stabilization_window();
+        self.window_end = Some(shifted(stored_at, window));
+        if self.is_past_window(now) {
+            self.state = RowState::OldStatus;
+            self.sentence = format!(
+                "the status is from {}, and a stabilization window of {}s has ended since; before: \
+                 {}",
+                format_time(stored_at),
+                window.as_secs(),
+                self.sentence
+            );
+        }
+    }
+
+    /// Whether the row shows stabilization although the window has ended.
+    pub(crate) fn is_past_window(&self, now: Timestamp) -> bool {
+        self.state == RowState::Reported(State::Stabilizing)
+            && self.window_end.is_some_and(|end| is_clearly_after(now, end))
+    }
+
+    /// Shows that no controller acts on the autoscaler.
+    pub(crate) fn set_not_handled(&mut self, IdleAutoscaler { clause, reason }: &IdleAutoscaler) {
+        self.state = RowState::NotHandled;
+        self.sentence = format!("{clause}: {reason}; before: {}", self.sentence);
+        // The sentence says more.
+        self.undecided_since = None;
     }
 
     /// Shows the controller's last decision instead of the stored status, which is older.
     pub(crate) fn replace_status(&mut self, unstored: &UnstoredStatus) {
-        let UnstoredStatus { error, last_decision, .. } = unstored;
-        self.state = State::Failing;
+        let UnstoredStatus { error, last_decision } = unstored;
+        self.state = RowState::Reported(State::Failing);
         self.sentence = format!("the controller can't store the status: {error}");
         (self.load, self.needs_scale) = (None, false);
         self.last_scale = None;
@@ -108,7 +187,7 @@ impl Row {
         let (hpa, settings) = (HorizontalPodAutoscaler::default(), Settings::default());
         let surroundings = Surroundings::default();
         let mut row = Self::new(id, &hpa, &settings, surroundings, Timestamp::UNIX_EPOCH);
-        row.state = State::Failing;
+        row.state = RowState::Reported(State::Failing);
         row.target = String::new();
         (row.min, row.max) = (None, None);
         row.sentence = format!("unable to decode the autoscaler: {error}");

@@ -20,7 +20,7 @@ use hpa_controller::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ObservedAutoscaler, Row, Sample, Series};
-use crate::past::{OverdueAutoscaler, UnstoredStatus, shifted};
+use crate::past::ControllerActivity;
 
 /// The maximum number of samples of all autoscalers together, unless there are so many autoscalers
 /// that the minimum of [`SAMPLES_PER_AUTOSCALER`] exceeds it. A sample with two metrics has about
@@ -64,18 +64,14 @@ pub(super) struct Rows {
     pub(super) deleted: VecDeque<(u64, HpaKey)>,
     /// The version of the newest deletion that was dropped from `deleted`.
     pub(super) last_dropped_deletion: u64,
-    /// The autoscalers without a recent decision, and the time since when they are without one.
-    pub(super) overdue: HashMap<HpaKey, Timestamp>,
-    /// The autoscalers whose last status could not be stored.
-    pub(super) unstored: HashMap<HpaKey, UnstoredStatus>,
+    /// The activity of the controllers, as it was read last.
+    pub(super) activity: ControllerActivity,
     /// The version of the change that is being made.
     pub(super) version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
     /// The settings that autoscalers may override.
     policy: SettingPolicy,
-    /// See [`ControllerActivity::acting`](crate::ControllerActivity::acting).
-    pub(super) acting: BTreeMap<String, ActingController>,
 }
 
 impl Rows {
@@ -142,7 +138,7 @@ impl Rows {
         }
         let settings = self.settings_of(&id, &hpa, &controller);
         self.set_bounds(&id, &hpa, &settings, now);
-        let row = self.compute_row(&id, &hpa, &settings, scale.as_ref(), now);
+        let row = self.compute_row(&id, &hpa, &settings, &controller, scale.as_ref(), now);
         let hpa = Some(Arc::new(hpa));
         let entry = Entry { row, hpa, controller, settings, series, scale, scale_read_at, version };
         self.entries.insert(id, entry);
@@ -198,6 +194,7 @@ impl Rows {
         id: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
+        controller: &StatusController,
         scale: Option<&Scale>,
         now: Timestamp,
     ) -> Row {
@@ -207,10 +204,14 @@ impl Rows {
             other_autoscalers: &others,
             bounds_conflict: conflict.as_deref(),
         };
-        let undecided_since = self.overdue.get(id).copied();
-        let mut row =
-            Row { undecided_since, ..Row::new(id.clone(), hpa, settings, surroundings, now) };
-        if let Some(unstored) = self.unstored.get(id) {
+        let ControllerActivity { overdue, unstored, idle, .. } = &self.activity;
+        let mut row = Row::new(id.clone(), hpa, settings, surroundings, now);
+        row.undecided_since = overdue.get(id).copied();
+        match idle.get(id) {
+            Some(idle) => row.set_not_handled(idle),
+            None => row.set_status_time(hpa, settings, controller.at, now),
+        }
+        if let Some(unstored) = unstored.get(id) {
             row.replace_status(unstored);
         }
         row
@@ -222,7 +223,7 @@ impl Rows {
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
     ) -> Settings {
-        let acting = acting_controller(&self.acting, id, controller);
+        let acting = acting_controller(&self.activity.acting, id, controller);
         settings_of_controller(self.settings.clone(), hpa, &self.policy, acting)
     }
 
@@ -248,78 +249,59 @@ impl Rows {
     fn refresh(&mut self, id: &HpaKey, now: Timestamp) {
         let Some(entry) = self.entries.get(id) else { return };
         let Some(hpa) = &entry.hpa else { return };
-        let row = self.compute_row(id, hpa, &entry.settings, entry.scale.as_ref(), now);
+        let Entry { settings, controller, scale, .. } = entry;
+        let row = self.compute_row(id, hpa, settings, controller, scale.as_ref(), now);
         let version = self.version;
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.row != row) {
             (entry.row, entry.version) = (row, version);
         }
     }
 
-    /// Sets the controllers that act, and refreshes the rows of autoscalers with another one than
-    /// before.
-    pub(super) fn set_acting(
-        &mut self,
-        acting: BTreeMap<String, ActingController>,
-        now: Timestamp,
-    ) {
-        let is_changed = |(id, entry): &(&HpaKey, &Entry)| {
-            let [old, new] =
-                [&self.acting, &acting].map(|all| acting_controller(all, id, &entry.controller));
+    /// Keeps the known times of overdue autoscalers that differ little, because each change of a
+    /// row is sent to all pages.
+    pub(super) fn keep_known_times(&self, activity: &mut ControllerActivity) {
+        for (id, since) in &mut activity.overdue {
+            let known = self.activity.overdue.get(id).copied();
+            let known = known.filter(|known| known.duration_since(*since).abs() < SAME_DECISION);
+            *since = known.unwrap_or(*since);
+        }
+    }
+
+    /// The autoscalers whose rows show stabilization although the window has ended.
+    pub(super) fn past_window(&self, now: Timestamp) -> Vec<HpaKey> {
+        let past = self.entries.iter().filter(|(_, entry)| entry.row.is_past_window(now));
+        past.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Sets the activity, and refreshes the rows that depend on what has changed.
+    pub(super) fn set_activity(&mut self, activity: ControllerActivity, now: Timestamp) {
+        let is_replaced = |(id, entry): &(&HpaKey, &Entry)| {
+            let [old, new] = [&self.activity, &activity]
+                .map(|all| acting_controller(&all.acting, id, &entry.controller));
             old != new
         };
-        let changed = self.entries.iter().filter(is_changed).map(|(id, _)| id.clone());
-        let changed: Vec<HpaKey> = changed.collect();
-        self.acting = acting;
-        for id in &changed {
+        let replaced = self.entries.iter().filter(is_replaced).map(|(id, _)| id.clone());
+        let replaced: Vec<HpaKey> = replaced.collect();
+        let mut changed: HashSet<HpaKey> = self.past_window(now).into_iter().collect();
+        for one in [&self.activity, &activity] {
+            let ControllerActivity { idle, overdue, unstored, .. } = one;
+            changed.extend(idle.keys().chain(overdue.keys()).chain(unstored.keys()).cloned());
+        }
+        self.activity = activity;
+        for id in &replaced {
             self.resolve_settings(id, now);
         }
+        changed.extend(replaced);
         self.refresh_all(&changed, now);
         self.refresh_changed_targets(now);
     }
 
-    /// Converts ages to the times since when autoscalers are without a decision. If the known time
-    /// differs little, it is kept, because each change of a row is sent to all pages.
-    pub(super) fn overdue_since(
-        &self,
-        overdue: Vec<OverdueAutoscaler>,
-        now: Timestamp,
-    ) -> HashMap<HpaKey, Timestamp> {
-        let times = overdue.into_iter().map(|OverdueAutoscaler { key, age }| {
-            let since = shifted(now, -age);
-            let known = self.overdue.get(&key).copied();
-            let known = known.filter(|known| known.duration_since(since).abs() < SAME_DECISION);
-            (key, known.unwrap_or(since))
-        });
-        times.collect()
-    }
-
-    pub(super) fn set_overdue(&mut self, overdue: HashMap<HpaKey, Timestamp>) {
-        self.overdue = overdue;
-        for (id, entry) in &mut self.entries {
-            let since = self.overdue.get(id).copied();
-            if entry.row.undecided_since != since {
-                entry.row.undecided_since = since;
-                entry.version = self.version;
-            }
-        }
-    }
-
     /// Counts the listed autoscalers whose last status could not be stored.
     pub(super) fn failed_status_writes(&self) -> Option<FailedStatusWrites> {
-        let listed = self.unstored.iter().filter(|(id, _)| self.entries.contains_key(*id));
+        let unstored = self.activity.unstored.iter();
+        let listed = unstored.filter(|(id, _)| self.entries.contains_key(*id));
         let (_, first) = listed.clone().min_by_key(|(id, _)| (id.api, *id))?;
         Some(FailedStatusWrites { autoscalers: listed.count(), error: first.error.clone() })
-    }
-
-    pub(super) fn set_unstored(
-        &mut self,
-        unstored: HashMap<HpaKey, UnstoredStatus>,
-        now: Timestamp,
-    ) {
-        let mut changed: HashSet<HpaKey> = unstored.keys().cloned().collect();
-        let previous = std::mem::replace(&mut self.unstored, unstored);
-        changed.extend(previous.into_keys());
-        self.refresh_all(&changed, now);
     }
 
     /// Removes an autoscaler. Rows of others remain to be refreshed

@@ -25,12 +25,10 @@ pub(crate) enum SourceState {
 }
 
 /// The connection, and the lists of all APIs.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Sources {
     states: BTreeMap<AutoscalerApi, SourceState>,
     pub(super) connection: Connection,
-    /// The time of the last successful probe of the API server.
-    pub(super) read_at: Option<Timestamp>,
     /// The only namespace of an API that is watched. If an API is absent, it is all namespaces.
     pub(super) namespaces: BTreeMap<AutoscalerApi, String>,
     /// Sentences about what is not shown of an API.
@@ -43,10 +41,6 @@ impl Sources {
         Self { states, ..Self::default() }
     }
 
-    pub(super) fn get(&self, api: AutoscalerApi) -> Option<&SourceState> {
-        self.states.get(&api)
-    }
-
     pub(super) fn set(&mut self, api: AutoscalerApi, state: SourceState) {
         self.states.insert(api, state);
     }
@@ -55,40 +49,35 @@ impl Sources {
         matches!(self.connection, Connection::Down { .. })
     }
 
-    /// The new state of an API whose list or watch failed. `text` gets the time of the first
-    /// failure.
-    pub(super) fn failed_state(
-        &self,
+    /// Records that the list or watch of an API failed. `text` gets the time of the first failure.
+    pub(super) fn fail(
+        &mut self,
         api: AutoscalerApi,
         is_unanswered: bool,
-        now: Timestamp,
+        failed_at: Timestamp,
         text: impl FnOnce(Timestamp) -> String,
-    ) -> SourceState {
+    ) {
         let since = match self.states.get(&api) {
             Some(SourceState::Failed { outage, .. }) => outage.since,
-            _ => now,
+            _ => failed_at,
         };
         let subject = format!("The list of the autoscalers of {api}");
         let outage = Outage { subject, kind: "", since, text: text(since) };
-        SourceState::Failed { outage, is_unanswered }
+        self.set(api, SourceState::Failed { outage, is_unanswered });
     }
 
-    /// The new state of the connection after a failure. `outage` gets the time of the first failure
-    /// of the same kind.
-    pub(super) fn down_connection(
-        &self,
-        now: Timestamp,
-        outage: impl Fn(Timestamp) -> Outage,
-    ) -> Connection {
-        let current = outage(now);
-        match &self.connection {
+    /// Records that a request failed that was sent at `sent_at`. `outage` gets the time of the
+    /// first such request with a failure of the same kind.
+    pub(super) fn mark_down(&mut self, sent_at: Timestamp, outage: impl Fn(Timestamp) -> Outage) {
+        let current = outage(sent_at);
+        self.connection = match &self.connection {
             Connection::Down { since, outage: last } => {
                 let has_same_kind = last.kind == current.kind;
                 let outage = if has_same_kind { outage(last.since) } else { current };
                 Connection::Down { since: *since, outage }
             }
-            _ => Connection::Down { since: now, outage: current },
-        }
+            _ => Connection::Down { since: sent_at, outage: current },
+        };
     }
 
     /// Whether the list of an API, once it is read, has all autoscalers of a namespace. False if
@@ -108,6 +97,9 @@ impl Sources {
     /// Records that the API server answers. Lists that failed without a usable answer count as
     /// unread again.
     pub(super) fn mark_up(&mut self) {
+        if self.connection == Connection::Up {
+            return;
+        }
         self.connection = Connection::Up;
         for source in self.states.values_mut() {
             if let SourceState::Failed { is_unanswered: true, .. } = source {
@@ -135,18 +127,25 @@ impl Sources {
         failed
     }
 
-    /// Summarizes the outages. `has_values` is whether the page shows autoscalers.
-    pub(super) fn outage_summary(&self, has_values: bool) -> Option<OutageSummary> {
+    /// Summarizes the outages. `read_at` is the time of the last successful probe of the API
+    /// server, and `has_values` whether the page shows autoscalers.
+    pub(super) fn outage_summary(
+        &self,
+        read_at: Option<Timestamp>,
+        has_values: bool,
+    ) -> Option<OutageSummary> {
         let first = self.outages().iter().map(|outage| outage.since).min()?;
         let since = match self.connection {
             Connection::Down { since, .. } => since,
             _ => first,
         };
         let is_down = self.is_down();
-        let has_synced = self.states.values().any(|source| *source == SourceState::Synced);
-        let read_at = if is_down { self.read_at } else { Some(since) };
+        let may_be_read =
+            |source: &SourceState| matches!(source, SourceState::Synced | SourceState::Reading);
+        let is_partial = !is_down && self.states.values().any(may_be_read);
+        let read_at = if is_down { read_at } else { Some(since) };
         let values_at = read_at.filter(|_| has_values);
-        Some(OutageSummary { since, values_at, is_partial: has_synced && !is_down })
+        Some(OutageSummary { since, values_at, is_partial, is_server_down: is_down })
     }
 
     /// The notes about APIs whose autoscalers are shown.

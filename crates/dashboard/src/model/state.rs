@@ -1,7 +1,5 @@
 //! The data of the board, with the updates that it gets and the changes that its readers get.
 
-use std::collections::BTreeMap;
-
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, HpaKey, k8s::StatusController};
 use jiff::Timestamp;
@@ -39,8 +37,9 @@ pub(crate) struct Changes {
     pub(crate) synced: bool,
     /// As [`Board::problems`](super::Board::problems).
     pub(crate) problems: Vec<String>,
-    /// Whether `problems` says that the controller makes no decisions.
-    pub(crate) inactive: bool,
+    /// Whether `problems` says that the controller makes no decisions. `None` until the activity of
+    /// the controllers has been read.
+    pub(crate) inactive: Option<bool>,
     /// `None` if everything can be read.
     pub(crate) outage: Option<OutageSummary>,
     /// The time of this message, by the clock that its other times refer to.
@@ -53,31 +52,29 @@ pub(crate) struct Changes {
 pub(super) struct BoardState {
     pub(super) rows: Rows,
     pub(super) sources: Sources,
-    /// A sentence about a controller that makes no decisions, if there is one.
-    pub(super) inactivity: Option<String>,
-    /// See [`ControllerActivity::idle`](crate::ControllerActivity::idle).
-    pub(super) idle: BTreeMap<HpaKey, String>,
-    /// See [`ControllerActivity::status_problems`](crate::ControllerActivity::status_problems).
-    pub(super) status_problems: Vec<String>,
+    /// The time of the last successful probe of the API server.
+    pub(super) read_at: Option<Timestamp>,
+    /// Whether the first read of the controllers' activity has not ended.
+    pub(super) awaits_activity: bool,
 }
 
 impl BoardState {
     pub(super) fn outage_summary(&self) -> Option<OutageSummary> {
-        self.sources.outage_summary(!self.rows.entries.is_empty())
+        self.sources.outage_summary(self.read_at, !self.rows.entries.is_empty())
     }
 
     /// During an outage, the leases can't be read, so the controller doesn't count as inactive.
     pub(super) fn is_inactive(&self) -> bool {
-        self.inactivity.is_some() && !self.sources.is_down()
+        self.rows.activity.inactivity.is_some() && !self.sources.is_down()
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         if !self.sources.is_down() {
             let failed_writes = self.rows.failed_status_writes();
-            problems.extend(self.inactivity.clone());
+            problems.extend(self.rows.activity.inactivity.clone());
             problems.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
-            problems.extend_from_slice(&self.status_problems);
+            problems.extend_from_slice(&self.rows.activity.status_problems);
         }
         let outages = self.sources.outages().into_iter();
         problems.extend(outages.map(|outage| format!("{}.", outage.text)));

@@ -12,8 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Board, ObservedAutoscaler, Row, Sample, SourceState, Update, series::Series};
-use crate::past::{ControllerActivity, OverdueAutoscaler, PastDecision, UnstoredStatus};
+use super::{
+    Board, ObservedAutoscaler, Row, Sample, SourceState, Update,
+    row::RowState::{self, Reported},
+    series::Series,
+};
+use crate::past::{ControllerActivity, IdleAutoscaler, PastDecision, UnstoredStatus};
 
 mod cluster;
 
@@ -71,10 +75,12 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
         Row::new(id("web"), &hpa(status), &Settings::default(), Surroundings::default(), at(0))
     };
     let new = row(Value::Null);
-    assert_eq!((new.state, new.load, new.current, new.desired), (State::New, None, None, None));
+    let shown = (new.state, new.load, new.current, new.desired);
+    assert_eq!(shown, (Reported(State::New), None, None, None));
     let failed = condition("ScalingActive", "False", "FailedGetResourceMetric");
     let failing = row(status(1, 0, std::slice::from_ref(&failed)));
-    assert_eq!((failing.state, failing.current, failing.desired), (State::Failing, Some(1), None));
+    let shown = (failing.state, failing.current, failing.desired);
+    assert_eq!(shown, (Reported(State::Failing), Some(1), None));
     assert_eq!(row(status(4, 3, &[failed])).desired, Some(3), "it decided before");
     assert_eq!(row(status(1, 0, &[])).desired, None, "the first write was refused");
     let zero = condition("ScaledToZero", "True", "ScaledToZero");
@@ -100,7 +106,7 @@ fn dry_run_without_a_status_is_shown_as_a_setting() {
     }
     let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
     let row = Row::new(id("web"), &hpa, &settings, Surroundings::default(), at(0));
-    assert_eq!((row.state, row.current, row.desired), (State::DryRun, None, None));
+    assert_eq!((row.state, row.current, row.desired), (Reported(State::DryRun), None, None));
     assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=200m"));
 }
 
@@ -112,7 +118,7 @@ fn replicas_of_a_missing_target_are_unknown() {
     ];
     let missing = hpa(status(0, 0, &unread));
     let row = Row::new(id("web"), &missing, &Settings::default(), Surroundings::default(), at(0));
-    assert_eq!((row.state, row.current, row.desired), (State::Failing, None, None));
+    assert_eq!((row.state, row.current, row.desired), (Reported(State::Failing), None, None));
     let sample = Sample::from_status(&missing, at(0));
     assert_eq!((sample.current, sample.desired), (None, None));
 }
@@ -242,14 +248,15 @@ fn recorded_decision_replaces_a_status_that_is_older() {
         sentence: "cpu is at 200%".to_owned(),
     };
     let unstored = |scaled_to| {
-        let (key, error) = (HpaKey::new("shop", "a"), "forbidden".to_owned());
-        let unstored =
-            vec![UnstoredStatus { key, error, last_decision: Some(decision(scaled_to)) }];
+        let last_decision = Some(decision(scaled_to));
+        let unstored = UnstoredStatus { error: "forbidden".to_owned(), last_decision };
+        let unstored = [(id("a"), unstored)].into();
         ControllerActivity { unstored, ..ControllerActivity::default() }
     };
     board.set_activity(unstored(Some(9)), at(1001));
     let Row { state, current, desired, load, sentence, last_scale, .. } = row();
-    assert_eq!((state, current, desired, load), (State::Failing, Some(8), Some(9), None));
+    let expected = (Reported(State::Failing), Some(8), Some(9), None);
+    assert_eq!((state, current, desired, load), expected);
     assert_eq!(last_scale, Some(at(1000)));
     let expected = "the controller can't store the status: forbidden; its last decision: cpu is at \
                     200%";
@@ -264,16 +271,15 @@ fn recorded_decision_replaces_a_status_that_is_older() {
 #[test]
 fn time_without_decision_is_sent_once_and_survives_a_change_of_the_object() {
     let board = board(&["a", "b"]);
-    let overdue = |age| {
-        let key = HpaKey::new("shop", "a");
-        let overdue = vec![OverdueAutoscaler { key, age: SignedDuration::from_secs(age) }];
+    let overdue = |since| {
+        let overdue = [(id("a"), at(since))].into();
         ControllerActivity { overdue, ..ControllerActivity::default() }
     };
     let since = |board: &Board| board.get(&id("a")).unwrap().row.undecided_since;
-    board.set_activity(overdue(200), at(1000));
+    board.set_activity(overdue(800), at(1000));
     assert_eq!(since(&board), Some(at(800)));
     let version = board.changes_since(0, at(1000)).version;
-    board.set_activity(overdue(217), at(1015));
+    board.set_activity(overdue(798), at(1015));
     assert_eq!(board.changes_since(version, at(1015)).rows, []);
     board.update(Update::Apply(Box::new(observed("a", status(4, 6, &[])))), at(1016));
     assert_eq!(since(&board), Some(at(800)));
@@ -284,13 +290,79 @@ fn time_without_decision_is_sent_once_and_survives_a_change_of_the_object() {
 }
 
 #[test]
+fn row_of_an_autoscaler_without_a_controller_is_not_steady() {
+    let board = board(&[]);
+    let mut steady = status(4, 4, &[]);
+    steady["currentMetrics"] = json!([cpu_status(60)]);
+    for name in ["a", "b"] {
+        board.update(Update::Apply(Box::new(observed(name, steady.clone()))), at(0));
+    }
+    let row = |name| board.get(&id(name)).unwrap().row;
+    let stored = row("a");
+    assert_eq!(stored.state, Reported(State::Steady));
+    let idle = |reason: &str| {
+        let clause = "Maybe no controller acts on this autoscaler".to_owned();
+        let idle = [(id("a"), IdleAutoscaler { clause, reason: reason.to_owned() })].into();
+        let inactivity = Some("Maybe no controller acts on 1 autoscaler.".to_owned());
+        ControllerActivity { inactivity, idle, ..ControllerActivity::default() }
+    };
+    board.set_activity(idle("no lease was found"), at(1));
+    let expected = format!(
+        "Maybe no controller acts on this autoscaler: no lease was found; before: {}",
+        stored.sentence
+    );
+    assert_eq!((row("a").state, row("a").sentence), (RowState::NotHandled, expected));
+    assert_eq!(serde_json::to_value(row("a")).unwrap()["state"], "notHandled");
+    assert_eq!(serde_json::to_value(row("b")).unwrap()["state"], "steady");
+    board.set_activity(ControllerActivity::default(), at(2));
+    assert_eq!(row("a"), stored);
+}
+
+/// The default window is five minutes. Clocks may differ by a minute.
+#[test]
+fn status_that_is_older_than_its_stabilization_window_is_old() {
+    let board = board(&[]);
+    let held = condition("AbleToScale", "True", "ScaleDownStabilized");
+    let mut low = status(4, 4, &[held]);
+    low["currentMetrics"] = json!([cpu_status(30)]);
+    let controller = StatusController { at: Some(at(1000)), ..controlled_by("hpa-controller") };
+    let observed = ObservedAutoscaler { controller, ..observed("a", low) };
+    board.update(Update::Apply(Box::new(observed)), at(1001));
+    let row = || board.get(&id("a")).unwrap().row;
+    let stored = row();
+    assert_eq!(stored.state, Reported(State::Stabilizing));
+    board.set_activity(ControllerActivity::default(), at(1360));
+    assert_eq!(row(), stored);
+    board.set_activity(ControllerActivity::default(), at(1361));
+    let expected = format!(
+        "the status is from 1970-01-01T00:16:40Z, and a stabilization window of 300s has ended \
+         since; before: {}",
+        stored.sentence
+    );
+    assert_eq!((row().state, row().sentence), (RowState::OldStatus, expected));
+}
+
+#[test]
+fn first_activity_is_awaited() {
+    let board = board(&["a"]);
+    assert_eq!(board.changes_since(0, at(0)).inactive, Some(false), "no source");
+    board.expect_activity();
+    let changes = board.changes_since(0, at(0));
+    assert_eq!(changes.inactive, None);
+    board.set_activity(ControllerActivity::default(), at(1));
+    let next = board.changes_since(changes.version, at(1));
+    assert_eq!(next.inactive, Some(false));
+    assert!(next.version > changes.version);
+}
+
+#[test]
 fn undecodable_object_is_a_row_with_its_error() {
     let board = board(&[]);
     let hpa = Err("invalid type: string".to_owned());
     let observed = ObservedAutoscaler { id: id("a"), hpa, controller: StatusController::default() };
     board.update(Update::Apply(Box::new(observed)), at(0));
     let rows = board.changes_since(0, at(0)).rows;
-    assert_eq!(rows[0].state, State::Failing);
+    assert_eq!(rows[0].state, Reported(State::Failing));
     let Row { current, min, max, .. } = rows[0];
     assert_eq!((current, min, max), (None, None, None));
     assert_eq!(rows[0].sentence, "unable to decode the autoscaler: invalid type: string");

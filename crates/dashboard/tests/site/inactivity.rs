@@ -5,12 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DecisionSample};
 use hpa_dashboard::{
-    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, Options, OverdueAutoscaler,
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, Options,
     PastDecision, RecordSource,
 };
 use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::{Cluster, hpa, options};
 
@@ -56,11 +57,12 @@ impl RecordSource for InactiveController {
         let web = HpaKey::new(NAMESPACE, "web");
         let clause = "No controller acts on this autoscaler".to_owned();
         let sentence = || format!("No controller makes decisions ({} statuses).", writers.len());
-        let overdue = |age| OverdueAutoscaler { key: web.clone(), age };
+        let overdue = |age| (web.clone(), Timestamp::now() - age);
+        let idle = IdleAutoscaler { clause, reason: "no lease was found".to_owned() };
         ControllerActivity {
             inactivity: is_inactive.then(sentence),
             overdue: self.age.filter(|age| *age > limit).map(overdue).into_iter().collect(),
-            idle: self.is_idle.then(|| (web.clone(), clause)).into_iter().collect(),
+            idle: self.is_idle.then(|| (web.clone(), idle)).into_iter().collect(),
             ..ControllerActivity::default()
         }
     }
@@ -138,6 +140,58 @@ async fn page_says_first_that_no_controller_acts() {
     let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;
     let sentence = view["report"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.starts_with(&format!("{first}would scale from 4 to 8: ")), "{sentence}");
+    assert_eq!(view["row"]["state"], "notHandled");
+}
+
+/// A controller whose debug API doesn't answer until it is notified.
+#[derive(Default)]
+struct SilentController {
+    answer: Notify,
+}
+
+#[async_trait]
+impl RecordSource for SilentController {
+    async fn records(
+        &self,
+        _: &HpaKey,
+        _: Option<&str>,
+        _: Option<Timestamp>,
+    ) -> Result<ControllerRecords, String> {
+        self.answer.notified().await;
+        Ok(ControllerRecords::default())
+    }
+
+    async fn activity(
+        &self,
+        _: &[AutoscalerStatusWriter],
+        _: SignedDuration,
+    ) -> ControllerActivity {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn silent_debug_api_delays_neither_the_list_nor_the_page() {
+    let controller = Arc::new(SilentController::default());
+    let records: Option<Arc<dyn RecordSource>> = Some(controller.clone());
+    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let mut list = cluster.open_list().await;
+    let changes = list.until(|changes| changes["rows"] != json!([])).await;
+    assert_eq!(changes["rows"][0]["name"], "web");
+    assert_eq!(changes["inactive"], Value::Null, "it is pending");
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(|view| view["report"] != Value::Null).await;
+    let missing = view["missing"][0].as_str().expect("a sentence");
+    assert!(missing.ends_with("its debug API has not answered yet."), "{missing}");
+    controller.answer.notify_one();
+    let is_answered =
+        |view: &Value| view["missing"][0].as_str().is_some_and(|text| !text.contains("pending"));
+    detail.until(is_answered).await;
+    // A page may be open before its autoscaler exists.
+    let mut late = cluster.open_detail("late").await;
+    late.until(|view| view["isSynced"] == true).await;
+    cluster.testbed.apply_all([hpa("late")]);
+    late.until(|view| view["report"] != Value::Null).await;
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::DecisionSample,
+    debug::{DecisionSample, StayDecision},
     k8s::{ClientLimits, Clients},
 };
 use hpa_dashboard::{
@@ -273,10 +273,14 @@ async fn change_of_pods_events_or_status_updates_the_page() {
     assert_eq!(view["report"]["metrics"][0]["podList"][3]["why"], "has failed");
     cluster.testbed.apply_all([cluster.event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
-    cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
+    cluster.testbed.apply_all([with_status(hpa("web"), 4, 3)]);
     // The state comes from the decision, not from the status.
-    let view = detail.until(|view| view["row"]["desired"] == 6).await;
+    let view = detail.until(|view| view["row"]["desired"] == 3).await;
     assert_eq!(view["row"]["state"], "steady");
+    // Unless stabilization, whose past is unknown, may have raised the replicas.
+    cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
+    let view = detail.until(|view| view["row"]["desired"] == 6).await;
+    assert_eq!(view["row"]["state"], "scaling");
 }
 
 #[tokio::test]
@@ -395,19 +399,18 @@ async fn recorded_past_is_shown_and_used_for_the_decision() {
     assert!(view["missing"][0].as_str().is_some_and(|text| text.ends_with("is not handled.")));
 }
 
-/// A controller with `--scaling-schedule`.
-struct ScheduleController;
+/// A controller with the same records of each autoscaler.
+struct FixedRecords(ControllerRecords);
 
 #[async_trait]
-impl RecordSource for ScheduleController {
+impl RecordSource for FixedRecords {
     async fn records(
         &self,
         _autoscaler: &HpaKey,
         _manager: Option<&str>,
         _after: Option<Timestamp>,
     ) -> Result<ControllerRecords, String> {
-        let settings = Some(Settings::default().with_exact_schedules(true));
-        Ok(ControllerRecords { settings, ..ControllerRecords::default() })
+        Ok(self.0.clone())
     }
 }
 
@@ -455,6 +458,39 @@ async fn detail_has_the_advice_of_the_source_of_metrics() {
 }
 
 #[tokio::test]
+async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here() {
+    let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
+    let current_decision = Some("stays at 4: cpu is at 50%".to_owned());
+    let errors = vec![None];
+    let records = ControllerRecords { current_decision, errors, ..ControllerRecords::default() };
+    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
+    let cluster = Cluster::start(&[], Options { metrics, records, ..options() }).await;
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(|view| view["report"] != Value::Null).await;
+    let expected =
+        "stays at 4: cpu is at 50%, as the controller decided last; cpu can't be read here";
+    assert_eq!(view["report"]["sentence"], expected);
+    assert_eq!(view["row"]["state"], "steady", "the state is that of the status");
+}
+
+#[tokio::test]
+async fn decision_of_the_controller_about_other_pods_is_first() {
+    let current_stay = Some(StayDecision { replicas: 4, counted_pods: vec![Some(2)] });
+    let records = ControllerRecords { current_stay, ..ControllerRecords::default() };
+    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
+    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    cluster.metrics.set_cpu_percent(120);
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    let start = "the controller stayed at 4 in its last decision, which counted 2 pods, not 4; \
+                 would scale from 4 to ";
+    assert!(sentence.starts_with(start), "{sentence}");
+    let advice = view["report"]["advice"][0].as_str().unwrap_or_default();
+    assert!(advice.contains("cache of pods is old"), "{advice}");
+}
+
+#[tokio::test]
 async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     let metric = json!({ "type": "Object", "object": {
         "describedObject":
@@ -479,7 +515,9 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     for (tolerance, is_exact) in
         [(default_tolerance, false), (default_tolerance, true), (0.2, false), (0.2, true)]
     {
-        let controller: Arc<dyn RecordSource> = Arc::new(ScheduleController);
+        let settings = Some(Settings::default().with_exact_schedules(true));
+        let records = ControllerRecords { settings, ..ControllerRecords::default() };
+        let controller: Arc<dyn RecordSource> = Arc::new(FixedRecords(records));
         let sentence = report(tolerance, is_exact.then_some(controller)).await;
         let expected = if is_exact { "would scale from 4 to 5" } else { "stays at 4" };
         assert!(sentence.starts_with(expected), "{tolerance} {is_exact}: {sentence}");

@@ -55,6 +55,43 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
     }
 }
 
+/// A step changes the forecasts of only a few minutes, and the history has a slope instead of it.
+#[test]
+fn daily_step_is_a_season_at_any_minute() {
+    let settings = Settings { horizon: SignedDuration::from_mins(3), ..settings() };
+    for open in 480..485 {
+        let load = |minute| Some(load_with_opening_hours(minute, open, 1));
+        let decision = decide(&trace(28, load), &settings);
+        assert_ne!(decision.reason, Reason::NoSeason, "from minute {open} on: {decision:?}");
+    }
+}
+
+#[test]
+fn weekly_step_is_a_season_at_any_minute() {
+    for open in 540..547 {
+        let load = |minute: i64| {
+            let is_monday = (minute / DAY).rem_euclid(7) == 0;
+            Some(if is_monday { load_with_opening_hours(minute, open, 1) } else { 20.0 })
+        };
+        let decision = decide(&trace(42, load), &settings());
+        assert_ne!(decision.reason, Reason::NoSeason, "from minute {open} on: {decision:?}");
+    }
+}
+
+#[test]
+fn skill_of_a_daily_step_does_not_depend_on_the_last_sample() {
+    let recorded = trace(29, |minute| Some(load_with_opening_hours(minute, 480, 1)));
+    let skill = |missing_minutes| {
+        let known = recorded.slice(0..recorded.len() - missing_minutes);
+        decide(&known, &settings()).choice.unwrap().skill
+    };
+    let expected = skill(0);
+    for missing_minutes in [1, 700, 1440, 3 * 1440] {
+        let skill = skill(missing_minutes);
+        assert!((skill - expected).abs() < 0.005, "{missing_minutes}: {skill}, not {expected}");
+    }
+}
+
 /// Overload is counted in minutes, and samples are a minute apart. Each day has only a few minutes
 /// of overload, so the second at which the load rises matters.
 #[test]
@@ -90,6 +127,11 @@ fn constant_or_never_overloading_load_keeps_the_gate_closed() {
         |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin());
     let decision = decide(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
     assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
+    let text = decision.text();
+    assert!(
+        text.contains("too little overload to judge forecasts in the past two weeks"),
+        "{text}"
+    );
 }
 
 /// The last value is a bad forecast of noise. A smoothed level and the mean are better, without a

@@ -1,4 +1,5 @@
-//! Simple rules to compare forecasts with. Their loads add proposals to decisions, like forecasts.
+//! Simple forecasting rules to compare with. The autoscaler uses their loads as it uses forecasts.
+//! Times are minutes of the trace.
 
 use hpa_forecast::{Settings, Trace};
 
@@ -30,9 +31,9 @@ pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
 }
 
 /// Additive exponential smoothing on buckets of five minutes, with a season of a day or a week. The
-/// season and the parameters are those with the least error before `first`. Forecasts are raised by
-/// the 0.8 quantile of these errors.
-pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> Vec<f32> {
+/// season and the parameters are those with the least error before `training_end`. Forecasts are
+/// raised by the 0.8 quantile of these errors.
+pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, training_end: usize) -> Vec<f32> {
     let buckets: Vec<f64> = (0..trace.len() / BUCKET)
         .map(|bucket| {
             let loads: Vec<f64> = (bucket * BUCKET..(bucket + 1) * BUCKET)
@@ -41,12 +42,12 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
             loads.iter().sum::<f64>() / loads.len() as f64
         })
         .collect();
-    let ahead = minutes(settings.horizon.as_secs()).div_ceil(BUCKET);
-    let learned = first / BUCKET;
+    // Counts from the last complete bucket, which ended up to five minutes ago.
+    let ahead = (BUCKET + minutes(settings.horizon.as_secs())).div_ceil(BUCKET);
     let mut best: Option<(f64, Vec<f64>)> = None;
     for (period, weights) in parameters() {
         let forecasts = smooth(&buckets, period, weights, ahead);
-        let errors = sorted_errors(&buckets, &forecasts, period, learned);
+        let errors = sorted_errors(&buckets, &forecasts, period, training_end / BUCKET);
         let Some(last) = errors.len().checked_sub(1) else { continue };
         let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
         if best.as_ref().is_none_or(|(least, _)| mean < *least) {
@@ -59,7 +60,8 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
     (0..trace.len())
         .map(|minute| {
             let at = last_complete_bucket(minute).map(|bucket| bucket + ahead);
-            at.and_then(|at| forecasts.get(at)).map_or(f32::NAN, |load| load.max(0.0) as f32)
+            let load = at.and_then(|at| forecasts.get(at)).filter(|load| load.is_finite());
+            load.map_or(f32::NAN, |load| load.max(0.0) as f32)
         })
         .collect()
 }
@@ -80,8 +82,8 @@ fn parameters() -> impl Iterator<Item = (usize, [f64; 3])> {
 fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> Vec<f64> {
     let mut forecasts = vec![f64::NAN; buckets.len() + ahead];
     let Some(start) = buckets.get(..period) else { return forecasts };
-    let mut level =
-        start.iter().copied().filter(|load| load.is_finite()).sum::<f64>() / period as f64;
+    let known: Vec<f64> = start.iter().copied().filter(|load| load.is_finite()).collect();
+    let mut level = known.iter().sum::<f64>() / known.len().max(1) as f64;
     let mut trend = 0.0;
     let mut season: Vec<f64> =
         start.iter().map(|load| if load.is_finite() { load - level } else { 0.0 }).collect();
@@ -99,11 +101,11 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
     forecasts
 }
 
-/// The sorted errors of the forecasts up to bucket `learned`. The first season and the day after it
+/// The sorted errors of the forecasts before the bucket `end`. The first season and the day after it
 /// are left out.
-fn sorted_errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
-    let start = (period + days(1) / BUCKET).min(learned);
-    let pairs = buckets[start..learned].iter().zip(&forecasts[start..learned]);
+fn sorted_errors(buckets: &[f64], forecasts: &[f64], period: usize, end: usize) -> Vec<f64> {
+    let start = (period + days(1) / BUCKET).min(end);
+    let pairs = buckets[start..end].iter().zip(&forecasts[start..end]);
     let mut errors: Vec<f64> =
         pairs.map(|(load, forecast)| load - forecast).filter(|error| error.is_finite()).collect();
     errors.sort_by(f64::total_cmp);

@@ -28,11 +28,7 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         expression,
         rest: expression,
         pattern: String::with_capacity(2 * expression.len()),
-        group_names: Vec::new(),
-        flags: Flags::default(),
-        groups: Vec::new(),
-        atoms: GroupAtoms::default(),
-        repetition: None,
+        ..Translator::default()
     };
     while !translator.rest.is_empty() {
         let repetition = translator.translate_next()?;
@@ -79,6 +75,7 @@ struct Group {
     outer_flags: Flags,
 }
 
+#[derive(Default)]
 struct Translator<'e> {
     expression: &'e str,
     rest: &'e str,

@@ -16,20 +16,14 @@ use super::{
 pub(super) type Trees = BTreeMap<String, Vec<Node>>;
 
 pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateError> {
-    let mut parser = Parser {
-        name,
-        tokens: tokenize(text),
-        next: 0,
-        variables: vec!["$".to_owned()],
-        action_line: None,
-        nesting: 0,
-        trees: Trees::new(),
-    };
+    let (tokens, variables) = (tokenize(text), vec!["$".to_owned()]);
+    let mut parser = Parser { name, tokens, variables, ..Parser::default() };
     let root = parser.parse_top_level()?;
     parser.add_tree(name.to_owned(), root)?;
     Ok(parser.trees)
 }
 
+#[derive(Default)]
 struct Parser<'t> {
     name: &'static str,
     tokens: Vec<Token<'t>>,

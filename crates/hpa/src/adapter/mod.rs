@@ -21,14 +21,15 @@ use hpa_adapter::{
 use hpa_calc::MetricsApi;
 use hpa_lease::TaskPanics;
 use hpa_metrics::{ApiGroups, MetricSource, Routed};
-use tokio::{sync::watch, time::sleep};
+use hpa_prometheus::source::PrometheusSource;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
     clients::KubeClients,
     options::{allowed_groups, authorizer_options, server_options, trust_settings, version},
-    sources::{RULES_CHECK_INTERVAL, Sources},
+    sources::Sources,
 };
 use crate::{
     args::{AdapterArguments, to_std},
@@ -47,17 +48,17 @@ pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
 /// Adds the groups for which a changed rules file has rules. A group remains: an unavailable API
 /// disturbs other clients of the API server.
 async fn follow_groups(
-    source: Arc<dyn MetricSource>,
+    source: Arc<PrometheusSource>,
     allowed: ApiGroups,
     served: watch::Sender<ApiGroups>,
 ) {
+    let mut groups = *served.borrow();
     loop {
-        sleep(RULES_CHECK_INTERVAL).await;
-        let groups = served.borrow().union(source.catalog().groups().intersection(allowed));
-        if groups != *served.borrow() {
-            info!(groups = group_names(groups), "serving more groups");
-            served.send_replace(groups);
-        }
+        let extended = |of_rules: ApiGroups| groups.union(of_rules.intersection(allowed));
+        let of_rules = source.wait_for_groups(|of_rules| extended(of_rules) != groups).await;
+        groups = extended(of_rules);
+        info!(groups = group_names(groups), "serving more groups");
+        served.send_replace(groups);
     }
 }
 
@@ -84,7 +85,9 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let allowed = allowed_groups(&arguments);
     let groups = source.catalog().groups().intersection(allowed);
     let (served, served_groups) = watch::channel(groups);
-    panics.spawn("watch of served groups", follow_groups(source.clone(), allowed, served));
+    if let Some(rules) = sources.rules {
+        panics.spawn("watch of served groups", follow_groups(rules, allowed, served));
+    }
 
     let (trust_source, trust) =
         TrustSource::load(trust_settings(&arguments), clients.authentication.clone())

@@ -7,12 +7,11 @@ use hpa_adapter::Metrics;
 use hpa_collectors::collection::CollectionSource;
 use hpa_controller::AutoscalerApi;
 use hpa_lease::{LeaderTask, TaskPanics};
-use hpa_metrics::{ApiGroups, DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
+use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
 use hpa_prometheus::source::{PrometheusSettings, PrometheusSource, RulesFile, Servers};
 use jiff::Timestamp;
-use tokio::time::sleep;
 use tracing::info;
 
 use super::{clients::KubeClients, discovery_log, prometheus_url::compatible_url};
@@ -26,13 +25,12 @@ use crate::{
 /// The usual sync period of the autoscalers that read metrics.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
-/// The time between two checks for rules that need a watch. The rules file is read as often.
-pub(super) const RULES_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-
 /// The sources of metrics that flags turn on, and the tasks that need the lease.
 #[derive(Default)]
 pub(super) struct Sources {
     pub(super) metrics: Vec<Arc<dyn MetricSource>>,
+    /// The source in `metrics` whose groups a changed rules file may extend.
+    pub(super) rules: Option<Arc<PrometheusSource>>,
     pub(super) leader_tasks: Vec<LeaderTask>,
     /// The panics of the tasks that the sources have started.
     pub(super) panics: TaskPanics,
@@ -119,7 +117,8 @@ impl Sources {
             async move { source.run(Some(file)).await }
         });
         self.panics.spawn("log of discoveries", discovery_log::log_discoveries(source.clone()));
-        self.metrics.push(source);
+        self.metrics.push(source.clone());
+        self.rules = Some(source);
         Ok(())
     }
 }
@@ -205,23 +204,16 @@ async fn create_rules_source(
     panics.spawn("watch of pods for rules", {
         let (source, objects) = (source.clone(), objects.clone());
         async move {
-            wait_for_rules(&source, |groups| groups.custom || groups.resource).await;
+            source.wait_for_groups(|groups| groups.custom || groups.resource).await;
             objects.watch_pods().await;
         }
     });
     panics.spawn("watch of nodes for rules", {
         let source = source.clone();
         async move {
-            wait_for_rules(&source, |groups| groups.resource).await;
+            source.wait_for_groups(|groups| groups.resource).await;
             objects.watch_nodes().await;
         }
     });
     Ok(source)
-}
-
-/// Waits until the rules file has rules that need a watch. A changed file may add them.
-async fn wait_for_rules(source: &PrometheusSource, need_watch: fn(ApiGroups) -> bool) {
-    while !need_watch(source.catalog().groups()) {
-        sleep(RULES_CHECK_INTERVAL).await;
-    }
 }

@@ -21,7 +21,7 @@ pub(crate) struct ExplainArguments {
     /// that of --namespace. Reads the stored statuses, no metrics. Pods that an autoscaler waits
     /// for are no problem within --horizontal-pod-autoscaler-cpu-initialization-period after it
     /// scaled
-    #[arg(long, short = 'A', conflicts_with_all = ["name", "filename", "watch", "since"])]
+    #[arg(long, short = 'A', conflicts_with_all = ["name", "filename", "since"])]
     pub(crate) all_namespaces: bool,
     /// Read objects and metrics from a file instead of a cluster. It is YAML or JSON, "-" is
     /// standard input; can be repeated
@@ -50,6 +50,19 @@ pub(crate) struct ExplainArguments {
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
     pub(crate) sources: SourceArguments,
+}
+
+impl ExplainArguments {
+    /// Fails if both `--watch` and `--all-namespaces` are set, with commands that work instead.
+    pub(super) fn check_watch(&self) -> Result<(), String> {
+        if self.watch && self.all_namespaces {
+            return Err("--watch explains one autoscaler, so it can't be used with \
+                        --all-namespaces. To follow all autoscalers: hpa dashboard. To repeat the \
+                        list: watch hpa explain --all-namespaces"
+                .to_owned());
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

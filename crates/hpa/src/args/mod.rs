@@ -148,11 +148,15 @@ impl Arguments {
             .and_then(|matches| Self::from_arg_matches(&matches))
             .map_err(|error| name_variable(error, arguments, &Self::command()))
             .map_err(|error| name_in_two_words::suggest_one_word(error, arguments))?;
-        if let Command::Run(run) = &parsed.command {
-            run.election
-                .check_durations()
-                .map_err(|text| Self::command().error(ErrorKind::ValueValidation, text))?;
-        }
+        let checked = match &parsed.command {
+            Command::Run(run) => {
+                run.election.check_durations().and_then(|()| run.cluster.check_credentials())
+            }
+            Command::ShadowReport(report) => report.cluster.check_credentials(),
+            Command::Explain(explain) => explain.check_watch(),
+            _ => Ok(()),
+        };
+        checked.map_err(|text| Self::command().error(ErrorKind::ValueValidation, text))?;
         Ok(parsed)
     }
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    PrometheusArguments,
+    LintFormat, PrometheusArguments,
     rules_compare::RulesCompareArguments,
     values::{BOOL, dns_label},
 };
@@ -29,6 +29,9 @@ pub(crate) struct RulesCheckArguments {
     /// The rules file, or a ConfigMap or Helm values with rules; "-" is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Output format
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: LintFormat,
     #[command(flatten)]
     pub(crate) connection: RulesConnection,
 }

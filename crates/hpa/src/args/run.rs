@@ -29,9 +29,9 @@ pub(crate) struct RunArguments {
     /// two sync periods (at least 30s). Two controllers overwrite each other's decisions
     #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
-    /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
-    /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
-    /// Larger changes, conditions and replicas are always written at once
+    /// Minimum interval between status writes of an autoscaler while its metric values change by at
+    /// most the tolerance and nothing else changes; 0s writes in every reconcile, as
+    /// kube-controller-manager does. Other changes are always written at once
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "60s",
         value_parser = duration)]
     pub(crate) status_interval: SignedDuration,
@@ -84,9 +84,9 @@ impl RunArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
 pub(crate) struct ForecastingArguments {
-    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus also
-    /// apply to it [default: --prometheus-url; without any, a forecast needs ten days of this
-    /// process]
+    /// The Prometheus that has the past of the loads that are forecast. The other flags of
+    /// Prometheus also apply to it [default: --prometheus-url; without a Prometheus, forecasts
+    /// start at the earliest after the leader has run for ten days]
     #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
     /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
@@ -155,8 +155,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, env = HPA_PREFIX, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Use the service account of this pod; ignore kubeconfig files
-    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false,
-        conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
     #[arg(long = "namespace", short = 'n', env = HPA_PREFIX, value_name = "NAME",
@@ -182,6 +181,17 @@ pub(crate) struct ClusterArguments {
     #[arg(long, env = HPA_PREFIX, value_name = "DURATION", default_value = "10s",
         value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
+}
+
+impl ClusterArguments {
+    /// Checks that the flags name one source of credentials.
+    pub(crate) fn check_credentials(&self) -> Result<(), String> {
+        let names_kubeconfig = self.kubeconfig.is_some() || self.context.is_some();
+        if self.in_cluster && names_kubeconfig {
+            return Err("--in-cluster can't be used with --kubeconfig or --context".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// kube-controller-manager's leader election flags with its defaults, and the history store.
@@ -219,7 +229,7 @@ impl ElectionArguments {
                 "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline";
             return Err(format!("{rule} ({lease:#}, {renew:#})"));
         }
-        // client-go jitters the retry period by up to 20 %.
+        // As client-go: the deadline must exceed the retry period times its JitterFactor, 1.2.
         if renew <= retry.saturating_mul(6) / 5 {
             let rule = "--leader-elect-renew-deadline must be greater than 1.2 times \
                         --leader-elect-retry-period";

@@ -110,6 +110,15 @@ fn inconsistent_election_durations_are_a_usage_error() {
 }
 
 #[test]
+fn watch_of_all_autoscalers_is_a_usage_error_with_alternatives() {
+    let arguments = ["hpa", "explain", "-A", "--watch"].map(OsString::from);
+    let error = Arguments::try_parse_checked(&arguments).expect_err("a conflict");
+    assert_eq!(error.exit_code(), 2, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("hpa dashboard") && text.contains("watch hpa explain"), "{text}");
+}
+
+#[test]
 fn leader_election_defaults_match_kube_controller_manager() {
     let election = parse(&[]).expect("the defaults").election;
     let seconds = |duration: SignedDuration| duration.as_secs();
@@ -170,6 +179,15 @@ fn lease_flags_of_adapter_have_separate_variables_and_default_name() {
     let arguments = Arguments::try_parse_from(["hpa", "adapter"]).expect("the defaults");
     let Command::Adapter(arguments) = arguments.command else { panic!("another command") };
     assert_eq!(arguments.election.leader_elect_resource_name, "hpa-adapter");
+}
+
+#[test]
+fn service_account_and_kubeconfig_exclude_each_other() {
+    let check = |arguments: &[&str]| parse(arguments).expect("flags").cluster.check_credentials();
+    let error = check(&["--in-cluster", "--context=prod"]).expect_err("two sources");
+    assert_eq!(error, "--in-cluster can't be used with --kubeconfig or --context");
+    assert_eq!(check(&["--in-cluster=false", "--kubeconfig=f"]), Ok(()));
+    assert_eq!(check(&["--in-cluster"]), Ok(()));
 }
 
 #[test]

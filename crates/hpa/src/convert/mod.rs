@@ -39,12 +39,12 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     let parsed = Input::from_stream(&file, &input);
     let missing =
         lint::missing_autoscaler_problem(&[arguments.path().to_owned()], &parsed, Task::Convert);
+    for warning in lint::conversion_warnings(parsed.manifests) {
+        terminal::warn(warning);
+    }
     if let Some(problem) = missing {
         terminal::warn(problem);
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
-    }
-    for warning in lint::conversion_warnings(parsed.manifests) {
-        terminal::warn(warning);
     }
     if arguments.output == ConvertFormat::Yaml {
         warn_of_lost_comments(&file, &input, &output);

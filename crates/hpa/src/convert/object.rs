@@ -2,15 +2,18 @@
 
 use hpa_calc::crd::{FieldError, versions};
 use hpa_calc::{
+    HorizontalPodAutoscaler,
     api::HorizontalPodAutoscalerSpec,
     defaults::apply_defaults,
+    settings::{SettingPolicy, Settings},
     validation::{ValidationOptions, validate},
 };
 use hpa_controller::AutoscalerApi;
+use hpa_metrics::decode_value;
 use serde_json::{Value, json};
 
 use super::{settings, stored_fields::StoredFields};
-use crate::{autoscaler_name::describe, manifests::string_at};
+use crate::{autoscaler_name::describe, lint::invalid_fields, manifests::string_at};
 
 /// Metadata that the API server sets, and rejects or ignores when an object is created.
 const SET_BY_SERVER: [&str; 6] =
@@ -47,7 +50,9 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     }
     let name = describe(object);
     let stored_fields = StoredFields::of(object);
-    let mut errors = versions::to_v2(object);
+    let mut errors = invalid_settings(object);
+    let invalid_settings: Vec<String> = errors.iter().map(|error| error.field.clone()).collect();
+    errors.extend(versions::to_v2(object));
     set_api_version(object, to);
     match to {
         AutoscalerApi::Core => settings::fields_to_annotations(object),
@@ -56,8 +61,13 @@ pub(super) fn convert(object: &mut Value, to: AutoscalerApi) -> Vec<String> {
     drop_server_state(object);
     let quoting_failure = hpa_calc::crd::quote_fractions(object).err();
     errors.extend(quoting_failure.map(|failure| field_error("spec", failure.to_string())));
-    errors.extend(validation_errors(object).into_iter().map(|FieldError { field, message }| {
-        FieldError { field: stored_fields.stored_field(field), message }
+    // Invalid settings stay where they are, and the other API doesn't have their fields.
+    let validation_errors = validation_errors(object).into_iter();
+    let validation_errors =
+        validation_errors.filter(|error| !invalid_settings.contains(&error.field));
+    errors.extend(validation_errors.map(|FieldError { field, message }| FieldError {
+        field: stored_fields.stored_field(field),
+        message,
     }));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
@@ -84,6 +94,19 @@ fn drop_server_state(object: &mut Value) {
         }
         metadata.retain(|name, _| !SET_BY_SERVER.contains(&name.as_str()));
     }
+}
+
+/// Errors about the settings in fields of the custom API that have an invalid value.
+fn invalid_settings(object: &Value) -> Vec<FieldError> {
+    if string_at(object, "/apiVersion") != hpa_calc::crd::API_VERSION {
+        return Vec::new();
+    }
+    // Other errors are those of the validation.
+    let Ok(hpa) = decode_value::<HorizontalPodAutoscaler>(object.clone()) else {
+        return Vec::new();
+    };
+    let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
+    invalid_fields(&resolved.problems)
 }
 
 fn field_error(field: &str, message: String) -> FieldError {

@@ -94,6 +94,34 @@ fn unknown_field_of_an_object_of_the_target_api_is_an_error() {
 }
 
 #[test]
+fn invalid_setting_of_the_custom_api_has_the_message_of_lint() {
+    let target = json!({ "type": "AverageValue", "averageValue": "30" });
+    let fallback = json!({ "replicas": 50, "failureDurationSeconds": 1 });
+    let external = json!({ "metric": { "name": "queue" }, "target": target, "fallback": fallback });
+    let spec = json!({
+        "maxReplicas": 5, "syncPeriodSeconds": 1,
+        "metrics": [{ "type": "External", "external": external }],
+    });
+    let object = autoscaler(hpa_calc::crd::API_VERSION, spec);
+    let error = convert(&object.to_string(), AutoscalerApi::Core, ConvertFormat::Yaml);
+    let error = error.expect_err("invalid values").to_string();
+    let expected = "spec.syncPeriodSeconds: must be a number of seconds from 3 to 3600";
+    assert!(error.contains(expected), "{error}");
+    assert!(error.contains("spec.metrics[0].external.fallback: "), "{error}");
+    assert!(!error.contains("unknown field"), "{error}");
+}
+
+#[test]
+fn autoscaler_of_a_version_that_does_not_exist_is_a_warning() {
+    let input = format!("{CORE}---\n{}", CORE.replace("autoscaling/v2", "extensions/v1beta1"));
+    let parsed = crate::manifests::Input::from_stream("f.yaml", &input);
+    let warnings = crate::lint::conversion_warnings(parsed.manifests);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let expected = "\"extensions/v1beta1\" has no HorizontalPodAutoscaler: use autoscaling/v2";
+    assert!(warnings[0].ends_with(expected), "{warnings:?}");
+}
+
+#[test]
 fn key_that_occurs_twice_is_a_warning() {
     let input = format!("{CORE}  maxReplicas: 7\n");
     let parsed = crate::manifests::Input::from_stream("f.yaml", &input);

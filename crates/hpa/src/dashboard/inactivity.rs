@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
-use hpa_controller::debug::{AutoscalerItem, ControllerStatus};
-use hpa_dashboard::{AutoscalerStatusWriter, OverdueAutoscaler};
+use hpa_controller::{
+    HpaKey,
+    debug::{AutoscalerItem, ControllerStatus},
+};
+use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{LeaseName, Unavailable, format_minutes, item_key},
-    liveness::{Idle, Leases},
+    debug_client::{LeaseName, Unavailable, format_minutes},
+    liveness::{Idle, Leases, group_by_finding},
 };
 
 /// The end of all sentences.
@@ -17,31 +20,43 @@ pub(super) const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A sentence for each cause that no controller acts on autoscalers, with their number.
+/// An autoscaler on which no controller acts.
+pub(super) struct IdleStatus<'a> {
+    pub(super) key: &'a HpaKey,
+    pub(super) idle: Idle,
+    /// The lease that was released or deleted, and the time since that was first seen.
+    released: Option<(&'a LeaseName, SignedDuration)>,
+}
+
+/// Finds the autoscalers on which no controller acts.
 ///
 /// `writers` has the writer of each autoscaler's status. For each lease of hpa-rs that is missing
 /// or has no holder, `released` has the time at which that was first seen.
-pub(super) fn describe_leases(
-    leases: &Leases<'_>,
-    writers: &[AutoscalerStatusWriter],
+pub(super) fn find_idle<'a>(
+    leases: &'a Leases<'_>,
+    writers: &'a [AutoscalerStatusWriter],
     released: &BTreeMap<LeaseName, Timestamp>,
-) -> Option<String> {
-    let (mut counts, mut ages) = (BTreeMap::<Idle, usize>::new(), BTreeMap::new());
-    for AutoscalerStatusWriter { key, manager, .. } in writers {
-        let Some(idle) = leases.idle(key.api, &key.namespace, manager) else { continue };
+) -> Vec<IdleStatus<'a>> {
+    let found = writers.iter().filter_map(|AutoscalerStatusWriter { key, manager, .. }| {
+        let idle = leases.idle(key.api, &key.namespace, manager)?;
         let lease = leases.lease_of(manager).map_or(&leases.lease.name, |(name, _)| name);
         // A lease that was not found was probably never held.
         let since = released.get(lease).filter(|_| idle.search.is_none());
-        if let Some(age) = since.map(|since| leases.now.duration_since(*since)) {
-            if age <= MAX_LEADER_CHANGE {
-                continue;
-            }
-            ages.insert(lease, age);
-        }
-        *counts.entry(idle).or_default() += 1;
-    }
-    let causes = counts.into_iter().rev();
-    let causes = causes.map(|(idle, count)| idle.sentence(&counted(count, "autoscaler")) + ".");
+        let released = since.map(|since| (lease, leases.now.duration_since(*since)));
+        let is_change = released.is_some_and(|(_, age)| age <= MAX_LEADER_CHANGE);
+        (!is_change).then_some(IdleStatus { key, idle, released })
+    });
+    found.collect()
+}
+
+/// A sentence for each cause that no controller acts on autoscalers, with their number.
+pub(super) fn describe_idle(found: &[IdleStatus<'_>]) -> Option<String> {
+    let causes = group_by_finding(found.iter().map(|one| (one.idle.clone(), one.key)));
+    let causes = causes
+        .into_iter()
+        .rev()
+        .map(|(idle, keys)| idle.sentence(&counted(keys.len(), "autoscaler")) + ".");
+    let ages: BTreeMap<_, _> = found.iter().filter_map(|one| one.released).collect();
     let ages = ages.into_iter().filter(|(_, age)| age.as_mins() > 0).map(|(lease, age)| {
         let age = format_minutes(age);
         format!("No instance has held the lease {lease} for at least {age}.")
@@ -65,12 +80,13 @@ pub(super) fn describe_status(status: &ControllerStatus, limit: SignedDuration) 
     ))
 }
 
-/// The autoscaler, if it is due and has had no decision for longer than `limit`.
-pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<OverdueAutoscaler> {
+/// The time since the last decision about an autoscaler, or since the first one was due. `None`
+/// unless it is due and the time is longer than `limit`.
+pub(super) fn overdue_age(item: &AutoscalerItem, limit: SignedDuration) -> Option<SignedDuration> {
     let lateness = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
     let age =
         SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(lateness).min(1e9));
-    (age > limit).then(|| OverdueAutoscaler { key: item_key(item), age })
+    (age > limit).then_some(age)
 }
 
 /// A sentence about the debug API of `--controller-url`, if it can't be read.
@@ -82,7 +98,7 @@ pub(super) fn describe_unreadable_url(url: &str, error: &Unavailable) -> String 
 mod tests {
     use std::sync::LazyLock;
 
-    use hpa_controller::{AutoscalerApi, HpaKey, InstanceScope};
+    use hpa_controller::{AutoscalerApi, InstanceScope};
     use rstest::rstest;
 
     use super::*;
@@ -111,6 +127,30 @@ mod tests {
     ) -> Leases<'a> {
         static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
         Leases { lease, writers: &NO_WRITERS, built_in, now }
+    }
+
+    /// An instance that holds a lease at `now`.
+    fn holder(lease: LeaseName, now: Timestamp) -> LeaseHolder {
+        LeaseHolder {
+            lease,
+            read_at: now,
+            identity: "hpa-1_x".to_owned(),
+            acquired: None,
+            renewed: Some(now),
+            has_unreadable_time: false,
+            clock_lead: SignedDuration::ZERO,
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+            scope: None,
+        }
+    }
+
+    fn describe_leases(
+        leases: &Leases<'_>,
+        writers: &[AutoscalerStatusWriter],
+        released: &BTreeMap<LeaseName, Timestamp>,
+    ) -> Option<String> {
+        describe_idle(&find_idle(leases, writers, released))
     }
 
     #[test]
@@ -156,9 +196,7 @@ mod tests {
             next_due_in_seconds,
             last: None,
         };
-        let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
-        let age = expected.map(SignedDuration::from_secs);
-        assert_eq!(overdue(&item, LIMIT), age.map(|age| OverdueAutoscaler { key, age }));
+        assert_eq!(overdue_age(&item, LIMIT), expected.map(SignedDuration::from_secs));
     }
 
     fn writer(manager: &str) -> AutoscalerStatusWriter {
@@ -179,17 +217,7 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let seconds_ago = |seconds| now - SignedDuration::from_secs(seconds);
         let built_in = |last_write| KubeControllerManager {
-            holder: Ok(LeaseHolder {
-                lease: LeaseName::built_in(),
-                read_at: now,
-                identity: "cp-1_x".to_owned(),
-                acquired: None,
-                renewed: Some(seconds_ago(1)),
-                has_unreadable_time: false,
-                duration: SignedDuration::from_secs(15),
-                transitions: 0,
-                scope: None,
-            }),
+            holder: Ok(holder(LeaseName::built_in(), now)),
             flags: None,
             last_write: Some(last_write),
         };
@@ -218,17 +246,7 @@ mod tests {
         let [old, new] = ["one", "two"]
             .map(|name| LeaseName { namespace: "scaling".to_owned(), name: name.to_owned() });
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let held = Ok(LeaseHolder {
-            lease: new.clone(),
-            read_at: now,
-            identity: "hpa-1_x".to_owned(),
-            acquired: None,
-            renewed: Some(now),
-            has_unreadable_time: false,
-            duration: SignedDuration::from_secs(15),
-            transitions: 0,
-            scope: None,
-        });
+        let held = Ok(holder(new.clone(), now));
         let others = vec![ReadLease {
             name: old.clone(),
             holder: Err(Unavailable::NotHeld { lease: old.clone(), released: None }),
@@ -272,17 +290,8 @@ mod tests {
     fn autoscalers_of_two_stopped_controllers_are_counted_together() {
         let name = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let dead = Ok(LeaseHolder {
-            lease: LeaseName::built_in(),
-            read_at: now,
-            identity: "cp-1_x".to_owned(),
-            acquired: None,
-            renewed: Some(now - SignedDuration::from_secs(45)),
-            has_unreadable_time: false,
-            duration: SignedDuration::from_secs(15),
-            transitions: 0,
-            scope: None,
-        });
+        let renewed = Some(now - SignedDuration::from_secs(45));
+        let dead = Ok(LeaseHolder { renewed, ..holder(LeaseName::built_in(), now) });
         let built_in = KubeControllerManager { holder: dead, flags: None, last_write: None };
         let writers = [
             "hpa-controller:scaling/hpa",

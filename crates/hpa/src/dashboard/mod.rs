@@ -5,7 +5,7 @@ mod inactivity;
 mod metrics;
 mod past;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use hpa_controller::{
@@ -16,6 +16,8 @@ use hpa_controller::{
 use hpa_dashboard::{Dashboard, DecisionMetrics, Options};
 use hpa_metrics::CoalescingSettings;
 use kube::config::Kubeconfig;
+use serde_json::Value;
+use tokio::time::timeout;
 
 use self::{metrics::SourceMetrics, past::ControllerPast};
 use crate::{
@@ -29,6 +31,9 @@ use crate::{
     terminal,
 };
 
+/// The longest time that the start waits for the API server's clock.
+const CLOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Serves the page until a signal, or until the dashboard fails.
 pub(crate) fn run(arguments: &DashboardArguments) -> anyhow::Result<ExitCode> {
     kubectl::block_on_threads(None, serve(arguments)).map(|()| ExitCode::SUCCESS)
@@ -38,6 +43,8 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let clients = kubectl::clients(&arguments.cluster).await?;
     kubectl::require_namespace(&clients.api, arguments.cluster.namespace.as_deref()).await?;
+    // The first list must not take a recent status for one from the future.
+    _ = timeout(CLOCK_TIMEOUT, kubectl::get::<Value>(&clients.api, "/apis/autoscaling/v2")).await;
     let request_timeout = to_std(arguments.cluster.request_timeout);
     let autoscaling = &arguments.autoscaling;
     let (sync_period, warning) = read_period(autoscaling);
@@ -53,13 +60,13 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         setting_policy: setting_policy(autoscaling),
         sync_period,
         request_timeout,
+        clock: Arc::new(kubectl::ApiServerClock::default()),
         records: Some(Arc::new(ControllerPast::new(
             clients.api.clone(),
             &arguments.controller,
             request_timeout,
         ))),
         metrics: Some(metrics(&clients, arguments).await?),
-        ..Options::default()
     };
     let mut dashboard = Dashboard::start(&clients, options).await?;
     let text = format!("The dashboard is at {}\nCtrl-C ends it.\n", dashboard.url());

@@ -13,8 +13,8 @@ use hpa_controller::{
     k8s::FieldManager,
 };
 use hpa_dashboard::{
-    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, PastDecision, RecordSource,
-    UnstoredStatus,
+    AutoscalerStatusWriter, ControllerActivity, ControllerRecords, IdleAutoscaler, PastDecision,
+    RecordSource, UnstoredStatus,
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -24,6 +24,7 @@ use crate::{
     args::ControllerArguments,
     dashboard::inactivity,
     debug_client::{DebugClient, Instance, LeaseName, Unavailable, item_key},
+    kubectl,
     liveness::{Conflict, ControllerLease, KubeControllerManager, Leases, NamespaceWriters},
 };
 
@@ -80,7 +81,7 @@ impl ControllerPast {
             matches!(holder, Err(Unavailable::NotHeld { .. } | Unavailable::NoLease(_)))
         });
         let released = released.map(|(name, _)| {
-            let first_seen = since.get(name).copied().unwrap_or_else(Timestamp::now);
+            let first_seen = since.get(name).copied().unwrap_or_else(kubectl::now);
             (name.clone(), first_seen)
         });
         let released: BTreeMap<_, _> = released.collect();
@@ -161,7 +162,7 @@ impl ControllerPast {
         }
         let api = self.leader_api(lease, None).await;
         let api = api.map_err(|error| error.for_writer(manager))?;
-        let since = Timestamp::now().checked_sub(DISPLAYED_PAST).ok();
+        let since = kubectl::now().checked_sub(DISPLAYED_PAST).ok();
         let detail = api.autoscaler(key, since).await;
         if detail.is_err() {
             // Another instance may be the leader now.
@@ -194,8 +195,9 @@ impl RecordSource for ControllerPast {
         writers: &[AutoscalerStatusWriter],
         limit: SignedDuration,
     ) -> ControllerActivity {
-        let now = Timestamp::now();
         let lease = ControllerLease::find(&self.client, &self.location, None, writers).await;
+        // The responses have shown the API server's clock.
+        let now = kubectl::now();
         let instance = async { self.holder_api(&lease).await?.instance(&self.location).await };
         let start = tokio::time::Instant::now();
         let instance = async { (instance.await, start.elapsed()) };
@@ -214,8 +216,13 @@ impl RecordSource for ControllerPast {
         let is_by_lease = |one: &&AutoscalerStatusWriter| !at_url.contains(&one.key.to_string());
         let by_lease: Vec<_> = writers.iter().filter(is_by_lease).cloned().collect();
         let released = self.update_released_since(&leases).await;
-        let lost = inactivity::describe_leases(&leases, &by_lease, &released);
-        let idle = if lost.is_some() { idle_clauses(&leases, &by_lease) } else { BTreeMap::new() };
+        let idle = inactivity::find_idle(&leases, &by_lease, &released);
+        let lost = inactivity::describe_idle(&idle);
+        let idle = idle.into_iter().map(|one| {
+            let clause = one.idle.clause("this autoscaler");
+            (one.key.clone(), IdleAutoscaler { clause, reason: one.idle.reason() })
+        });
+        let idle = idle.collect();
         // Without an answer from the URL, its instance may act on any autoscaler, without a lease.
         let is_unknown = self.location.controller_url.is_some() && instance.is_err();
         let of_instance = self.describe_instance(&instance, limit);
@@ -225,6 +232,9 @@ impl RecordSource for ControllerPast {
             inactivity.push(inactivity::PAGE_MAY_BE_OLD.to_owned());
             inactivity.join(" ")
         });
+        let missing_api = lease.missing_api(&self.client, writers).await.map(|text| text + ".");
+        let stale_caches =
+            instance.as_ref().ok().and_then(|instance| instance.status.stale_caches_sentence());
         let (failed_writes, items) = match instance {
             Ok(Instance { status, items, .. }) => (status.failed_status_writes, items),
             // Another read would most likely fail as well, after the time limit.
@@ -242,8 +252,13 @@ impl RecordSource for ControllerPast {
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
         let of_inactive = items.clone().filter(|_| inactivity.is_some());
-        let overdue = of_inactive.filter_map(|item| inactivity::overdue(item, limit)).collect();
-        let unstored: Vec<_> = items.filter_map(unstored_status).collect();
+        let read_at = kubectl::now();
+        let overdue = of_inactive.filter_map(|item| {
+            let since = read_at.checked_sub(inactivity::overdue_age(item, limit)?).ok()?;
+            Some((item_key(item), since))
+        });
+        let overdue = overdue.collect();
+        let unstored: BTreeMap<_, _> = items.filter_map(unstored_status).collect();
         let acting = acting_controllers(&leases, writers, &at_url);
         // The dashboard counts those that it shows.
         let failed_writes = failed_writes
@@ -251,30 +266,17 @@ impl RecordSource for ControllerPast {
             .map(|failed| format!("Statuses may be old: {failed}. {UNKNOWN_AUTOSCALERS}"));
         let conflicts = leases.conflicts(writers);
         let conflicts = conflicts.iter().map(Conflict::sentence);
-        let status_problems = failed_writes.into_iter().chain(conflicts).collect();
+        let status_problems = stale_caches.into_iter().chain(missing_api);
+        let status_problems = status_problems.chain(failed_writes).chain(conflicts).collect();
         ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
     }
 }
 
 /// The autoscaler and its last decision, if its status could not be stored.
-fn unstored_status(item: &AutoscalerItem) -> Option<UnstoredStatus> {
-    Some(UnstoredStatus {
-        key: item_key(item),
-        error: item.status_write_error.clone()?,
-        last_decision: item.last.clone().map(PastDecision::from),
-    })
-}
-
-/// A clause for each autoscaler on which no controller acts.
-fn idle_clauses(
-    leases: &Leases<'_>,
-    writers: &[AutoscalerStatusWriter],
-) -> BTreeMap<HpaKey, String> {
-    let clauses = writers.iter().filter_map(|one| {
-        let idle = leases.idle(one.key.api, &one.key.namespace, &one.manager)?;
-        Some((one.key.clone(), idle.clause("this autoscaler")))
-    });
-    clauses.collect()
+fn unstored_status(item: &AutoscalerItem) -> Option<(HpaKey, UnstoredStatus)> {
+    let error = item.status_write_error.clone()?;
+    let last_decision = item.last.clone().map(PastDecision::from);
+    Some((item_key(item), UnstoredStatus { error, last_decision }))
 }
 
 /// The controllers that act on autoscalers of the core API, by the field manager of the status.

@@ -7,17 +7,19 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::certificates::{GeneratedCertificate, local_names};
 use hpa_adapter::reviews::LogLimit;
 use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, ServingCertificate};
+use hpa_calc::go_text::truncate;
 use hpa_controller::{
     Dependencies, Observer, Options,
-    debug::{DebugView, DecisionRecorder, ViewSettings},
+    debug::{DebugView, DecisionRecorder, RefusedRulesFile, ViewSettings},
 };
+use hpa_prometheus::source::PrometheusSource;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::{Bytes, Incoming};
 use jiff::Timestamp;
@@ -44,13 +46,17 @@ pub(crate) const MARKER_HEADER: &str = "hpa-debug-api";
 /// this limit, waiting requests could occupy all connections.
 const MAX_RESPONSES: usize = 16;
 
+/// The maximum number of characters of a rules file's error.
+const MAX_ERROR_CHARS: usize = 1000;
+
 /// Records the decisions of a controller and starts the server, unless the port is 0. On a loopback
 /// address, every client of this machine has access. On other addresses, the API server reviews
-/// token and access of requests. The reviews are cached.
+/// token and access of requests. The reviews are cached. `rules` are those of `--metrics-config`.
 pub(crate) async fn start(
     arguments: &RunArguments,
     dependencies: Dependencies,
     options: &Options,
+    rules: Option<Arc<PrometheusSource>>,
 ) -> anyhow::Result<(Dependencies, Option<Server>)> {
     let flags = &arguments.debug;
     if flags.debug_port == 0 {
@@ -66,6 +72,8 @@ pub(crate) async fn start(
         keep_history: dependencies.stores_histories(),
     };
     let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);
+    let path = arguments.metrics_config.clone();
+    let view = view.with_rules_file(move || refused_rules_file(rules.as_ref()?, path.as_ref()?));
     let address = arguments.debug_address();
     let is_local = address.ip().is_loopback();
     let (certificate, access) = if is_local {
@@ -80,6 +88,16 @@ pub(crate) async fn start(
     info!(%address, tls = !is_local, "serving the debug API");
     let observers: Vec<Arc<dyn Observer>> = vec![dependencies.observer, recorder];
     Ok((Dependencies { observer: Arc::new(observers), ..dependencies }, Some(server)))
+}
+
+/// The rules file, if its last change was refused.
+fn refused_rules_file(rules: &PrometheusSource, path: &Path) -> Option<RefusedRulesFile> {
+    // The problem of the file comes before those of rules.
+    let error = rules.problems().into_iter().next().filter(|_| rules.has_refused_file())?;
+    let changed_at = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let changed_at = changed_at.and_then(|at| Timestamp::try_from(at).ok());
+    let error = truncate(error, MAX_ERROR_CHARS);
+    Some(RefusedRulesFile { path: path.display().to_string(), changed_at, error })
 }
 
 /// Serves on a free port of 127.0.0.1, to every client of this machine.

@@ -2,7 +2,12 @@ use std::{net::IpAddr, sync::Mutex, time::Duration};
 
 use hpa_adapter::metrics_api::RequestInfo;
 use hpa_adapter::reviews::{AccessReviews, ReviewError, TokenReviews, User};
-use hpa_controller::{SystemClock, Telemetry};
+use hpa_controller::{SystemClock, Telemetry, cache::PodLookup};
+use hpa_metrics::FixedMapper;
+use hpa_prometheus::{
+    rules::Config,
+    source::{PrometheusSettings, Servers},
+};
 use http::HeaderMap;
 use rstest::rstest;
 use tokio::{
@@ -12,6 +17,7 @@ use tokio::{
 };
 
 use super::{access::ACCESS_RATE_OF_USER, *};
+use crate::cached_pods::CachedPods;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -266,4 +272,23 @@ async fn local_access_rejects_other_host_names(#[case] host: &str, #[case] expec
         serve_view(LOOPBACK, None, Access::Local, view()).await.expect("a port");
     let (status, text) = send(address, STATUS, &[host]).await;
     assert_eq!(status, expected, "{text}");
+}
+
+#[test]
+fn rules_file_is_reported_while_it_is_refused() {
+    let source = PrometheusSource::new(
+        Config::default(),
+        Servers::new(None, Arc::new(())),
+        PrometheusSettings::default(),
+        Arc::new(FixedMapper::default()),
+        Arc::new(CachedPods(PodLookup::default())),
+    );
+    let source = source.expect("a source");
+    let path = Path::new("missing.yaml");
+    assert_eq!(refused_rules_file(&source, path), None);
+    source.reload("").expect_err("no rules");
+    let refused = refused_rules_file(&source, path).expect("a refused file");
+    let error = "the rules file has no rules";
+    assert_eq!((&*refused.path, &*refused.error), ("missing.yaml", error));
+    assert_eq!(refused.changed_at, None, "it can't be read");
 }

@@ -6,9 +6,12 @@ use hpa_controller::{INSTANCE_SCOPE, InstanceScope, KEEPS_HISTORY};
 use hpa_lease::{ElectionLease, LeaseTime};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, api::ListParams};
+use kube::{Client, core::ObjectList};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
 
 use super::{lease_name::LeaseName, unavailable::Unavailable};
+use crate::kubectl::{api_server_time, escape, get, get_if_served};
 
 /// The name of the container port of the debug API.
 const DEBUG_PORT_NAME: &str = "debug";
@@ -16,12 +19,16 @@ const DEBUG_PORT_NAME: &str = "debug";
 /// The maximum number of leases that are read of a namespace.
 const MAX_LISTED: u32 = 500;
 
-/// A held lease, as its holder last renewed it.
+/// If the clock of a holder differs by more from the API server's, its times are corrected. It sets
+/// the renew time before the request, which may take seconds.
+const MAX_CLOCK_LEAD: SignedDuration = SignedDuration::from_secs(5);
+
+/// A held lease, as its holder last renewed it. The times are by the API server's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
-    /// The time at which the lease was requested. The holder is judged by it, because it may have
-    /// renewed the lease while something else was read.
+    /// The time by the API server's clock at which the lease was requested. The holder is judged by
+    /// it, because it may have renewed the lease while something else was read.
     pub(crate) read_at: Timestamp,
     /// The pod name or host name of the holder, `_` and a UUID.
     pub(crate) identity: String,
@@ -32,10 +39,35 @@ pub(crate) struct LeaseHolder {
     pub(crate) renewed: Option<Timestamp>,
     /// Whether the lease has a renew time that a `Timestamp` can't represent.
     pub(crate) has_unreadable_time: bool,
+    /// The time by which the holder's clock is ahead of the API server's, if it clearly is, or is
+    /// behind: then it is negative.
+    pub(crate) clock_lead: SignedDuration,
     pub(crate) duration: SignedDuration,
     pub(crate) transitions: i32,
     /// `None` if it is unknown: the holder didn't publish it on the lease.
     pub(crate) scope: Option<InstanceScope>,
+}
+
+/// A lease, and the time by the API server's clock at which its renew time was stored.
+#[derive(Clone, Debug)]
+struct StoredLease {
+    object: ElectionLease,
+    stored_at: Option<Timestamp>,
+}
+
+impl<'de> Deserialize<'de> for StoredLease {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = Value::deserialize(deserializer)?;
+        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let renewals = entries.into_iter().flatten();
+        let renewals =
+            renewals.filter(|entry| entry.pointer("/fieldsV1/f:spec/f:renewTime").is_some());
+        let times =
+            renewals.filter_map(|entry| entry.get("time")?.as_str()?.parse::<Timestamp>().ok());
+        let stored_at = times.max();
+        let object = ElectionLease::deserialize(object).map_err(D::Error::custom)?;
+        Ok(Self { object, stored_at })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -50,28 +82,30 @@ pub(crate) struct LeaderPod {
 impl LeaseHolder {
     /// Reads a lease. Fails if it doesn't exist or has no holder.
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
-        let leases: Api<ElectionLease> = Api::namespaced(client.clone(), &lease.namespace);
-        let read_at = Timestamp::now();
-        let object = leases.get_opt(&lease.name).await;
-        let action = format!("get the lease {lease}");
-        let object = object.map_err(|error| Unavailable::request(&action, error))?;
+        let path = format!("{}/{}", leases_path(&lease.namespace), escape(&lease.name));
+        let requested_at = Timestamp::now();
+        let object = get_if_served(client, &path)
+            .await
+            .map_err(|error| Unavailable::of_request(format!("get the lease {lease}"), &error))?;
         let object = object.ok_or_else(|| Unavailable::NoLease(lease.clone()))?;
-        Self::of_object(lease, object, read_at)
+        Self::of_object(lease, object, api_server_time(requested_at))
     }
 
     /// The holders of the leases of hpa-rs in a namespace. Empty if the user may not list leases.
     /// An annotation shows that a lease is one of hpa-rs.
     pub(crate) async fn list(client: &Client, namespace: &str) -> Vec<Self> {
-        let leases: Api<ElectionLease> = Api::namespaced(client.clone(), namespace);
-        let read_at = Timestamp::now();
-        let listed = leases.list(&ListParams::default().limit(MAX_LISTED)).await;
+        let path = format!("{}?limit={MAX_LISTED}", leases_path(namespace));
+        let requested_at = Timestamp::now();
+        let listed = get::<ObjectList<StoredLease>>(client, &path).await;
         let listed = listed.map(|list| list.items).unwrap_or_default().into_iter();
-        let holders = listed.filter_map(|object| {
-            let annotations = object.metadata.annotations.as_ref()?;
+        let read_at = api_server_time(requested_at);
+        let holders = listed.filter_map(|stored| {
+            let metadata = &stored.object.metadata;
+            let annotations = metadata.annotations.as_ref()?;
             [INSTANCE_SCOPE, KEEPS_HISTORY].iter().find_map(|name| annotations.get(*name))?;
-            let name = object.metadata.name.clone()?;
+            let name = metadata.name.clone()?;
             let lease = LeaseName { namespace: namespace.to_owned(), name };
-            Self::of_object(&lease, object, read_at).ok()
+            Self::of_object(&lease, stored, read_at).ok()
         });
         holders.collect()
     }
@@ -79,13 +113,18 @@ impl LeaseHolder {
     /// Fails if the lease has no holder.
     fn of_object(
         lease: &LeaseName,
-        object: ElectionLease,
+        StoredLease { object, stored_at }: StoredLease,
         read_at: Timestamp,
     ) -> Result<Self, Unavailable> {
         let spec = object.spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         let renewed = spec.renew_time.as_ref().and_then(LeaseTime::timestamp);
+        let has_unreadable_time = spec.renew_time.is_some() && renewed.is_none();
+        let lead = renewed.zip(stored_at).map(|(renewed, stored)| renewed.duration_since(stored));
+        let clock_lead = lead.filter(|lead| lead.abs() > MAX_CLOCK_LEAD).unwrap_or_default();
+        let by_api_server = |time: Timestamp| time.checked_sub(clock_lead).ok();
+        let renewed = renewed.and_then(by_api_server);
         let Some(identity) = identity else {
             // A release is the last renewal.
             return Err(Unavailable::NotHeld { lease: lease.clone(), released: renewed });
@@ -93,13 +132,15 @@ impl LeaseHolder {
         let annotations = object.metadata.annotations.unwrap_or_default();
         let scope = annotations.get(INSTANCE_SCOPE);
         let scope = scope.and_then(|scope| InstanceScope::parse(scope, &identity));
+        let acquired = spec.acquire_time.as_ref().and_then(LeaseTime::timestamp);
         Ok(Self {
             lease: lease.clone(),
             read_at,
             identity,
-            acquired: spec.acquire_time.as_ref().and_then(LeaseTime::timestamp),
+            acquired: acquired.and_then(by_api_server),
             renewed,
-            has_unreadable_time: spec.renew_time.is_some() && renewed.is_none(),
+            has_unreadable_time,
+            clock_lead,
             duration: SignedDuration::from_secs(seconds.into()),
             transitions: spec.lease_transitions.unwrap_or_default(),
             scope,
@@ -135,6 +176,14 @@ impl LeaseHolder {
         format!("no controller has renewed the lease {lease}{since}")
     }
 
+    /// A clause about the clock of the holder, if it clearly differs from the API server's.
+    pub(crate) fn describe_clock_lead(&self) -> Option<String> {
+        let direction = if self.clock_lead.is_negative() { "behind" } else { "ahead of" };
+        let lead = format_minutes(self.clock_lead.abs());
+        let clause = || format!("its clock is {lead} {direction} that of the API server");
+        (!self.clock_lead.is_zero()).then(clause)
+    }
+
     /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager usually
     /// the node's.
     pub(crate) fn host_name(&self) -> &str {
@@ -144,9 +193,10 @@ impl LeaseHolder {
     /// Reads the pod of the holder.
     pub(crate) async fn read_leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
         let (namespace, name) = (&self.lease.namespace, self.host_name());
-        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let action = format!("get the pod {namespace}/{name}");
-        let pod = pods.get_opt(name).await.map_err(|error| Unavailable::request(&action, error))?;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", escape(namespace), escape(name));
+        let pod = get_if_served::<Pod>(client, &path).await.map_err(|error| {
+            Unavailable::of_request(format!("get the pod {namespace}/{name}"), &error)
+        })?;
         let pod = pod.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
         Ok(LeaderPod {
             namespace: namespace.clone(),
@@ -155,6 +205,10 @@ impl LeaseHolder {
             debug_port: debug_port(&pod),
         })
     }
+}
+
+fn leases_path(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace))
 }
 
 /// Formats `40s`, `3m` or `2h 5m`. Seconds are left out after the first minute, because each

@@ -191,6 +191,32 @@ async fn lease_with_a_renew_time_out_of_range_counts_as_not_renewed() {
 }
 
 #[tokio::test]
+async fn times_of_a_holder_with_a_wrong_clock_are_corrected() {
+    let (ahead, behind) = (
+        Some("its clock is 10m ahead of that of the API server"),
+        Some("its clock is 20s behind that of the API server"),
+    );
+    let stored = "2026-01-31T12:00:00Z".parse::<Timestamp>().unwrap();
+    for (seconds, expected) in [(600, ahead), (-20, behind), (-4, None), (0, None)] {
+        let by_holder = stored + SignedDuration::from_secs(seconds);
+        let holder = read_holder(serde_json::json!({
+            "metadata": { "managedFields": [
+                { "time": stored.to_string(), "fieldsV1": { "f:spec": { "f:renewTime": {} } } },
+                { "time": "2026-02-01T00:00:00Z", "fieldsV1": { "f:metadata": {} } },
+            ] },
+            "spec": {
+                "holderIdentity": "a_1", "acquireTime": by_holder.to_string(),
+                "renewTime": by_holder.to_string(),
+            },
+        }));
+        let holder = holder.await;
+        let time = if expected.is_some() { stored } else { by_holder };
+        assert_eq!((holder.acquired, holder.renewed), (Some(time), Some(time)));
+        assert_eq!(holder.describe_clock_lead().as_deref(), expected);
+    }
+}
+
+#[tokio::test]
 async fn lease_is_judged_by_the_time_at_which_it_was_read() {
     let read = read_holder(serde_json::json!({
         "metadata": {}, "spec": { "holderIdentity": "a_1" },

@@ -8,6 +8,7 @@ use hpa_metrics::{TlsSettingNames, connection_cause, describe};
 use jiff::Timestamp;
 
 use super::lease_name::LeaseName;
+use crate::kubectl::is_forbidden;
 
 /// The error of the HTTP client if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
@@ -122,6 +123,17 @@ impl Unavailable {
 
     pub(super) fn not_the_api(source: &str) -> Self {
         Self::NotTheApi(source.to_owned())
+    }
+
+    /// The error of a failed request of [`kubectl`](crate::kubectl). `action` completes "not
+    /// permitted to".
+    pub(super) fn of_request(action: String, error: &anyhow::Error) -> Self {
+        let message = error.to_string();
+        if is_forbidden(error) {
+            Self::Forbidden { action, message }
+        } else {
+            Self::Unreachable(message)
+        }
     }
 
     /// The error of a failed request to the API server. `action` completes "not permitted to".

@@ -18,7 +18,7 @@ use anyhow::{Context, anyhow};
 use hpa_calc::suggestions::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError};
 
-use crate::{args::DemoArguments, kubectl::block_on_threads, terminal};
+use crate::{args::DemoArguments, kubectl::block_on_threads, simulate::parse_scenario, terminal};
 
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
 
 fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
     let mut scenario = match &arguments.scenario {
-        Some(path) => {
-            Scenario::load(path).map_err(with_hint).with_context(|| path.display().to_string())?
-        }
+        Some(path) => parse_scenario(path, |text, read| {
+            Scenario::parse_with_files(text, read).map_err(with_hint)
+        })?,
         None => Scenario::parse(SHOP).context("built-in scenario")?,
     };
     scenario.seed = arguments.seed.unwrap_or(scenario.seed);

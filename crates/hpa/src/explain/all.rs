@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let namespace = arguments.cluster.namespace.as_deref();
     let (mut autoscalers, scope) =
         list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
-    let now = Timestamp::now();
+    let now = kubectl::now();
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
     let fallback = scope.describe_fallback().map(|sentence| sentence + ".");

@@ -6,7 +6,10 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, ReadError,
     api::MetricSpec,
     go_text::truncate,
-    report::{about_result_of_collector, error_texts},
+    report::{
+        about_result_of_collector, collector_events_command, error_texts,
+        problem_of_collector_settings,
+    },
     shell::quote,
 };
 use hpa_collectors::{CollectorSource, Environment, Finding, Server, source_of};
@@ -133,18 +136,16 @@ fn source_advice(
              list the autoscalers and pods first. The message says why it could not."
         );
     }
-    let answer = answer_advice(name, source, failure);
-    if let Some(advice) = answer.or_else(|| unknown_path_advice(hpa, source, failure)) {
-        return advice;
-    }
-    if let Some(advice) = advice_without_failed_request(name, source, failure) {
-        return advice;
-    }
-    let (place, check) = place_and_check(source);
-    format!(
-        "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
-         settings: {subject}."
-    )
+    let advice = unknown_path_advice(hpa, source, failure)
+        .or_else(|| answer_advice(name, source, failure))
+        .or_else(|| advice_without_failed_request(name, source, failure));
+    advice.unwrap_or_else(|| {
+        let (place, check) = place_and_check(source);
+        format!(
+            "The collector {displayed_collector} reads {name} from {place}. Check {check}, and the \
+             settings: {subject}."
+        )
+    })
 }
 
 fn message_of(error: &ReadError) -> &str {
@@ -203,7 +204,8 @@ fn place_and_check(source: &CollectorSource) -> (String, &'static str) {
 }
 
 /// Advice if no flag turns collectors on. A metric without annotations may be that of a metrics
-/// API, unless the failure says that no metrics API has it, or a value of it.
+/// API, unless the failure says that no metrics API has it, or a value of it. An adapter may read
+/// it by a collector if the API answers with an error.
 fn advice_without_collectors(
     source: &CollectorSource,
     error: &ReadError,
@@ -215,9 +217,13 @@ fn advice_without_collectors(
     if failure.contains(error_texts::API_UNAVAILABLE) {
         return None;
     }
+    let has_server_error = error_texts::is_server_error(failure);
     let owner = if *is_annotated {
         format!("The {subject} are settings of the collector {name}.")
-    } else if error.is_empty_response() || error_texts::is_metric_missing(failure) {
+    } else if has_server_error
+        || error.is_empty_response()
+        || error_texts::is_metric_missing(failure)
+    {
         format!("The {subject} is one that the collector {name} reads.")
     } else {
         return None;
@@ -234,7 +240,7 @@ fn advice_without_collectors(
         others => format!(", with {others}"),
     };
     // An adapter with collectors doesn't pass on the causes.
-    let log = if error_texts::is_server_error(failure) {
+    let log = if has_server_error {
         " If an adapter does, the log of its service has the cause: kubectl get apiservices | grep \
          metrics.k8s.io"
     } else {
@@ -291,32 +297,13 @@ fn path_of(value: &str) -> &str {
     rest.find('/').and_then(|start| rest.get(start..)).unwrap_or("/")
 }
 
-/// Advice if a server answered, but without a value.
+/// Advice if a server answered without a value, or if nothing was sent to it.
 fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<String> {
     let CollectorSource { subject, .. } = source;
     if error_texts::is_refused_query(failure) {
         return Some(format!(
             "The server answers, but refuses the query of {name}, as the message says: correct it \
              in the {subject}."
-        ));
-    }
-    if failure.contains(error_texts::QUERY_SYNTAX) {
-        return Some(format!(
-            "Correct the syntax of the query of {name}, as the message says, in the {subject}. It \
-             is not sent to the server."
-        ));
-    }
-    if error_texts::is_unsent_query(failure) {
-        return Some(format!(
-            "The query of {name} is not sent to the server, because it can't be restricted to the \
-             namespace (--collector-namespace-label), as the message says: change it in the \
-             {subject}."
-        ));
-    }
-    if error_texts::is_refused_access(failure) {
-        return Some(format!(
-            "The server answers, but refuses the credentials of the request for {name}: check \
-             those of the operator for that server, and the {subject}."
         ));
     }
     if error_texts::is_failing_server(failure) {
@@ -329,24 +316,8 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
              cause. Check the {subject} too."
         ));
     }
-    if failure.contains(error_texts::NO_AGGREGATOR) {
-        return Some(format!(
-            "The path to {name} selects several values in the response of the server: add the \
-             setting aggregator (avg, min, max or sum), which combines them, to the {subject}."
-        ));
-    }
-    if failure.contains(error_texts::INVALID_DOCUMENT) {
-        return Some(format!(
-            "The server answers, but not with JSON that can be read, as the message says: it may \
-             be a page or metrics as text. Correct the address and the path of the request for \
-             {name} in the {subject}."
-        ));
-    }
-    if error_texts::has_no_number(failure) {
-        return Some(format!(
-            "The server answers, but its response has no number for {name}, as the message says: \
-             correct the path to the value in the {subject}."
-        ));
+    if let Some(problem) = problem_of_collector_settings(failure) {
+        return Some(format!("Check the {subject} for {name}: {problem}."));
     }
     let advice = about_result_of_collector(name, failure)?;
     Some(format!("{advice} The query is in the {subject}."))
@@ -381,7 +352,6 @@ fn invalid_settings_advice(
     inputs: &Inputs,
     Finding { subject, message, .. }: &Finding,
 ) -> String {
-    let metadata = &inputs.hpa.metadata;
     let reporter = if sources.has_collectors {
         "the controller"
     } else if inputs.settings.is_for_built_in() {
@@ -396,10 +366,8 @@ fn invalid_settings_advice(
     };
     format!(
         "Correct the {subject}{without_annotations}: {message}. No collector reads the metric until \
-         then, and {reporter} reports it as an event: kubectl get events --namespace {} \
-         --field-selector {}",
-        quote(&metadata.namespace),
-        quote(&format!("reason=CreateNewMetricsCollector,involvedObject.name={}", metadata.name))
+         then, and {reporter} reports it as an event: {}",
+        collector_events_command(&inputs.hpa)
     )
 }
 

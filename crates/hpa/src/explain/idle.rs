@@ -1,6 +1,6 @@
 //! Finds autoscalers on which no controller acts, from the leases.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use hpa_calc::explain::counted;
 use hpa_controller::k8s::FieldManager;
@@ -13,7 +13,7 @@ use crate::{
     listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
     liveness::{
         Conflict, ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters,
-        status_writers,
+        group_by_finding, status_writers,
     },
     terminal::shorten_names,
 };
@@ -42,8 +42,9 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
 }
 
 /// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers on
-/// which no controller acts or several do, and about statuses that can't be stored. Sets the
-/// controller that acts on each autoscaler. `now` is the time at which the autoscalers were listed.
+/// which no controller acts or several do, about an API that isn't served, and about statuses that
+/// can't be stored. Sets the controller that acts on each autoscaler. `now` is the time at which
+/// the autoscalers were listed.
 pub(super) async fn describe_all(
     client: &Client,
     location: &ControllerArguments,
@@ -72,7 +73,9 @@ pub(super) async fn describe_all(
     let failed_writes =
         instance.ok().and_then(|instance| instance.status.failed_status_writes.clone());
     let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
-    let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
+    let missing_api = lease.missing_api(client, &statuses).await.map(|text| text + ".");
+    let stale_caches = instance.ok().and_then(|one| one.status.stale_caches_sentence());
+    let mut found = Vec::new();
     for one in autoscalers.iter_mut() {
         let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
             continue;
@@ -81,7 +84,7 @@ pub(super) async fn describe_all(
         let answers = reconciled.contains(&one.name);
         one.acting = leases.acting_controller(one.api, Some(namespace), Some(manager), answers);
         if let Some(idle) = leases.idle(one.api, namespace, manager).filter(|_| !answers) {
-            by_reason.entry(idle).or_default().push(one.name.clone());
+            found.push((idle, one.name.clone()));
         }
     }
     let idle_sentence = |(idle, names): (Idle, Vec<String>)| {
@@ -89,8 +92,9 @@ pub(super) async fn describe_all(
             format!("{} ({})", counted(names.len(), "autoscaler"), shorten_names(&names));
         format!("{}. hpa status says more.", idle.sentence(&autoscalers))
     };
-    let idle = by_reason.into_iter().rev().map(idle_sentence);
-    let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).collect();
+    let idle = group_by_finding(found).into_iter().rev().map(idle_sentence);
+    let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).chain(stale_caches).collect();
+    sentences.extend(missing_api);
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
     sentences.extend(leases.conflicts(&statuses).iter().map(Conflict::sentence));
     sentences

@@ -10,7 +10,9 @@ use std::{
 use hpa_calc::{
     Inputs, MetricQuery, MetricsApi, ReadError, Reading,
     go_text::truncate,
-    report::error_texts::{FORBIDDEN, UNKNOWN_METRIC, is_in_process, is_unknown_kind},
+    report::error_texts::{
+        FORBIDDEN, UNKNOWN_METRIC, is_in_process, is_server_error, is_unknown_kind,
+    },
     shell::quote,
     suggestions::may_be_meant,
 };
@@ -132,11 +134,20 @@ async fn resource_advice(
     if names.is_empty() || names.contains(name) {
         return None;
     }
-    let hint = similar_names_hint(name, &names);
-    Some(format!(
-        "{RESOURCE_GROUP} has no resource {name} for the target's pods{hint}. Correct the name in \
-         spec.metrics[{index}]."
-    ))
+    Some(about_absent_resource(name, &names, index))
+}
+
+/// Advice about a resource that is not among the resources `names` of the target's pods.
+fn about_absent_resource(name: &str, names: &BTreeSet<String>, index: usize) -> String {
+    let hint = similar_names_hint(name, names);
+    let absent = format!("{RESOURCE_GROUP} has no resource {name} for the target's pods{hint}");
+    if matches!(name, "cpu" | "memory") {
+        return format!(
+            "{absent}. The name is right, so see the log of the server: kubectl get apiservices | \
+             grep {RESOURCE_GROUP} names the service behind it."
+        );
+    }
+    format!("{absent}. Correct the name in spec.metrics[{index}].")
 }
 
 async fn read_usage_names(client: &Client, pods: &PodSelection) -> Option<BTreeSet<String>> {
@@ -203,10 +214,20 @@ impl Api {
             ));
         }
         if *group == RESOURCE_GROUP {
-            return None;
+            // Without the name of the Service, the report has as much advice.
+            let is_known = message.is_some() && !self.service_name().is_empty();
+            return is_known.then(|| {
+                format!(
+                    "{group} is registered, but the request fails as the message says. Read the \
+                     log of its server: {}",
+                    self.log_command()
+                )
+            });
         }
+        // An adapter that fails to read a metric has it, even if its discovery doesn't list it.
+        let has_failed = message.is_some_and(|message| is_server_error(message));
         match listed_names {
-            Some(names) if !names.is_empty() && !has_metric(names, name) => {
+            Some(names) if !names.is_empty() && !has_metric(names, name) && !has_failed => {
                 let names: BTreeSet<_> =
                     names.iter().map(|name| without_resource(name).to_owned()).collect();
                 Some(format!(
@@ -248,8 +269,10 @@ impl Api {
             )),
             Some(_) => match query {
                 MetricQuery::Object { object, .. } => Some(format!(
-                    "{group} lists {name}, but not for {} {}. Check whether this object exists: \
-                     spec.metrics[{index}].object.describedObject names it.",
+                    "{group} lists {name}, but has no value for {} {}. Check whether this object \
+                     exists: spec.metrics[{index}].object.describedObject names it. If it does, \
+                     hpa rules explain says why the query of an adapter with a rules file has no \
+                     value, such as NaN.",
                     object.kind, object.name
                 )),
                 _ => None,
@@ -269,7 +292,7 @@ impl Api {
 
     /// A clause about the log of the adapter.
     fn reading_the_log(&self) -> String {
-        match string_at(&self.service, "/spec/service/name") {
+        match self.service_name() {
             "" => format!(
                 "Read the log of its adapter (kubectl get apiservices | grep {} names the Service)",
                 self.group
@@ -278,12 +301,15 @@ impl Api {
         }
     }
 
+    /// The name of the Service in the `APIService`. Empty if it has none.
+    fn service_name(&self) -> &str {
+        string_at(&self.service, "/spec/service/name")
+    }
+
     /// The command that prints the log of the Service in the `APIService`.
     fn log_command(&self) -> String {
-        let (namespace, name) = (
-            string_at(&self.service, "/spec/service/namespace"),
-            string_at(&self.service, "/spec/service/name"),
-        );
+        let namespace = string_at(&self.service, "/spec/service/namespace");
+        let name = self.service_name();
         format!("kubectl logs -n {} {}", quote(namespace), quote(&format!("service/{name}")))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_controller::debug::{AutoscalerDetail, Decision, RunDocument};
+use hpa_controller::debug::{AutoscalerDetail, RunDocument};
 use jiff::{Timestamp, tz::TimeZone};
 
 use crate::terminal::escape_line;
@@ -33,22 +33,13 @@ pub(super) fn format_past(
 
 fn format_run(run: &RunDocument) -> String {
     let RunDocument { from, until, count, decision, .. } = run;
-    let (action, Decision { sentence, .. }) = (action(decision), decision);
+    let (action, sentence) = (decision.action(), &decision.sentence);
     match count {
         0 | 1 => format!("{}  {action}: {sentence}", time(*from)),
         count => {
             let (from, until) = (time(*from), time(*until));
             format!("{from} to {until}  {action} ({count} decisions); last: {sentence}")
         }
-    }
-}
-
-/// What a decision does to the replicas, such as `stays at 4`.
-pub(super) fn action(decision: &Decision) -> String {
-    match (decision.current_replicas, decision.scaled_to) {
-        (None, _) => "can't decide".to_owned(),
-        (Some(current), Some(to)) => format!("scales from {current} to {to}"),
-        (Some(current), None) => format!("stays at {current}"),
     }
 }
 

@@ -256,6 +256,7 @@ mod tests {
             server_failure: None,
             labels: Vec::new(),
             metrics: vec![metric],
+            unused_series: Vec::new(),
         }
     }
 

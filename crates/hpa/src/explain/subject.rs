@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Report,
     api::{ConditionReason, ConditionType},
-    explain::MetricFailure,
     report::{about_missing_right, ambiguous_autoscalers},
 };
 use hpa_controller::{
     AutoscalerApi,
-    debug::{AutoscalerDetail, RunDocument},
+    debug::{AutoscalerDetail, RunDocument, StayDecision, sentence_of_controller},
     k8s::StatusController,
 };
 use jiff::SignedDuration;
@@ -37,8 +36,6 @@ pub(super) struct Subject {
     pub(super) inputs: Inputs,
     /// The name of the autoscaler, with a prefix for the custom API. `None` for `namespace/name`.
     pub(super) name: Option<String>,
-    /// The names of the other autoscalers of the target.
-    pub(super) other_autoscalers: Vec<String>,
     pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
@@ -50,8 +47,9 @@ pub(super) struct Subject {
     pub(super) idle: Option<Idle>,
     /// The controllers that all act on it.
     pub(super) conflict: Option<Conflict>,
-    /// The warning of a Prometheus server about the values that this command has read.
-    pub(super) server_warning: Option<String>,
+    /// A warning that ends the first line: of a Prometheus server about the values that this command
+    /// has read, or about the controller's clock.
+    pub(super) warning: Option<String>,
     /// Advice about metrics that can't be read, by their index.
     pub(super) metric_advice: BTreeMap<usize, String>,
     /// The placeholders in commands of the advice whose values are known, with these values.
@@ -72,6 +70,11 @@ impl Subject {
         let doubt = self.idle.as_ref().map(Idle::reason);
         let doubt = doubt.or_else(|| conflict.map(|conflict| conflict.clause("it")));
         let doubt = doubt.or_else(|| self.doubt_about_writer());
+        let stay = self.past.as_ref().ok().and_then(AutoscalerDetail::current_stay);
+        let doubt_about_pods = stay.and_then(|stay| stay.doubt(&self.inputs));
+        let doubt_about_pods = doubt_about_pods.filter(|_| doubt.is_none());
+        let advises_on_pods = doubt_about_pods.is_some();
+        let doubt = doubt.or(doubt_about_pods);
         let has_doubt = doubt.is_some() || self.inputs.settings.dry_run;
         let mut report = self.inputs.report_with_advice(doubt, &self.metric_advice);
         if !self.missing_object_advice.is_empty() {
@@ -85,6 +88,9 @@ impl Subject {
         }
         if let Some(conflict) = conflict {
             report.advice.insert(0, format!("{}. hpa status says more.", conflict.advice()));
+        }
+        if advises_on_pods {
+            report.advice.insert(0, StayDecision::ADVICE.to_owned());
         }
         let record = self.past.as_ref().ok();
         if let Some(error) = record.and_then(|past| past.autoscaler.status_write_error.as_ref()) {
@@ -100,7 +106,7 @@ impl Subject {
         if let Some(sentence) = self.decision_of_controller(&report).filter(|_| !has_doubt) {
             report.sentence = escape_line(&sentence);
         }
-        if let Some(warning) = &self.server_warning {
+        if let Some(warning) = &self.warning {
             report.sentence = format!("{}; {warning}", report.sentence);
         }
         if self.assumes_replicas {
@@ -111,7 +117,7 @@ impl Subject {
         }
         let sentence = &report.sentence;
         let conflict = self.inputs.selected.bounds_conflict.as_deref().unwrap_or_default();
-        let others = self.other_autoscalers.iter();
+        let others = self.inputs.selected.sharing_target.iter();
         let others = others.filter(|name| !conflict.contains(&format!(" {name} (")));
         let others: Vec<String> = others.cloned().collect();
         // The decision's sentence already names the autoscalers that the same controller handles.
@@ -149,21 +155,8 @@ impl Subject {
 
     /// The controller's last decision, if the controller read a metric that can't be read here.
     fn decision_of_controller(&self, report: &Report) -> Option<String> {
-        let record = self.past.as_ref().ok().filter(|record| record.are_values_current())?;
-        let (run, errors) = (record.runs.last()?, record.last_errors());
-        let is_read = |index: usize| errors.get(index).is_some_and(Option::is_none);
-        let unread = report.metrics.iter().filter(|metric| {
-            metric.explanation.failure == Some(MetricFailure::Fetch) && is_read(metric.index)
-        });
-        let names: Vec<_> = unread.map(|metric| metric.name.as_str()).collect();
-        (!names.is_empty()).then(|| {
-            format!(
-                "{}: {}, as the controller decided last; {} can't be read here",
-                past::action(&run.decision),
-                run.decision.sentence,
-                names.join(" and ")
-            )
-        })
+        let record = self.past.as_ref().ok()?;
+        sentence_of_controller(report, &record.current_decision()?, &record.last_errors())
     }
 
     /// A doubt if kube-controller-manager has recently stored the status, although the debug API
@@ -209,7 +202,8 @@ impl Subject {
         let names = self.read_by_controller.join(" and ");
         format!(
             "The value of {names} is the last one that the controller read: it can't be read here, \
-             or what was read here differs.\n\n"
+             or what was read here differs. If it is from Prometheus, warnings about it, such as of \
+             a partial result, are in the controller's log.\n\n"
         )
     }
 

@@ -7,7 +7,10 @@ mod output;
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings as ControllerSettings, api::HorizontalPodAutoscalerSpec,
+    defaults::apply_defaults, settings::SettingPolicy,
+};
 use hpa_forecast::{Trace, Workload};
 use hpa_simulate::workload::samples_file::parse_timestamps;
 use jiff::SignedDuration;
@@ -93,8 +96,19 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let mut assumptions = Vec::new();
     let reason = ": Prometheus has no kube_pod_status_ready_time";
     let startup = startup_or_default(startup, reason, &mut assumptions);
-    let workload = Workload { startup, delay: arguments.metric_delay, ..workload_of(&hpa, target) };
+    if limits_scale_ups(&hpa.spec) {
+        let sentence = "The rules for scaling up of spec.behavior are not modelled: with them, \
+                        scale-ups can be slower.";
+        assumptions.push(sentence.to_owned());
+    }
     let trace = Trace::new(samples);
+    let settings = settings_of(&hpa);
+    if !settings.may_scale() {
+        assumptions.push("The pause or the dry run of the autoscaler is left out.".to_owned());
+    }
+    let workload = Workload::for_hpa(&hpa, &settings, target);
+    let workload = workload.with_scheduled_bounds(&hpa, &settings, &trace);
+    let workload = Workload { startup, delay: arguments.metric_delay, ..workload };
     Ok(Subject { name, metric: Some(metric), is_custom, trace, workload, assumptions })
 }
 
@@ -114,22 +128,32 @@ fn startup_or_default(
     })
 }
 
-/// The workload with the settings of the autoscaler and the defaults of the controller.
-fn workload_of(hpa: &HorizontalPodAutoscaler, target: f64) -> Workload {
-    let defaults = ControllerSettings::default();
-    let settings = defaults.for_autoscaler(hpa, &SettingPolicy::default()).settings;
-    Workload::for_hpa(hpa, &settings, target)
+/// The settings of the autoscaler, with the defaults of the controller.
+fn settings_of(hpa: &HorizontalPodAutoscaler) -> ControllerSettings {
+    ControllerSettings::default().for_autoscaler(hpa, &SettingPolicy::default()).settings
+}
+
+/// Whether the rules for scaling up differ from the defaults in more than the tolerance.
+fn limits_scale_ups(spec: &HorizontalPodAutoscalerSpec) -> bool {
+    let rules = |mut spec: HorizontalPodAutoscalerSpec| {
+        let behavior = spec.behavior.get_or_insert_default();
+        behavior.scale_up.get_or_insert_default().tolerance = None;
+        apply_defaults(&mut spec);
+        spec.behavior.and_then(|behavior| behavior.scale_up)
+    };
+    rules(spec.clone()) != rules(HorizontalPodAutoscalerSpec::default())
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn workload_has_the_settings_of_the_autoscaler() {
-        let hpa = serde_json::from_value(json!({
+        let hpa: Result<HorizontalPodAutoscaler, _> = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop", "annotations": {
                 "autoscaling.hpa-rs.dev/tolerance": "0.3",
                 "autoscaling.hpa-rs.dev/downscale-stabilization": "30s",
@@ -139,8 +163,23 @@ mod tests {
                 "maxReplicas": 9,
             },
         }));
-        let workload = workload_of(&hpa.unwrap(), 10.0);
+        let hpa = hpa.unwrap();
+        let workload = Workload::for_hpa(&hpa, &settings_of(&hpa), 10.0);
         assert!((workload.tolerances.down - 0.3).abs() < 1e-9, "{workload:?}");
         assert_eq!(workload.stabilization, SignedDuration::from_secs(30));
+    }
+
+    #[rstest]
+    #[case::none(json!(null), false)]
+    #[case::defaults(json!({ "scaleUp": { "selectPolicy": "Max" }, "scaleDown": {} }), false)]
+    #[case::tolerance(json!({ "scaleUp": { "tolerance": "0.2" } }), false)]
+    #[case::window(json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }), true)]
+    #[case::policy(json!({ "scaleUp": { "selectPolicy": "Min" } }), true)]
+    fn rules_for_scaling_up_that_are_not_the_defaults_are_recognized(
+        #[case] behavior: Value,
+        #[case] expected: bool,
+    ) {
+        let spec = json!({ "maxReplicas": 9, "behavior": behavior });
+        assert_eq!(limits_scale_ups(&serde_json::from_value(spec).unwrap()), expected);
     }
 }

@@ -102,12 +102,18 @@ fn answer(analysis: &Analysis) -> String {
         (Reason::NoSeason, _) if is_constant(&analysis.subject.trace) => {
             "No forecasts needed: the load never changes.".to_owned()
         }
-        (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
-            week says what the load does next."
+        (Reason::NoSeason, _) => "Not forecastable: in the past week, neither the time of day nor \
+            the day of the week improved forecasts."
             .to_owned(),
         (Reason::NoBenefit, Some(comparison)) if comparison.reactive.overload_minutes < 1.0 => {
             "No forecasts needed: without them, simulated pods were never overloaded.".to_owned()
         }
+        (Reason::NoBenefit, Some(comparison)) if comparison.has_little_overload() => format!(
+            "At equal pod-hours, too little overload is left to judge forecasts, which takes at \
+             least {}: {}.",
+            format_duration(comparison.min_overload_minutes() * SECONDS_PER_MINUTE),
+            effect(analysis, comparison)
+        ),
         (Reason::NoBenefit, Some(comparison)) => {
             format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
@@ -130,18 +136,30 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
-/// The overload with forecasts, and without them but with the lowered target of the table.
+/// The overload with forecasts, and without them but with the lowered target of the table. If only
+/// the unserved load is less with forecasts, that instead of the overload.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     let Comparison { forecast, with_lowered_target: lowered, .. } = comparison;
-    let capacity = match analysis.settings.capacity {
-        Some(_) => "",
-        None => " with an assumed capacity",
+    let is_assumed = analysis.settings.capacity.is_none();
+    let has_benefit = analysis.decision.reason.is_active();
+    let effect = if has_benefit && comparison.helps_only_unserved_load() {
+        let assumed = if is_assumed { " assumed" } else { "" };
+        format!(
+            "{} of the load was beyond the{assumed} capacity of simulated pods with forecasts, \
+             and {}",
+            percent(forecast.excess),
+            percent(lowered.excess)
+        )
+    } else {
+        let capacity = if is_assumed { " with an assumed capacity" } else { "" };
+        format!(
+            "simulated pods{capacity} were overloaded for {} with forecasts, and for {}",
+            overload(forecast),
+            overload(lowered)
+        )
     };
     format!(
-        "simulated pods{capacity} were overloaded for {} with forecasts, and for {} without \
-         forecasts but with {}, which costs {}",
-        overload(forecast),
-        overload(lowered),
+        "{effect} without forecasts but with {}, which costs {}",
         lowered_target_label(comparison),
         cost(lowered.pod_hours, forecast.pod_hours)
     )
@@ -155,9 +173,9 @@ fn cost(pod_hours: f64, base: f64) -> String {
     if format!("{pod_hours:.1}") == format!("{base:.1}") {
         "the same pod-hours".to_owned()
     } else if fewer < 0.0 {
-        format!("{} more pod-hours", percent(-fewer))
+        format!("{} more pod-hours than forecasts", percent(-fewer))
     } else {
-        format!("{} fewer pod-hours", percent(fewer))
+        format!("{} fewer pod-hours than forecasts", percent(fewer))
     }
 }
 
@@ -243,8 +261,13 @@ fn recommended_setting(analysis: &Analysis) -> Option<String> {
     })
 }
 
+/// The tables, each after its title. None for a load that can't be forecast: their numbers would be
+/// those of chance.
 fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
-    let Some(comparison) = analysis.decision.comparison else { return Vec::new() };
+    let GateDecision { reason, comparison, .. } = &analysis.decision;
+    let Some(comparison) = comparison.filter(|_| *reason != Reason::NoSeason) else {
+        return Vec::new();
+    };
     let mut tables = Vec::new();
     if let Some((from, to)) = analysis.measured_range() {
         let title = format!(
@@ -404,28 +427,59 @@ mod tests {
         Settings::new(Workload::default(), TimeZone::UTC)
     }
 
+    fn analysis(subject: Subject, reason: Reason, comparison: Option<Comparison>) -> Analysis {
+        let decision = GateDecision { reason, choice: None, comparison };
+        Analysis { subject, settings: settings(), decisions: Vec::new(), decision, runs: None }
+    }
+
     #[test]
     fn line_breaks_in_a_metric_name_are_escaped() {
-        let analysis = Analysis {
-            subject: subject("a\n\u{1b}[31mb", false),
-            settings: settings(),
-            decisions: Vec::new(),
-            decision: GateDecision {
-                reason: Reason::NotEnoughHistory,
-                choice: None,
-                comparison: None,
-            },
-            runs: None,
-        };
-        let heading = heading(&analysis);
+        let subject = subject("a\n\u{1b}[31mb", false);
+        let heading = heading(&analysis(subject, Reason::NotEnoughHistory, None));
         assert!(heading.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{heading}");
+    }
+
+    #[test]
+    fn headline_has_the_difference_that_decides() {
+        let outcome = |overload_minutes, excess, pod_hours| Outcome {
+            pod_hours,
+            overload_minutes,
+            minutes: 20_160.0,
+            excess,
+        };
+        let headline = |reason, lowered_minutes, overload_minutes| {
+            let comparison = Comparison {
+                capacity: 1.1,
+                reactive: outcome(90.0, 0.003, 90.0),
+                with_lowered_target: outcome(lowered_minutes, 0.0025, 107.0),
+                lowered_target: 0.9,
+                forecast: outcome(overload_minutes, 0.0012, 100.0),
+                perfect: outcome(0.0, 0.0, 95.0),
+                is_steady: true,
+            };
+            answer(&analysis(subject("cpu", false), reason, Some(comparison)))
+        };
+        assert_eq!(
+            headline(Reason::Forecasting, 42.0, 42.0),
+            "Forecasts would have helped: 0.12 % of the load was beyond the assumed capacity of \
+             simulated pods with forecasts, and 0.25 % without forecasts but with target × 0.900, \
+             which costs 7 % more pod-hours than forecasts."
+        );
+        let by_time = "Forecasts would have helped: simulated pods with an assumed capacity were \
+                       overloaded for 5m with forecasts, and for 42m without ";
+        let text = headline(Reason::Forecasting, 42.0, 5.0);
+        assert!(text.starts_with(by_time), "{text}");
+        let text = headline(Reason::NoBenefit, 3.0, 0.0);
+        let little = "At equal pod-hours, too little overload is left to judge forecasts, which takes \
+                      at least 11m: simulated ";
+        assert!(text.starts_with(little), "{text}");
     }
 
     #[rstest]
     #[case::equal_as_printed(100.04, 100.0, "the same pod-hours")]
-    #[case::slightly_fewer(99.4, 100.0, "0.6 % fewer pod-hours")]
-    #[case::barely_more(14521.2, 14519.4, "0.01 % more pod-hours")]
-    #[case::more(102.0, 100.0, "2 % more pod-hours")]
+    #[case::slightly_fewer(99.4, 100.0, "0.6 % fewer pod-hours than forecasts")]
+    #[case::barely_more(14521.2, 14519.4, "0.01 % more pod-hours than forecasts")]
+    #[case::more(102.0, 100.0, "2 % more pod-hours than forecasts")]
     fn headline_has_the_difference_of_the_table(
         #[case] pod_hours: f64,
         #[case] base: f64,

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     args::LintArguments,
+    findings::CLUSTER,
     kubectl,
     listed_autoscalers::{ListScope, list_in_scope},
     manifests::{Manifest, string_at},
@@ -215,7 +216,7 @@ async fn list_objects(
             members.insert("kind".to_owned(), kind.kind.into());
             members.insert("apiVersion".to_owned(), kind.api_version().into());
         }
-        Manifest::new("cluster", 0, object)
+        Manifest::new(CLUSTER, 0, object)
     });
     Ok(Some(manifests.collect()))
 }

@@ -9,6 +9,7 @@ use super::{
     object::{autoscaler_api, qualified_name},
     rules::Rule,
 };
+pub(super) use crate::findings::Severity;
 use crate::{
     convert::stored_fields::StoredFields,
     manifests::{Manifest, Position},
@@ -19,28 +20,6 @@ use crate::{
 const MAX_NAME_CHARS: usize = 400;
 /// The maximum number of characters of a finding's message, which may quote the manifest.
 const MAX_MESSAGE_CHARS: usize = 2000;
-
-/// The severity of a finding, in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
-    /// The setting may be intended.
-    Note,
-    /// The autoscaler doesn't work as intended, or may fail at any time.
-    Warning,
-    /// The API server rejects the object, or the autoscaler and another one undo each other's
-    /// changes.
-    Error,
-}
-
-impl Severity {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
 
 /// A violation of a rule.
 #[derive(Debug)]

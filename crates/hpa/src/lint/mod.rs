@@ -34,7 +34,7 @@ use self::{
 };
 pub(crate) use self::{
     object::is_autoscaler,
-    rules::{mistake_of_annotation, unknown_collector_type},
+    rules::{invalid_fields, mistake_of_annotation, unknown_collector_type},
 };
 use crate::{
     EXIT_INCONCLUSIVE,
@@ -89,14 +89,17 @@ fn discovery_problems(workspace: &Workspace, sources: &SourceArguments) -> Vec<P
     let Some(served) = &workspace.served else { return Vec::new() };
     let file = sources.rules.metrics_config.as_ref();
     let of_rules = served.discovery_error.as_ref().zip(file);
-    let of_rules =
-        of_rules.map(|(error, file)| (format!("--metrics-config {}", file.display()), error));
+    let of_rules = of_rules.map(|(error, file)| {
+        let place = format!("--metrics-config {}", file.display());
+        (place, format!("{error}. Whether a metric that such a rule may have is served"))
+    });
     let is_used = |group: &str| workspace.autoscalers().any(|one| uses_metrics_api(one, group));
     let of_apis = served.api_errors.iter().filter(|(group, _)| is_used(group));
-    let of_apis = of_apis.map(|(group, error)| (group.clone(), error));
-    let problems = of_rules.into_iter().chain(of_apis).map(|(place, error)| Problem {
+    let of_apis = of_apis
+        .map(|(group, error)| (group.clone(), format!("{error}. Whether a metric is served")));
+    let problems = of_rules.into_iter().chain(of_apis).map(|(place, text)| Problem {
         place,
-        message: format!("{error}. Whether a metric is served is unknown and was not checked"),
+        message: format!("{text} is unknown and was not checked"),
     });
     problems.collect()
 }
@@ -177,9 +180,10 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// The warnings about annotations of this project that don't exist or have no valid value, and about
-/// keys that occur twice, of which a conversion keeps one. A line for each, with the place in the
-/// file.
+/// The warnings about annotations of this project that don't exist or have no valid value, about
+/// keys that occur twice, of which a conversion keeps one, and about autoscalers whose version or
+/// kind doesn't exist, which a conversion leaves as they are. A line for each, with the place in
+/// the file.
 pub(crate) fn conversion_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     for manifest in &mut manifests {
         // If kube-controller-manager stored the status last, the rule would report all settings in
@@ -192,7 +196,7 @@ pub(crate) fn conversion_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     let findings = find_violations(&Workspace::from_manifests(manifests));
     let is_relevant = |finding: &&Finding| match finding.rule.id {
         "invalid-annotation" => finding.field.starts_with("metadata.annotations"),
-        id => id == "duplicate-key",
+        id => ["duplicate-key", "unknown-kind"].contains(&id),
     };
     findings.iter().filter(is_relevant).map(output::line).collect()
 }

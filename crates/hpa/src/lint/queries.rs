@@ -1,9 +1,59 @@
 //! Detects mistakes in PromQL queries of rules and annotations.
 
-use hpa_prometheus::promql::{self, Expr, Node, is_one_of};
+use hpa_prometheus::{
+    promql::{self, Expr, Node, is_one_of},
+    rules::{counter::plain_counter, quantile::aggregation_without_le},
+};
+
+/// A likely mistake in a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum QueryMistake {
+    /// The query reads a counter without a rate.
+    PlainCounter,
+    /// The query computes a quantile of buckets without their label `le`.
+    QuantileWithoutLe,
+    /// The query computes an average.
+    Average,
+}
+
+impl QueryMistake {
+    /// All mistakes. The first one of a query is the most serious one.
+    pub(super) const ALL: [Self; 3] = [Self::PlainCounter, Self::QuantileWithoutLe, Self::Average];
+
+    /// The part of a query that has the mistake: a series, an aggregation, or nothing for an
+    /// average. `None` without the mistake, and for a query that isn't PromQL.
+    pub(super) fn find(self, query: &str) -> Option<String> {
+        match self {
+            Self::PlainCounter => plain_counter(query),
+            Self::QuantileWithoutLe => aggregation_without_le(query),
+            Self::Average => computes_average(query).then(String::new),
+        }
+    }
+
+    /// Describes the mistake in the query of `place`. `part` is a result of [`Self::find`], if it is
+    /// known.
+    pub(super) fn describe(self, place: &str, part: Option<&str>) -> String {
+        match self {
+            Self::PlainCounter => format!(
+                "the query of the {place} reads {} without rate(): by its name, it is a counter, \
+                 whose value only grows until its process restarts. Use rate() or increase()",
+                part.unwrap_or("a series")
+            ),
+            Self::QuantileWithoutLe => format!(
+                "the query of the {place} has no result: {} drops the label `le` of the buckets, \
+                 which histogram_quantile needs. Group by `le` too, as in by (le, …)",
+                part.unwrap_or("an aggregation")
+            ),
+            Self::Average => format!(
+                "the query of the {place} is an average already, and the controller divides its \
+                 value by the replicas: use a sum in the {place}, or a target of type Value"
+            ),
+        }
+    }
+}
 
 /// Whether a query computes an average or a quantile. False if it isn't PromQL.
-pub(super) fn computes_average(query: &str) -> bool {
+fn computes_average(query: &str) -> bool {
     promql::parse(query).is_ok_and(|query| is_average(&query))
 }
 

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hpa_calc::MetricsApi;
+use hpa_calc::{MetricsApi, api::MetricSpec};
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::{
-    rules::{counter::plain_counter, quantile::aggregation_without_le, query::example_query},
+    rules::query::example_query,
     source::{RelistError, RuleInspection},
 };
 
-use super::{queries::computes_average, workspace::ServedMetrics};
+use super::{queries::QueryMistake, workspace::ServedMetrics};
 use crate::{args::RulesFileArguments, rules_source};
 
 pub(super) const RESOURCE: &str = MetricsApi::Resource.group();
@@ -41,6 +41,9 @@ pub(super) async fn read_rules(
     let external = source.external_metrics().into_iter();
     let rules: Vec<_> =
         source.inspect_custom().into_iter().chain(source.inspect_external()).collect();
+    let is_unread =
+        |rule: &&RuleInspection| rule.status.error.is_some() || rule.status.last_success.is_none();
+    let unread_rules = rules.iter().filter(is_unread).map(|rule| rule.definition.clone());
     Ok(Some(ServedMetrics {
         has_rules: true,
         groups: served.map(|api| api.group().to_owned()).collect(),
@@ -48,22 +51,22 @@ pub(super) async fn read_rules(
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
-        averages: metrics_with(&rules, computes_average),
-        plain_counters: metrics_with(&rules, |query| plain_counter(query).is_some()),
-        quantiles_without_le: metrics_with(&rules, |query| aggregation_without_le(query).is_some()),
+        query_mistakes: QueryMistake::ALL.map(|one| (one, metrics_with(&rules, one))).into(),
         resources: source.resources(),
+        unread_rules: unread_rules.collect(),
         discovery_error,
         ..ServedMetrics::default()
     }))
 }
 
-/// The metrics of rules whose query, with the name of the metric's series, has a property. They are
+/// The metrics of rules whose query, with the name of the metric's series, has a mistake. They are
 /// named as in [`ServedMetrics::custom`] and [`ServedMetrics::external`].
-fn metrics_with(rules: &[RuleInspection], has_property: fn(&str) -> bool) -> BTreeSet<String> {
+fn metrics_with(rules: &[RuleInspection], mistake: QueryMistake) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for rule in rules {
         for metric in rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none()) {
-            if has_property(&example_query(&rule.definition.metrics_query, &metric.series)) {
+            let query = example_query(&rule.definition.metrics_query, &metric.series);
+            if mistake.find(&query).is_some() {
                 names.insert(match &metric.resource {
                     Some(resource) => format!("{resource}/{}", metric.metric),
                     None => metric.metric.clone(),
@@ -94,10 +97,20 @@ impl ServedMetrics {
         merge(&mut self.custom, custom, rules.custom);
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
-        self.averages.extend(rules.averages);
-        self.plain_counters.extend(rules.plain_counters);
-        self.quantiles_without_le.extend(rules.quantiles_without_le);
+        for (mistake, names) in rules.query_mistakes {
+            self.query_mistakes.entry(mistake).or_default().extend(names);
+        }
+        self.unread_rules = rules.unread_rules;
         self.discovery_error = rules.discovery_error;
         self.has_rules = true;
+    }
+
+    /// Whether it is unknown if the metric is served: a rule that is refused, or whose series could
+    /// not be read, may have it.
+    pub(super) fn may_be_of_unread_rule(&self, metric: &MetricSpec) -> bool {
+        if metric.resource.is_some() || metric.container_resource.is_some() {
+            return self.discovery_error.is_some();
+        }
+        self.unread_rules.iter().any(|rule| rule.may_have(metric.metric_name()))
     }
 }

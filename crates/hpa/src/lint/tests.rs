@@ -13,7 +13,7 @@ mod validity;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{queries::QueryMistake, *};
 
 /// An autoscaler (object 0) and its Deployment (object 1) without findings.
 fn manifests() -> Vec<Value> {
@@ -319,6 +319,12 @@ fn other_autoscaler(target: &str) -> Value {
 
 fn string_set(names: &[&str]) -> std::collections::BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The metrics of rules, of which `lag` has a mistake in its query.
+fn served_with_mistake(mistake: QueryMistake) -> ServedMetrics {
+    let query_mistakes = [(mistake, string_set(&["lag"]))].into();
+    ServedMetrics { query_mistakes, ..ServedMetrics::default() }.with_unknown_cluster()
 }
 
 /// Lints a YAML file. Returns each finding as `line rule field`.

@@ -8,10 +8,12 @@ use std::{
 
 use hpa_controller::AutoscalerApi;
 use hpa_metrics::resource::ApiResources;
+use hpa_prometheus::rules::config::DiscoveryRule;
 
 use super::{
     index::{self, Index},
     object::{Reference, is_autoscaler, namespace},
+    queries::QueryMistake,
 };
 use crate::{collectors::InProcessSources, manifests::Manifest};
 
@@ -41,18 +43,15 @@ pub(super) struct ServedMetrics {
     pub(super) custom: Option<BTreeSet<String>>,
     /// The metrics of `external.metrics.k8s.io`. `None` as for `custom`.
     pub(super) external: Option<BTreeSet<String>>,
-    /// The metrics of rules whose query computes an average, named as in `custom` and `external`.
-    pub(super) averages: BTreeSet<String>,
-    /// The metrics of rules whose query reads a counter without a rate, named like `averages`.
-    pub(super) plain_counters: BTreeSet<String>,
-    /// The metrics of rules whose query computes a quantile of buckets without `le`, named like
-    /// `averages`.
-    pub(super) quantiles_without_le: BTreeSet<String>,
+    /// The metrics of rules whose query has a mistake, named as in `custom` and `external`.
+    pub(super) query_mistakes: BTreeMap<QueryMistake, BTreeSet<String>>,
     /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
     /// be those of an adapter, which may name resources differently.
     pub(super) resources: Arc<ApiResources>,
-    /// The error if Prometheus could not list the series of the rules, whose metrics are then
-    /// unknown.
+    /// The rules whose metrics are unknown, because they are refused or their series could not be
+    /// listed.
+    pub(super) unread_rules: Vec<DiscoveryRule>,
+    /// The error if there are such rules.
     pub(super) discovery_error: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The finding that no controller acts on an autoscaler.
 
-use std::iter;
+use std::{collections::BTreeMap, iter};
 
 use hpa_controller::{AutoscalerApi, k8s::is_clearly_after};
 
@@ -40,6 +40,16 @@ impl Idle {
         clauses.map(String::as_str).collect::<Vec<_>>().join(", and ")
     }
 
+    /// Whether this finding is `other` with a further cause, that of kube-controller-manager.
+    fn includes(&self, other: &Self) -> bool {
+        let further = self.cause.strip_prefix(&other.cause);
+        let further = further.and_then(|cause| cause.strip_prefix(", and "));
+        let is_of_built_in = further.is_some_and(|cause| cause.contains(KUBE_CONTROLLER_MANAGER));
+        is_of_built_in
+            && (self.is_certain, &self.search, &self.successor)
+                == (other.is_certain, &other.search, &other.successor)
+    }
+
     /// Like [`Self::sentence`], without the reason. Even a certain finding is only about the leases
     /// that were read: before an instance stores a status, no status names its lease, or shows that
     /// it runs without leader election.
@@ -51,6 +61,27 @@ impl Idle {
         };
         format!("{start} acts on {autoscalers}")
     }
+}
+
+/// Groups values, such as the names of autoscalers, by the finding about each. The causes of the
+/// two APIs may differ only in a clause about kube-controller-manager, which doesn't handle the
+/// custom one: such findings are one, with that clause.
+pub(crate) fn group_by_finding<T>(
+    found: impl IntoIterator<Item = (Idle, T)>,
+) -> Vec<(Idle, Vec<T>)> {
+    let mut groups = BTreeMap::<Idle, Vec<T>>::new();
+    for (idle, value) in found {
+        groups.entry(idle).or_default().push(value);
+    }
+    let findings: Vec<Idle> = groups.keys().cloned().collect();
+    for shorter in &findings {
+        let Some(longer) = findings.iter().find(|longer| longer.includes(shorter)) else {
+            continue;
+        };
+        let values = groups.remove(shorter).unwrap_or_default();
+        groups.entry(longer.clone()).or_default().extend(values);
+    }
+    groups.into_iter().collect()
 }
 
 impl Leases<'_> {

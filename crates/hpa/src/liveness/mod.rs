@@ -24,7 +24,7 @@ use self::search::is_lost;
 pub(crate) use self::{
     built_in::KubeControllerManager,
     conflict::Conflict,
-    idle::Idle,
+    idle::{Idle, group_by_finding},
     search::{ControllerLease, ReadLease, StatusOwner, is_held},
     writers::{NamespaceWriters, Writer, status_writers},
 };

@@ -6,6 +6,7 @@ mod tests;
 use std::{collections::BTreeSet, iter, time::Duration};
 
 use futures::future::join_all;
+use hpa_controller::AutoscalerApi;
 use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::Timestamp;
 use kube::Client;
@@ -13,6 +14,7 @@ use kube::Client;
 use super::{KubeControllerManager, Leases, NamespaceWriters, status_writers};
 use crate::{
     args::ControllerArguments,
+    autoscaler_name::{describe_unserved, is_not_served},
     debug_client::{
         DebugClient, Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, LeaseName,
         NamedLease, Unavailable,
@@ -254,6 +256,25 @@ impl ControllerLease {
         };
         let api = self.debug_client_of(client, flags, request_timeout, leader).await?;
         api.instance(flags).await
+    }
+
+    /// A sentence without a full stop if the holder of the checked lease published that it handles
+    /// the custom API, but the API isn't served. `None` if a status is of that API. A tenant can
+    /// publish this on its own lease, which doesn't count.
+    pub(crate) async fn missing_api(
+        &self,
+        client: &Client,
+        statuses: &[AutoscalerStatusWriter],
+    ) -> Option<String> {
+        let api = AutoscalerApi::Custom;
+        let holder = self.holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
+        let handles = holder.scope.as_ref()?.apis.contains(&api) && self.may_answer_for_all;
+        let has_statuses = statuses.iter().any(|one| one.key.api == api);
+        if !handles || has_statuses || !is_not_served(client, api).await {
+            return None;
+        }
+        let unserved = describe_unserved(api);
+        Some(format!("{unserved}, but the holder of the lease {} handles it", self.name))
     }
 
     /// Whether an instance of hpa-rs may hold one of the leases.

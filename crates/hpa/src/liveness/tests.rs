@@ -49,6 +49,7 @@ pub(super) fn renewed(second: i64) -> LeaseHolder {
         acquired: None,
         renewed: Timestamp::from_second(second).ok(),
         has_unreadable_time: false,
+        clock_lead: SignedDuration::ZERO,
         duration: SignedDuration::from_secs(15),
         transitions: 0,
         scope: Some(scope(AutoscalerApi::ALL.to_vec(), &[])),
@@ -128,6 +129,19 @@ fn leases<'a>(lease: &'a ControllerLease, built_in: &'a KubeControllerManager) -
     static NO_WRITERS: LazyLock<NamespaceWriters> = LazyLock::new(NamespaceWriters::default);
     let now = Timestamp::from_second(1000).expect("a time");
     Leases { lease, writers: &NO_WRITERS, built_in, now }
+}
+
+#[test]
+fn findings_of_both_apis_about_one_lease_are_one() {
+    let idle = |is_certain, cause: &str| {
+        let cause = cause.to_owned();
+        Idle { is_certain, cause, search: None, successor: None }
+    };
+    let (core, custom) = (idle(true, SWITCHED_OFF), "no instance holds the lease a/hpa");
+    let groups = group_by_finding([(idle(true, custom), "custom"), (core.clone(), "core")]);
+    assert_eq!(groups, [(core.clone(), vec!["core", "custom"])]);
+    let groups = group_by_finding([(idle(false, custom), "custom"), (core, "core")]);
+    assert_eq!(groups.len(), 2, "one of them is uncertain");
 }
 
 #[rstest]

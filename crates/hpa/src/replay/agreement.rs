@@ -57,6 +57,8 @@ pub(super) enum Trust {
     Unchanged,
     /// Too few replicas are recorded.
     TooLittleData,
+    /// The autoscaler has a pause or a dry run, so the variants have it as well.
+    Paused,
 }
 
 impl Agreement {
@@ -101,6 +103,14 @@ impl Agreement {
         };
         agreement.trust = agreement.trust_level();
         agreement
+    }
+
+    /// Sets the trust in the replay of an autoscaler with a pause or a dry run.
+    pub(super) fn paused_if(mut self, is_paused: bool) -> Self {
+        if is_paused {
+            self.trust = Trust::Paused;
+        }
+        self
     }
 
     /// The mean absolute difference as a share of the mean replicas. `None` if the replicas differ,
@@ -200,6 +210,11 @@ impl Agreement {
             Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
                                      with: check --since and --replicas-query."
                 .to_owned(),
+            Trust::Paused => {
+                "Trust: none. The autoscaler is paused, maybe in one direction, or in \
+                              a dry run: remove that setting from a copy, and replay the copy (-f)."
+                    .to_owned()
+            }
         }
     }
 }
@@ -275,6 +290,15 @@ workload: {load: {constant: 900}, replicas: 2}
         assert_eq!(Agreement::new(10, &[], &unchanged, 15.0).trust, Trust::Unchanged);
         let few = recorded(&[(60, None), (40, Some(10.0))]);
         assert_eq!(Agreement::new(10, &[], &few, 15.0).trust, Trust::TooLittleData);
+    }
+
+    #[test]
+    fn replay_of_a_paused_autoscaler_is_not_trusted() {
+        let recorded = recorded(&[(40, Some(10.0)), (60, Some(20.0))]);
+        let agreement = Agreement::new(10, &scalings(&[(600.0, 20)]), &recorded, 15.0);
+        let [_, advice] = agreement.clone().paused_if(true).paragraphs();
+        assert!(advice.starts_with("Trust: none. The autoscaler is paused, "), "{advice}");
+        assert_eq!(agreement.clone().paused_if(false), agreement);
     }
 
     #[rstest]

@@ -7,8 +7,10 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Quantity,
     api::{CrossVersionObjectReference, MetricIdentifier, MetricSpec, MetricTarget},
 };
+use hpa_collectors::{CollectorSource, source_of};
 
 use super::series::Series;
+use crate::collectors::environment_of_unknown_flags;
 
 const MEBI: f64 = 1_048_576.0;
 
@@ -23,6 +25,8 @@ pub(super) struct Metric {
     pub(super) name: String,
     pub(super) source: Source,
     pub(super) target: Target,
+    /// The collector that may read the metric.
+    collector: Option<CollectorSource>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,10 +68,21 @@ impl Metric {
         matches!(self.target, Target::Value(_)) && !self.source.is_of_pods()
     }
 
-    /// Converts recorded values to the load. Values of a metric that falls with the replicas are
-    /// multiplied by them. Other values are totals already.
+    /// Whether a collector divides the value by the replicas. The recorded values are those of its
+    /// query, before the division.
+    pub(super) fn is_divided(&self) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.is_per_replica)
+    }
+
+    /// Whether the load is the value times the replicas.
+    pub(super) fn is_multiplied(&self) -> bool {
+        self.falls_with_replicas() && !self.is_divided()
+    }
+
+    /// Converts recorded values to the load. Values that fall with the replicas are multiplied by
+    /// them. Other values are totals already.
     pub(super) fn total(&self, value: Series, replicas: &Series) -> Series {
-        if self.falls_with_replicas() {
+        if self.is_multiplied() {
             value.zip(replicas, |value, replicas| value * replicas)
         } else {
             value
@@ -89,7 +104,7 @@ impl Metric {
             }
         }
         let used: Vec<Self> = used_metrics(hpa, ignored)
-            .map(|(index, metric)| Self::new(index, metric))
+            .map(|(index, metric)| Self::new(hpa, index, metric))
             .collect::<Result<_, _>>()?;
         if used.is_empty() {
             bail!("the autoscaler has no metric to replay");
@@ -97,18 +112,49 @@ impl Metric {
         Ok(used)
     }
 
-    /// Fails if the metric isn't complete, or is of a resource other than CPU and memory.
-    pub(super) fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
+    /// Fails if the metric isn't complete, is of a resource other than CPU and memory, or is
+    /// divided by the replicas twice.
+    pub(super) fn new(
+        hpa: &HorizontalPodAutoscaler,
+        index: usize,
+        spec: &MetricSpec,
+    ) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");
-        let source = source_of(spec).with_context(context)?;
+        let source = set_source(spec).with_context(context)?;
         let name = spec.metric_name().to_owned();
         let is_resource = matches!(source, Source::Resource { .. });
         if is_resource && !matches!(name.as_str(), "cpu" | "memory") {
             bail!("{field}: the resource {name} can't be replayed: add --ignore-metric {name}");
         }
         let target = spec.target().and_then(numeric_target).with_context(context)?;
-        Ok(Self { index, field, name, source, target })
+        let collector = source_of(hpa, spec, &environment_of_unknown_flags(hpa));
+        let collector = collector.and_then(Result::ok);
+        let metric = Self { index, field, name, source, target, collector };
+        if metric.is_divided() && !metric.falls_with_replicas() {
+            let Self { field, name, .. } = metric;
+            bail!(
+                "{field}: the setting per-replica divides the value by the replicas, and the \
+                 target averageValue does so again. This can't be replayed: add \
+                 --ignore-metric {name}"
+            );
+        }
+        Ok(metric)
+    }
+
+    /// Advice to give the query of the metric. Names the annotations that configure the metric.
+    pub(super) fn query_advice(&self) -> String {
+        let name = &self.name;
+        let advice = format!("give its query with --load-query '{name}=QUERY'");
+        match self.collector.as_ref().filter(|collector| collector.is_annotated) {
+            Some(CollectorSource { collector: "prometheus", subject, .. }) => {
+                format!("{advice} (that of its {subject})")
+            }
+            Some(CollectorSource { collector, subject, .. }) => {
+                format!("{advice} (its {subject} name the collector {collector})")
+            }
+            None => advice,
+        }
     }
 
     /// The metric as users write it, for messages.
@@ -131,7 +177,7 @@ impl Metric {
         match self.resource() {
             Some("cpu") => "cores".to_owned(),
             Some("memory") => "MiB".to_owned(),
-            _ if self.falls_with_replicas() => format!("{} × replicas", self.name),
+            _ if self.is_multiplied() => format!("{} × replicas", self.name),
             _ => self.name.clone(),
         }
     }
@@ -163,7 +209,7 @@ fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
 }
 
 /// The source of the first member that is set.
-fn source_of(spec: &MetricSpec) -> Option<Source> {
+fn set_source(spec: &MetricSpec) -> Option<Source> {
     Some(match spec {
         MetricSpec { resource: Some(_), .. } => Source::Resource { container: None },
         MetricSpec { container_resource: Some(resource), .. } => {

@@ -20,7 +20,7 @@ mod window;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     settings::{Bounds, SettingPolicy},
@@ -67,16 +67,23 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         simulate::write_file(path, &(header + &text))?;
     }
     let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
-    let scenario_file = ScenarioFile::parse(&rebuilt.scenario.to_string(), &no_files).context(
-        "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants",
-    )?;
+    let scenario_file = ScenarioFile::parse(&rebuilt.scenario.to_string(), &no_files);
+    let scenario_file = scenario_file.map_err(|error| {
+        anyhow!(
+            "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants: {}",
+            error.message()
+        )
+    })?;
     let has_charts = arguments.html.is_some();
     let results = simulate::simulate(&scenario_file.variants, has_charts || arguments.timeline);
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
     let step = past.window.step_seconds as f64;
-    let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
+    let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step)
+        .paused_if(!base.may_scale());
     let mut assumptions = notes(rebuilt.assumptions, &autoscaler.hpa, &past);
     assumptions.extend(report::pod_limit_sentence(&results));
+    assumptions.extend(report::pause_sentence(&results));
+    assumptions.extend(report::ineffective_settings_sentence(&results));
     let replay = Replay {
         name: &scenario_file.name,
         window: past.window,

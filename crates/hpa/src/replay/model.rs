@@ -97,7 +97,8 @@ impl<'p> Model<'p> {
             "replicas": whole_replicas(replicas), "profile": profile, "podMetrics": [],
         });
         let scenario = json!({
-            "seed": 1, "duration": past.window.seconds(), "loadUnit": main.load_unit(),
+            "seed": 1, "start": past.window.start.to_string(), "duration": past.window.seconds(),
+            "loadUnit": main.load_unit(),
             "workload": workload, "objectMetrics": [], "externalMetrics": [],
         });
         let (resources, mut assumptions) = (Vec::new(), Vec::new());
@@ -178,7 +179,12 @@ impl<'p> Model<'p> {
                 self.add_value(main, json!({ field: workload }));
             }
         }
-        if main.falls_with_replicas() {
+        if main.is_divided() {
+            self.assumptions.push(format!(
+                "The collector divides the value of {name} by the replicas: the load is the value \
+                 before that."
+            ));
+        } else if main.falls_with_replicas() {
             self.assumptions.push(format!(
                 "The value of {name} falls as replicas are added: the load is the value times the \
                  replicas."
@@ -214,8 +220,12 @@ impl<'p> Model<'p> {
     /// external metric gets its recorded values.
     fn add_other(&mut self, other: &RecordedMetric, per_pod: &Series) -> anyhow::Result<()> {
         let Metric { name, source, target, .. } = &other.metric;
+        let value_per_pod =
+            || other.value.zip(&self.past.replicas, |value, replicas| value / replicas.max(1.0));
         if !source.is_of_pods() {
-            let points = other.value.points(self.past.window.step_seconds as f64);
+            let value =
+                if other.metric.is_divided() { value_per_pod() } else { other.value.clone() };
+            let points = value.points(self.past.window.step_seconds as f64);
             self.add_value(&other.metric, json!({ "curve": linear_load(&points) }));
             if let Target::Value(_) = target {
                 self.assumptions
@@ -223,9 +233,7 @@ impl<'p> Model<'p> {
             }
             return Ok(());
         }
-        let pod_values =
-            other.value.zip(&self.past.replicas, |value, replicas| value / replicas.max(1.0));
-        let line = fit(per_pod, &pod_values);
+        let line = fit(per_pod, &value_per_pod());
         self.assumptions.push(describe_fit(&other.metric, line));
         let Line { base, slope, .. } = line;
         match source {

@@ -14,7 +14,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct RecordedMetric {
     pub(super) metric: Metric,
-    /// The total over all pods. For an object or external metric, its value.
+    /// The total over all pods. For an object or external metric, its value, before the division if
+    /// [`Metric::is_divided`].
     pub(super) value: Series,
 }
 

@@ -206,7 +206,7 @@ impl TargetRef {
             return Ok(self.usage_query(metric, container.as_deref(), window));
         }
         let subject = format!("the metric {}", metric.name);
-        let query_advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
+        let query_advice = metric.query_advice();
         let advice = match &metric.source {
             Source::Pods(_) => format!("check --pods (now {:?}), or {query_advice}", self.pods),
             _ => query_advice.clone(),
@@ -219,7 +219,8 @@ impl TargetRef {
                 Ok(Query { client, ..Query::new(&subject, format!("sum({text})"), &advice) })
             }
             None => Err(format!(
-                "{}: no rule of --metrics-config has {subject}: {query_advice}",
+                "{}: no rule of --metrics-config has {subject}, or Prometheus has no series of it \
+                 in this time: {query_advice}",
                 metric.field
             )),
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use hpa_calc::Quantity;
 use hpa_metrics::DiscoveryMapper;
 use hpa_prometheus::source::PrometheusSource;
@@ -42,7 +42,9 @@ pub(super) async fn read_past(
     let metrics = Metric::used(&autoscaler.hpa, &arguments.ignore_metric)?;
     let load_queries = parse_load_queries(arguments, &metrics)?;
     let mut requests = parse_requests(&arguments.request)?;
-    let until = arguments.until.unwrap_or_else(Timestamp::now);
+    let now = Timestamp::now();
+    let until = arguments.until.unwrap_or(now);
+    ensure!(until <= now, "--until {until} is in the future");
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
     if window.step_count < 2 || window.exceeds_limit() {
         bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());

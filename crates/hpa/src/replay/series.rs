@@ -92,7 +92,8 @@ impl Series {
 
     /// Points (seconds, value) of a load that is constant between them. Each value starts `lead`
     /// seconds before its step, but not before 0, where the newest of these values counts. Gaps are
-    /// interpolated linearly.
+    /// interpolated linearly. The last value has a point even if it repeats: otherwise, the load
+    /// would seem to end early.
     pub(super) fn step_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
@@ -104,6 +105,9 @@ impl Series {
                 _ => points.push((time, value)),
             }
         }
+        let end = self.0.len().saturating_sub(1) as f64 * step - lead;
+        let last = points.last().copied();
+        points.extend(last.filter(|(start, _)| end > *start).map(|(_, value)| (end, value)));
         points
     }
 
@@ -163,6 +167,12 @@ mod tests {
         let series = series(&[1.0, 1.0, 2.0, f64::NAN, 4.0, 4.0, 5.0]);
         let points = [(0.0, 1.0), (15.5, 2.0), (30.5, 3.0), (45.5, 4.0), (75.5, 5.0)];
         assert_eq!(series.step_points(15.0, 14.5), points);
+    }
+
+    #[test]
+    fn step_points_end_with_the_last_value() {
+        let series = series(&[1.0, 2.0, 2.0, 2.0]);
+        assert_eq!(series.step_points(15.0, 14.5), [(0.0, 1.0), (0.5, 2.0), (30.5, 2.0)]);
     }
 
     #[test]

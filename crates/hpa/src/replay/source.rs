@@ -47,7 +47,8 @@ impl PrometheusPastLoads {
     ) -> Result<Trace, PastError> {
         let unknown = |text: &str| PastError::Unknown(text.to_owned());
         let spec = hpa.spec.metrics.get(index).ok_or_else(|| unknown("no such metric"))?;
-        let metric = Metric::new(index, spec).map_err(|error| unknown(&format!("{error:#}")))?;
+        let metric = Metric::new(hpa, index, spec);
+        let metric = metric.map_err(|error| unknown(&format!("{error:#}")))?;
         if self.rules.is_none() && matches!(metric.source, Source::External(_)) {
             // Without a rule, series of this name may belong to any namespace.
             let text = format!("no rule says which series of {} belong to it", metric.name);
@@ -66,7 +67,7 @@ impl PrometheusPastLoads {
             },
             _ => PastError::Unknown(message),
         })?;
-        let replicas = if metric.falls_with_replicas() {
+        let replicas = if metric.is_multiplied() {
             reader.read(&target.replicas_query(None)).await.map_err(read_error)?
         } else {
             Series::default()
@@ -173,7 +174,7 @@ mod tests {
         let hpa = hpa();
         let target = TargetRef::new(&hpa);
         for index in 1..3 {
-            let metric = Metric::new(index, &hpa.spec.metrics[index]).unwrap();
+            let metric = Metric::new(&hpa, index, &hpa.spec.metrics[index]).unwrap();
             let text = target.metric_query(&metric, None, 60).unwrap().text;
             let selectors = text.matches('{').count()
                 - text.matches("{1,10}").count()

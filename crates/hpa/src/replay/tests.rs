@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use clap::Parser;
 use hpa_simulate::{Run, ScenarioFile};
 use jiff::Timestamp;
 use rstest::rstest;
@@ -18,6 +19,7 @@ use super::{
     series::Series,
     window::Window,
 };
+use crate::args::{Arguments, Command};
 
 const STEPS: usize = 240;
 
@@ -68,7 +70,13 @@ fn try_replay(
     metrics: &Value,
     values: Vec<Series>,
 ) -> anyhow::Result<(RebuiltScenario, Run, Agreement)> {
-    let manifest = autoscaler(metrics);
+    replay_manifest(&autoscaler(metrics), values)
+}
+
+fn replay_manifest(
+    manifest: &Value,
+    values: Vec<Series>,
+) -> anyhow::Result<(RebuiltScenario, Run, Agreement)> {
     let hpa = serde_json::from_value(manifest.clone())?;
     let metrics = Metric::used(&hpa, &[])?.into_iter().zip(values);
     let past = Past {
@@ -81,7 +89,7 @@ fn try_replay(
         capacity: None,
     };
     let mut rebuilt = rebuild(&past, &hpa)?;
-    rebuilt.scenario["autoscaler"] = manifest;
+    rebuilt.scenario["autoscaler"] = manifest.clone();
     let text = serde_saphyr::to_string(&rebuilt.scenario)?;
     let scenario_file = ScenarioFile::parse(&text, &|_| Err("no files".to_owned()))?;
     let run = scenario_file.variants[0].run();
@@ -127,6 +135,44 @@ fn each_kind_of_metric_gives_the_recorded_replicas(#[case] metric: Value, #[case
     assert!(run.problems.is_empty(), "{:?}", run.problems);
     assert_eq!(agreement.trust, Trust::Good, "{agreement:?} {:?}", rebuilt.scenario);
     assert_eq!(run.outcome.replicas.max, 12);
+}
+
+/// An autoscaler of a metric whose collector divides the value by the replicas.
+fn divided_by_replicas(target: Value) -> Value {
+    let metric = json!({ "type": "Object", "object": {
+        "metric": { "name": "jobs" }, "target": target,
+        "describedObject": { "apiVersion": "v1", "kind": "Service", "name": "web" },
+    } });
+    let mut manifest = autoscaler(&json!([metric]));
+    manifest["metadata"]["annotations"] = json!({
+        "metric-config.object.jobs.prometheus/query": "sum(jobs)",
+        "metric-config.object.jobs.prometheus/per-replica": "true",
+    });
+    manifest
+}
+
+#[test]
+fn value_that_a_collector_divides_by_the_replicas_is_the_load() {
+    let manifest = divided_by_replicas(json!({ "type": "Value", "value": "10" }));
+    let (rebuilt, run, agreement) = replay_manifest(&manifest, vec![series(load)]).unwrap();
+    assert!(run.problems.is_empty(), "{:?}", run.problems);
+    assert_eq!(agreement.trust, Trust::Good, "{agreement:?} {:?}", rebuilt.scenario);
+    assert_eq!((run.outcome.replicas.max, &rebuilt.scenario["loadUnit"]), (12, &json!("jobs")));
+    let all = rebuilt.assumptions.join("\n");
+    assert!(all.contains("The collector divides the value of jobs by the replicas"), "{all}");
+    let hpa = serde_json::from_value(manifest).unwrap();
+    let metric = Metric::used(&hpa, &[]).unwrap().remove(0);
+    let error = TargetRef::new(&hpa).metric_query(&metric, None, 60).unwrap_err();
+    let advice = "--load-query 'jobs=QUERY' (that of its annotations \
+                  metric-config.object.jobs.prometheus/*)";
+    assert!(error.contains(advice), "{error}");
+}
+
+#[test]
+fn value_that_is_divided_by_the_replicas_twice_cannot_be_replayed() {
+    let manifest = divided_by_replicas(json!({ "type": "AverageValue", "averageValue": "10" }));
+    let error = replay_manifest(&manifest, vec![series(load)]).unwrap_err().to_string();
+    assert!(error.ends_with("can't be replayed: add --ignore-metric jobs"), "{error}");
 }
 
 #[test]
@@ -220,6 +266,35 @@ fn page_has_the_recorded_replicas_and_the_match() {
     for sentence in ["<p>The rebuilt run has", "<p>Trust: good.", "<p>Assumption: pods are equal"] {
         assert!(page.contains(sentence), "{sentence}: {page}");
     }
+}
+
+#[test]
+fn scheduled_bounds_hold_at_the_replayed_time() {
+    assert_eq!(window().start.to_string(), "2027-01-15T07:00:00Z");
+    let mut manifest = autoscaler(&json!([pods("rps", "10")]));
+    manifest["metadata"]["annotations"] = json!({
+        "autoscaling.hpa-rs.dev/bounds":
+            r#"[{"days":["Fri"],"start":"07:10","end":"07:20","timeZone":"UTC","minReplicas":20}]"#,
+    });
+    let (_, run, _) = replay_manifest(&manifest, vec![series(load)]).unwrap();
+    let first = run.steps.first().expect("a scaling to the scheduled minimum");
+    assert_eq!((first.from, first.to), (6, 20), "{first:?}");
+    assert!((first.second - 600.0).abs() < 2.0, "{first:?}");
+}
+
+#[test]
+fn end_in_the_future_is_an_error() {
+    let mut manifest = autoscaler(&json!([pods("rps", "10")]));
+    manifest["apiVersion"] = json!("autoscaling/v2");
+    manifest["kind"] = json!("HorizontalPodAutoscaler");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), manifest.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let flags = ["--prometheus=http://127.0.0.1:9", "--until=2999-01-01T00:00:00Z", "-f", path];
+    let arguments = Arguments::parse_from(["hpa", "replay"].into_iter().chain(flags));
+    let Command::Replay(arguments) = arguments.command else { panic!("hpa replay") };
+    let error = super::run(&arguments).unwrap_err().to_string();
+    assert_eq!(error, "--until 2999-01-01T00:00:00Z is in the future");
 }
 
 #[test]

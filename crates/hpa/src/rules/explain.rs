@@ -365,7 +365,7 @@ async fn describe_rules(
         let by_index = |index: usize| inspected.get(index).map(|rule| rule.status.rule.clone());
         let outcome = report.outcome.describe(|index| by_index(index).unwrap_or_default());
         let _ = writeln!(text, "{name}: {outcome}");
-        let RuleOutcome::NoSeries { series_query, is_described } = &report.outcome else {
+        let RuleOutcome::NoSeries { series_query, will_have } = &report.outcome else {
             continue;
         };
         let mismatch = match server.describe_age(series_query).await {
@@ -383,7 +383,7 @@ async fn describe_rules(
         match mismatch {
             Ok(Some(mismatch)) => {
                 let _ = writeln!(text, "  {mismatch}");
-                if *is_described {
+                if *will_have {
                     described_mismatch.get_or_insert_with(|| format!("{name}: {mismatch}"));
                 }
             }

@@ -22,13 +22,15 @@ use hpa_prometheus::source::PrometheusSource;
 
 use self::outcome::Outcome;
 use crate::{
-    args::{RulesCommand, RulesConnection, RulesGenerateArguments},
+    args::{LintFormat, RulesCommand, RulesConnection, RulesGenerateArguments},
     kubectl::block_on,
     rules_source::create_source,
+    terminal,
 };
 
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
+    let is_json = matches!(&command, RulesCommand::Check(one) if one.output != LintFormat::Text);
     let (text, outcome) = match command {
         RulesCommand::Check(arguments) => block_on(check::check_rules(&arguments))?,
         RulesCommand::Explain(arguments) => block_on(explain::explain_metric(&arguments))?,
@@ -36,7 +38,8 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
         RulesCommand::Compare(arguments) => block_on(compare::compare(&arguments))?,
         RulesCommand::Schema => (JSON_SCHEMA.to_owned(), Outcome::Success),
     };
-    crate::terminal::print(&text)?;
+    let print = if is_json { terminal::print_json } else { terminal::print };
+    print(&text)?;
     Ok(outcome.exit_code())
 }
 

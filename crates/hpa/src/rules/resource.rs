@@ -345,9 +345,16 @@ pub(super) async fn explain_metric(
                 (no_value(&reason), none)
             } else {
                 let objects = counted(count, object) + &named + &of_namespace;
-                let headline =
-                    format!("{metric} has values of {objects}, by resourceRules.{field}\n");
-                (headline, Outcome::Success)
+                let values = format!("{metric} has values of {objects}, by resourceRules.{field}");
+                match definition.missing_rule() {
+                    Some(path) => {
+                        let headline = format!(
+                            "{values}, but metrics.k8s.io doesn't serve them: {path} is missing\n"
+                        );
+                        (headline, none)
+                    }
+                    None => (values + "\n", Outcome::Success),
+                }
             }
         }
         Err(QueryProblem::Mistake(text)) => {

@@ -6,15 +6,19 @@ mod absence;
 mod answered;
 mod unanswered;
 
-use std::path::Path;
-
 use clap::Parser;
 use hpa_prometheus::rules::Config;
+use rstest::rstest;
+use serde_json::{Value, json};
 
 use super::{check, generate, outcome::Outcome};
 use crate::args::{Arguments, Command, RulesCommand, RulesGenerateArguments};
 
-async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
+/// Checks a file with these rules, whose name is `rules.yaml`.
+async fn check_text(rules: &str) -> anyhow::Result<(String, bool)> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    std::fs::write(&path, rules).unwrap();
     check_with(&["check", path.to_str().unwrap()]).await
 }
 
@@ -31,28 +35,65 @@ async fn check_outcome(arguments: &[&str]) -> anyhow::Result<(String, Outcome)> 
     }
 }
 
+fn assert_lines_start_with(report: &str, starts: &[String]) {
+    assert_eq!(report.lines().count(), starts.len(), "{report}");
+    let mut lines = report.lines().zip(starts);
+    assert!(lines.all(|(line, start)| line.starts_with(start)), "{report}");
+}
+
 #[tokio::test]
 async fn check_without_a_server_reports_refused_rules() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
-    std::fs::write(&path, "rules:\n- {seriesQuery: up, name: {matches: '('}}\n").unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let rules = "rules:\n- {seriesQuery: up, name: {matches: '('}}\n";
+    let (report, is_good) = check_text(rules).await.unwrap();
     assert!(!is_good);
     let (first, mistakes) = report.split_once('\n').unwrap();
-    assert_eq!(first, format!("{}: 2 problems (1 rule)", path.display()));
+    assert!(first.ends_with("rules.yaml: 2 problems (1 rule)"), "{report}");
     let mistakes: Vec<_> = mistakes.lines().map(|line| line.split(": ").next().unwrap()).collect();
     assert_eq!(mistakes, ["line 2, column 3", "line 2, column 37"], "{report}");
     assert!(report.contains("rules[0].name.matches: `(` is not a valid regular"), "{report}");
 
-    std::fs::write(&path, "rules: [{seriesQuerys: up}]").unwrap();
-    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let error = check_text("rules: [{seriesQuerys: up}]").await.unwrap_err();
+    let error = format!("{error:#}");
     assert!(error.contains("rules.yaml: line 1, column 10"), "{error}");
+}
+
+#[rstest]
+#[case::no_yaml("rules: [", &["field"])]
+#[case::no_rules("apiVersion: apps/v1\nkind: Deployment\n", &["field"])]
+#[case::undecodable("rules: [{seriesQuerys: up}]", &["rule"])]
+#[case::refused("rules:\n- {seriesQuery: up, name: {matches: '('}}\n", &["metrics-query", "name"])]
+#[case::valid(
+    "externalRules: [{seriesQuery: up, metricsQuery: up, resources: {namespaced: false}}]",
+    &[]
+)]
+#[tokio::test]
+async fn findings_have_a_kind_in_json_and_sarif(#[case] rules: &str, #[case] kinds: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    std::fs::write(&path, rules).unwrap();
+    let file = path.to_str().unwrap();
+    let expected = if kinds.is_empty() { Outcome::Success } else { Outcome::Failure };
+    let check = async |format| -> Value {
+        let (text, outcome) = check_outcome(&["check", file, "-o", format]).await.unwrap();
+        assert_eq!(outcome, expected, "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let (json, sarif) = (check("json").await, check("sarif").await);
+    let run = &sarif["runs"][0];
+    assert_eq!(run["tool"]["driver"]["name"], "hpa rules check");
+    let (json, results) = (json.as_array().unwrap(), run["results"].as_array().unwrap());
+    assert_eq!((json.len(), results.len()), (kinds.len(), kinds.len()), "{json:?}");
+    for (kind, (finding, result)) in kinds.iter().zip(json.iter().zip(results)) {
+        assert_eq!((&finding["rule"], &result["ruleId"]), (&json!(kind), &json!(kind)));
+        let place = &result["locations"][0]["physicalLocation"];
+        assert!(place["artifactLocation"]["uri"].to_string().contains("/rules.yaml"), "{result}");
+        let line = json!(place["region"]["startLine"].as_u64().unwrap_or_default());
+        assert_eq!((&finding["line"], &finding["severity"]), (&line, &result["level"]));
+    }
 }
 
 #[tokio::test]
 async fn check_names_the_mistakes_beside_an_unknown_field() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
     let rules = "rules:
 - seriesQuerys: up
   resources: {template: <<.Resource>>}
@@ -63,8 +104,7 @@ externalRules:
   resources: {namespaced: fals}
   metricsQuery: <<.Bar
 ";
-    std::fs::write(&path, rules).unwrap();
-    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let error = format!("{:#}", check_text(rules).await.unwrap_err());
     let starts = [
         "rules.yaml: 5 problems",
         "line 2, column 3: rules[0]: unknown field `seriesQuerys`",
@@ -86,13 +126,9 @@ async fn generated_rules_are_valid() {
         let (rate_interval, label_prefix) = (interval.to_owned(), prefix.to_owned());
         generate(&RulesGenerateArguments { rate_interval, label_prefix })
     };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
-    std::fs::write(&path, generated("2m", "kube_").unwrap()).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(&generated("2m", "kube_").unwrap()).await.unwrap();
     assert!(is_good, "{report}");
-    let first = format!("{}: no problems (6 rules, resourceRules)\n", path.display());
-    assert!(report.starts_with(&first), "{report}");
+    assert!(report.contains("rules.yaml: no problems (6 rules, resourceRules)\n"), "{report}");
     let error = generated("soon", "").unwrap_err().to_string();
     assert_eq!(error, "--rate-interval soon");
     assert!(generated("2m", "'").is_err());
@@ -100,34 +136,26 @@ async fn generated_rules_are_valid() {
 
 #[tokio::test]
 async fn check_without_a_server_finds_mistakes_in_helm_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("values.yaml");
     let values = "rules:\n  default: false\n  custom:\n  - seriesQuery: sum(a) / sum(b)\n    \
                   resources: {template: <<.Resource>>}\n    metricsQuery: <<.Series>>\n";
-    std::fs::write(&path, values).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(values).await.unwrap();
     assert!(!is_good);
     let expected = ": 1 problem, 1 warning (1 rule)\nline 4, column 18: rules[0].seriesQuery: it must be a \
                     selector";
     assert!(report.contains(expected), "{report}");
-    std::fs::write(&path, values.replace("sum(a) / sum(b)", "a")).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(&values.replace("sum(a) / sum(b)", "a")).await.unwrap();
     assert!(is_good && report.contains(" (1 rule)\n"), "{report}");
 }
 
 #[tokio::test]
 async fn check_numbers_the_rules_of_helm_values_as_in_the_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("values.yaml");
     let values = "rules:\n  default: true\n  custom:\n  - seriesQuery: m\n    resources: \
                   {template: <<.Resource>>}\n    metricsQuery: sum(\n";
-    std::fs::write(&path, values).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(values).await.unwrap();
     assert!(!is_good);
     let expected = "\nline 6, column 19: rules[0].metricsQuery: not PromQL";
     assert!(report.contains(expected), "{report}");
-    std::fs::write(&path, values.replace("sum(", "m")).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(&values.replace("sum(", "m")).await.unwrap();
     assert!(is_good && report.contains(" (6 default rules, 1 rule)\n"), "{report}");
     let expected = "\nline 6, column 19: rules[0].metricsQuery: warning: the query selects no";
     assert!(report.contains(expected), "{report}");
@@ -148,9 +176,9 @@ async fn check_names_each_config_map_of_a_file() {
     let maps =
         [map("a", valid), map("b", invalid), map("c", valid).replace("Query: m\n", "Querys: m\n")];
     std::fs::write(&path, maps.concat()).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let file = path.to_str().unwrap();
+    let (report, is_good) = check_with(&["check", file]).await.unwrap();
     assert!(!is_good);
-    let file = path.display();
     let start = format!(
         "rules in 3 places: 2 with problems: ConfigMap m/b, key rules.yaml; ConfigMap m/c, \
          key rules.yaml\n\nConfigMap m/a, key rules.yaml\n{file}: no problems (1 rule)\n"
@@ -164,22 +192,18 @@ async fn check_names_each_config_map_of_a_file() {
     let third = "maps.yaml: line 24, column 7: rules[0]: unknown field `seriesQuerys`";
     assert!(report.contains(third), "{report}");
     let both = [map("a", valid), map("b", valid)].concat();
-    std::fs::write(&path, both).unwrap();
-    let (report, is_good) = check_file(&path).await.unwrap();
+    let (report, is_good) = check_text(&both).await.unwrap();
     assert!(is_good && report.starts_with("rules in 2 places: no problems\n"), "{report}");
 }
 
 #[tokio::test]
 async fn check_without_a_server_warns_of_queries_without_matchers_or_grouping() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
     let check = async |query: &str| {
         let rules = format!(
             "rules:\n- seriesQuery: a\n  resources: {{overrides: {{namespace: {{resource: \
              namespace}}, service: {{resource: service}}}}}}\n  metricsQuery: '{query}'\n"
         );
-        std::fs::write(&path, rules).unwrap();
-        let (report, is_good) = check_file(&path).await.unwrap();
+        let (report, is_good) = check_text(&rules).await.unwrap();
         assert!(is_good, "{report}");
         let lines: Vec<_> = report.lines().map(str::to_owned).collect();
         let [first, warnings @ .., _hint] = lines.as_slice() else { panic!("{report}") };
@@ -206,20 +230,15 @@ async fn check_without_a_server_warns_of_queries_without_matchers_or_grouping() 
 
 #[tokio::test]
 async fn check_refuses_an_unknown_section_of_helm_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("values.yaml");
-    std::fs::write(&path, "rules:\n  default: false\n  externals: [{seriesQuery: up}]\n").unwrap();
-    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let values = "rules:\n  default: false\n  externals: [{seriesQuery: up}]\n";
+    let error = format!("{:#}", check_text(values).await.unwrap_err());
     let expected = "line 3, column 3: rules: unknown field `externals`: did you mean `external`?";
     assert!(error.ends_with(expected), "{error}");
 }
 
 #[tokio::test]
 async fn check_refuses_an_empty_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("rules.yaml");
-    std::fs::write(&path, "\n").unwrap();
-    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let error = format!("{:#}", check_text("\n").await.unwrap_err());
     assert!(error.ends_with("rules.yaml: it is empty"), "{error}");
 }
 
@@ -281,18 +300,14 @@ externalRules:
             "line 5, column 11: externalRules[0].server: there is no server".to_owned(),
             "line 7, column 17: externalRules[0].metricsQuery: not PromQL".to_owned(),
         ];
-        let lines: Vec<&str> = report.lines().collect();
-        assert_eq!(lines.len(), starts.len(), "{report}");
-        for (line, start) in lines.iter().zip(&starts) {
-            assert!(line.starts_with(start), "{report}");
-        }
+        assert_lines_start_with(&report, &starts);
     }
-    std::fs::write(&path, rules.replace("server: asia", "servers: asia")).unwrap();
-    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let misspelled = rules.replace("server: asia", "servers: asia");
+    let error = format!("{:#}", check_text(&misspelled).await.unwrap_err());
     assert!(error.contains("3 problems") && error.contains("servers[0].tokenFile"), "{error}");
     for (field, misspelled) in [("name: eu", "nam: asia"), ("servers:", "server:")] {
-        std::fs::write(&path, rules.replace(field, misspelled)).unwrap();
-        let error = format!("{:#}", check_file(&path).await.unwrap_err());
+        let error = check_text(&rules.replace(field, misspelled)).await.unwrap_err();
+        let error = format!("{error:#}");
         assert!(error.contains("metricsQuery: not PromQL"), "{error}");
         assert!(!error.contains("there is no server"), "{error}");
     }
@@ -323,11 +338,7 @@ externalRules:
         ),
         "line 8, column 17: externalRules[0].metricsQuery: not PromQL".to_owned(),
     ];
-    let lines: Vec<&str> = report.lines().collect();
-    assert_eq!(lines.len(), starts.len(), "{report}");
-    for (line, start) in lines.iter().zip(&starts) {
-        assert!(line.starts_with(start), "{report}");
-    }
+    assert_lines_start_with(&report, &starts);
 }
 
 /// Checks each example of rules in docs/prometheus.md.
@@ -337,12 +348,10 @@ async fn documented_rules_are_valid() {
     let blocks = document.split("\n```").skip(1).step_by(2);
     let lists = ["rules:", "externalRules:", "resourceRules:"];
     let has_rules = |block: &&str| block.lines().any(|line| lists.contains(&line));
-    let (dir, mut count) = (tempfile::tempdir().unwrap(), 0);
-    let path = dir.path().join("rules.yaml");
+    let mut count = 0;
     for block in blocks.filter(has_rules) {
         let (_, rules) = block.split_once('\n').unwrap();
-        std::fs::write(&path, rules).unwrap();
-        let (report, is_good) = check_file(&path).await.unwrap();
+        let (report, is_good) = check_text(rules).await.unwrap();
         assert!(is_good, "{report}{rules}");
         count += 1;
     }

@@ -6,7 +6,9 @@ use hpa_calc::crd::{member_path, versions};
 use hpa_calc::{
     Settings,
     defaults::apply_defaults,
-    settings::{Bounds, BoundsChange, Setting, SettingPlace, SettingPolicy, SettingProblem},
+    settings::{
+        Bounds, BoundsChange, ProblemKind, Setting, SettingPlace, SettingPolicy, SettingProblem,
+    },
 };
 use hpa_controller::k8s::StatusController;
 use jiff::{Timestamp, tz::TimeZone};
@@ -34,7 +36,7 @@ pub(super) struct BoundsPreview {
     initial_bounds: Bounds,
     changes: Vec<BoundsChange>,
     /// Each with its file and line.
-    problems: Vec<(String, String)>,
+    problems: Vec<(String, SettingProblem)>,
     /// Whether kube-controller-manager stored the status last.
     status_is_from_reference: bool,
 }
@@ -72,7 +74,7 @@ fn preview_autoscaler(
             SettingPlace::Annotation(name) => member_path("metadata.annotations", name),
             SettingPlace::Field(path) => path.clone(),
         };
-        (manifest.place(&field), problem.to_string())
+        (manifest.place(&field), problem.clone())
     };
     let problems = resolved.problems.iter().filter(is_of_bounds);
     let problems: Vec<_> = problems.map(with_place).collect();
@@ -94,9 +96,15 @@ fn preview_autoscaler(
     }))
 }
 
+fn is_overridden(problem: &SettingProblem) -> bool {
+    problem.kind == ProblemKind::Overridden
+}
+
 impl BoundsPreview {
+    /// Whether the schedule that is in force is valid. A field of the custom API has precedence
+    /// over its annotation.
     pub(super) fn is_valid(&self) -> bool {
-        self.problems.is_empty()
+        self.problems.iter().all(|(_, problem)| is_overridden(problem))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -109,7 +117,7 @@ impl BoundsPreview {
             "to": self.to,
             "bounds": self.initial_bounds,
             "changes": changes.collect::<Vec<_>>(),
-            "problems": self.problems.iter().map(|(_, problem)| problem).collect::<Vec<_>>(),
+            "problems": self.problems.iter().map(|(_, one)| one.to_string()).collect::<Vec<_>>(),
         })
     }
 
@@ -118,7 +126,8 @@ impl BoundsPreview {
         let mut text = format!("{}, times in {zone}\n", self.name);
         // Writing to a string can't fail.
         for (place, problem) in &self.problems {
-            let _ = writeln!(text, "{place}: error: {problem}");
+            let label = if is_overridden(problem) { "warning" } else { "error" };
+            let _ = writeln!(text, "{place}: {label}: {problem}");
         }
         if !self.is_valid() {
             return text;

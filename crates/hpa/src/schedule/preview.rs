@@ -7,7 +7,7 @@ use hpa_collectors::schedules::{
     Change, EntryProblem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
 use hpa_metrics::decode_value;
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ impl Preview {
     fn new(
         manifest: &Manifest,
         metric: &ScheduledMetric,
-        mut windows: Vec<Window>,
+        windows: Vec<Window>,
         settings: &Settings,
         from: Timestamp,
         to: Timestamp,
@@ -150,10 +150,14 @@ impl Preview {
         let default = || settings.time_zones.get(&settings.default_time_zone);
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
         // An empty window has ramps, but isn't listed.
-        windows.retain(|window| window.start < window.end);
+        let (windows, empty_windows): (Vec<_>, Vec<_>) =
+            windows.into_iter().partition(|window| window.start < window.end);
         let listed: BTreeSet<usize> = windows.iter().map(|window| window.entry).collect();
-        let mut unlisted_windows = metric.windows(from, to);
+        // Windows in the previewed time come before those outside of it.
+        let mut unlisted_windows = empty_windows;
+        unlisted_windows.extend(metric.windows(from, to));
         unlisted_windows.retain(|window| !listed.contains(&window.entry));
+        unlisted_windows.sort_by_key(|window| window.entry);
         unlisted_windows.dedup_by_key(|window| window.entry);
         let with_place =
             |problem: &EntryProblem| (place(manifest, &problem.to_string()), problem.clone());
@@ -235,7 +239,12 @@ impl Preview {
             let note = if window.start < window.end {
                 format!("is outside of the drawn time: {start} to {end} (see --from)")
             } else {
-                format!("has an empty window: its end is not after its start, {start}")
+                let cause = if self.clocks_went_forward(window.start) {
+                    ", because the clocks go forward"
+                } else {
+                    ""
+                };
+                format!("has an empty window: its end is not after its start, {start}{cause}")
             };
             let _ = writeln!(text, "note: spec.schedules[{}] {note}", window.entry);
         }
@@ -249,6 +258,12 @@ impl Preview {
         let _ =
             writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.initial_value);
         text
+    }
+
+    /// Whether the clocks went forward in the three hours before a time.
+    fn clocks_went_forward(&self, time: Timestamp) -> bool {
+        let before = time.saturating_sub(SignedDuration::from_hours(3)).unwrap_or(time);
+        self.zone.to_offset(before) < self.zone.to_offset(time)
     }
 
     fn local(&self, time: Timestamp) -> String {

@@ -246,6 +246,22 @@ fn entry_without_a_drawn_window_has_a_note(#[case] dates: &str, #[case] expected
     assert!(text.contains(&format!("\nnote: spec.schedules[1] {expected}\n")), "{text}");
 }
 
+/// The clocks skip 02:30, so the window starts when it ends: 03:30.
+#[test]
+fn window_that_the_clocks_skip_is_empty() {
+    let manifest = MANIFEST
+        .replace("'22:00', endTime: '02:00'", "'02:30', endTime: '03:30'")
+        .replace("[Fri], timezone: UTC", "[Sun], timezone: Europe/Berlin");
+    let from: Timestamp = "2027-03-26T00:00:00Z".parse().expect("a time");
+    let to: Timestamp = "2027-04-02T00:00:00Z".parse().expect("a time");
+    let (previews, _) =
+        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("previews");
+    let text = previews[0].text(false);
+    let expected = "\nnote: spec.schedules[0] has an empty window: its end is not after its start, \
+                    Sun 2027-03-28 03:30 +02:00, because the clocks go forward\n";
+    assert!(text.contains(expected), "{text}");
+}
+
 #[test]
 fn each_invalid_entry_of_each_schedule_is_named() {
     let two = MANIFEST.replace("[Fri]", "[Friday]").replace("value: 25", "value: x");
@@ -344,6 +360,17 @@ fn invalid_bounds_are_reported_without_changes() {
     let error = "\nf.yaml:8: error: annotation autoscaling.hpa-rs.dev/bounds";
     assert!(text.contains(error), "{text}");
     assert!(!text.contains("no change in this time"), "{text}");
+}
+
+#[test]
+fn bounds_of_the_field_are_shown_if_the_annotation_is_overridden() {
+    let field = "spec:\n  bounds:\n  - {days: [Sat], start: \"10:00\", end: \"11:00\", timeZone: \
+                 UTC, minReplicas: 5}\n";
+    let custom = BOUNDS.replace("autoscaling/v2", hpa_calc::crd::API_VERSION);
+    let text = bounds_text(&custom.replace("spec:\n", field));
+    let warning = ": warning: annotation autoscaling.hpa-rs.dev/bounds is ignored: spec.bounds ";
+    assert!(text.contains(warning), "{text}");
+    assert!(text.contains("\nSat 2026-10-24 10:00 +00:00  5 to 8 replicas\n"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, ensure};
 use hpa_calc::explain::one_line;
 use hpa_simulate::{
     BASE, Run, RunOptions, ScenarioFile, Variant, json_schema, map_parallel, report,
+    workload::scenario::ReadFile,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -59,20 +60,26 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
 /// Reads a scenario and the files that it refers to, whose paths are relative to the scenario. A
 /// scenario without a name gets that of its file.
 pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
-    let is_stdin = file == Path::new("-");
+    let mut scenario_file = parse_scenario(file, ScenarioFile::parse)?;
+    if scenario_file.name.is_empty() && file != Path::new("-") {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        scenario_file.name = one_line(&stem).into_owned();
+    }
+    Ok(scenario_file)
+}
+
+/// Reads a file, and passes it to `parse` with a function that reads the files that it refers to.
+pub(crate) fn parse_scenario<T, E: Display>(
+    file: &Path,
+    parse: impl FnOnce(&str, ReadFile<'_>) -> Result<T, E>,
+) -> anyhow::Result<T> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let in_file = |error: &dyn Display| anyhow!("{}: {error}", file_name(file));
     let text = read_text(file, MAX_SCENARIO_SIZE).map_err(|error| in_file(&error))?;
     let read_relative = |name: &str| {
         read_text(&folder.join(name), MAX_SCENARIO_SIZE).map_err(|error| error.to_string())
     };
-    let mut scenario_file =
-        ScenarioFile::parse(&text, &read_relative).map_err(|error| in_file(&error))?;
-    if scenario_file.name.is_empty() && !is_stdin {
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        scenario_file.name = one_line(&stem).into_owned();
-    }
-    Ok(scenario_file)
+    parse(&text, &read_relative).map_err(|error| in_file(&error))
 }
 
 /// Keeps only the variants with these names, or all if there are no names.
@@ -145,7 +152,8 @@ struct Output<'a> {
     duration_seconds: f64,
     seed: u64,
     base: &'static str,
-    /// The notes of the text output, such as that the samples of the load end early.
+    /// The notes of the text output, such as that the samples of the load end early, or that a
+    /// setting has no effect.
     notes: Vec<String>,
     variants: Vec<VariantOutput<'a>>,
 }
@@ -181,7 +189,12 @@ fn json(
         duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
         seed: cluster.map_or(0, |cluster| cluster.seed),
         base: BASE,
-        notes: first.and_then(report::samples_note).into_iter().collect(),
+        notes: first
+            .and_then(report::samples_note)
+            .into_iter()
+            .chain(report::pause_sentence(results))
+            .chain(report::ineffective_settings_sentence(results))
+            .collect(),
         variants: variant_outputs(results, with_timeline),
     };
     terminal::json(&output)

@@ -15,7 +15,7 @@ use hpa_controller::debug::ActingController;
 use jiff::SignedDuration;
 
 use super::{
-    check::{Check, Level},
+    check::{Check, Level, Weight},
     cluster::ClusterState,
     controller::lowercase_first,
     lease::describe_lease_error,
@@ -115,9 +115,10 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         format!("{count} without a check, because the status is not stored: {names}")
     });
     // The controller's check has the error.
-    checks.extend(unstored.map(Check::into_repetition));
+    checks.extend(unstored.map(|check| check.with_weight(Weight::Repetition)));
     let fallback = cluster.scope.describe_fallback();
     checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
+    checks.extend(cluster.missing_api.as_ref().map(|text| Check::new(Level::Warning, text)));
     checks.extend(failing.iter().filter_map(|(reason, causes)| {
         causes_check(Level::Error, causes, |count, names| format!("{reason}: {count} ({names})"))
     }));
@@ -186,7 +187,7 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
         return None;
     }
     let text = format!(
-        "{} without a status: maybe no controller handles them: {}",
+        "{} without a status, maybe handled by no controller: {}",
         counted(names.len(), "autoscaler"),
         shorten_names(names)
     );
@@ -312,7 +313,7 @@ fn summarize(
     };
     let check = Check::new(level, text);
     // Each problem has its own check.
-    if failing_count + unhandled_count > 0 { check.into_repetition() } else { check }
+    check.repeated_if(failing_count + unhandled_count > 0)
 }
 
 /// Whether a different controller stored the status of another autoscaler of the target.

@@ -7,7 +7,7 @@ use hpa_controller::{
 };
 
 use super::{
-    check::{Check, Level, format_seconds},
+    check::{Check, Level, Weight, format_seconds},
     cluster::ClusterState,
     lease::describe_lease_error,
 };
@@ -72,7 +72,8 @@ pub(super) fn check(cluster: &ClusterState, conflicts: &[Conflict]) -> Check {
                         off, see docs/migration.md";
             let check = check.with_hint(hint);
             // A tenant's forged status must not hide the problems of others.
-            if is_confirmed { check.into_conflict() } else { check.into_possible_conflict() }
+            let weight = if is_confirmed { Weight::Conflict } else { Weight::PossibleConflict };
+            check.with_weight(weight)
         }
         Some(_) => Check::new(Level::Ok, text),
     }

@@ -27,17 +27,22 @@ pub(super) struct Check {
     /// Advice, such as a command or a section of the documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
-    /// Whether other checks have the same problem. The headline doesn't count it.
     #[serde(skip)]
-    is_repeated: bool,
-    /// Whether several controllers act on the same autoscalers. The headline names this before
-    /// other problems of its level.
-    #[serde(skip)]
-    pub(super) is_conflict: bool,
-    /// Whether several controllers may act on the same autoscalers. The headline names this before
-    /// other warnings, but not before errors.
-    #[serde(skip)]
-    is_possible_conflict: bool,
+    pub(super) weight: Weight,
+}
+
+/// The weight of a problem in the headline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    Normal,
+    /// Other checks have the same problem. The headline doesn't count this one.
+    Repetition,
+    /// Several controllers act on the same autoscalers. The headline names this before other
+    /// problems of its level.
+    Conflict,
+    /// Several controllers may act on the same autoscalers. The headline names this before other
+    /// warnings, but not before errors.
+    PossibleConflict,
 }
 
 /// Checks of the same subject.
@@ -60,29 +65,16 @@ pub(super) struct Report {
 
 impl Check {
     pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self {
-            level,
-            text: text.into(),
-            hint: None,
-            is_repeated: false,
-            is_conflict: false,
-            is_possible_conflict: false,
-        }
+        Self { level, text: text.into(), hint: None, weight: Weight::Normal }
     }
 
-    /// Marks a check whose problem other checks also report. The headline counts only those.
-    pub(super) fn into_repetition(self) -> Self {
-        Self { is_repeated: true, ..self }
+    pub(super) fn with_weight(self, weight: Weight) -> Self {
+        Self { weight, ..self }
     }
 
-    /// Marks the check of a controller that acts on the same autoscalers as another one.
-    pub(super) fn into_conflict(self) -> Self {
-        Self { is_conflict: true, ..self }
-    }
-
-    /// Marks the check of a controller that may act on the same autoscalers as another one.
-    pub(super) fn into_possible_conflict(self) -> Self {
-        Self { is_possible_conflict: true, ..self }
+    /// Marks the check as a [`Weight::Repetition`], if it is one.
+    pub(super) fn repeated_if(self, is_repeated: bool) -> Self {
+        if is_repeated { self.with_weight(Weight::Repetition) } else { self }
     }
 
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
@@ -143,8 +135,11 @@ impl Report {
             return None;
         }
         let problems = self.of_level(Level::Error).chain(self.of_level(Level::Warning));
-        let mut conflicts =
-            problems.filter(|check| check.is_conflict || check.is_possible_conflict && errors == 0);
+        let mut conflicts = problems.filter(|check| match check.weight {
+            Weight::Conflict => true,
+            Weight::PossibleConflict => errors == 0,
+            Weight::Normal | Weight::Repetition => false,
+        });
         let first = || self.checks().find(|check| check.level == self.level);
         let worst = conflicts.next().or_else(first);
         let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
@@ -158,7 +153,8 @@ impl Report {
 
     /// The checks of a level, without repetitions.
     fn of_level(&self, level: Level) -> impl Iterator<Item = &Check> {
-        self.checks().filter(move |check| check.level == level && !check.is_repeated)
+        let checks = self.checks().filter(move |check| check.level == level);
+        checks.filter(|check| check.weight != Weight::Repetition)
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct ClusterState {
     pub(super) scope: ListScope,
     /// The lease whose controller is checked.
     pub(super) lease: ControllerLease,
+    /// A sentence about an API that the controller handles, but that isn't served.
+    pub(super) missing_api: Option<String>,
     pub(super) writers: NamespaceWriters,
     pub(super) leader: Result<LeaderPod, Unavailable>,
     /// The debug API's URL from a flag. If set, lease and pod are not checked.
@@ -122,17 +124,18 @@ impl ClusterState {
         let namespace = arguments.cluster.namespace.as_deref();
         let (mut autoscalers, scope) =
             list_all_autoscalers(&client, arguments.autoscaler_api, namespace).await?;
-        let now = Timestamp::now();
+        let now = kubectl::now();
         let flags = &arguments.controller;
         let timeout = to_std(arguments.cluster.request_timeout);
         let statuses = status_writers(&autoscalers);
         let lease = ControllerLease::find_in_cluster(&client, flags, None, &statuses).await;
         let url = flags.controller_url.as_ref().map(ToString::to_string);
         let leader = lease.leader_pod(&client).await;
-        let (instance, metrics_apis, built_in) = tokio::join!(
+        let (instance, metrics_apis, built_in, missing_api) = tokio::join!(
             lease.instance(&client, flags, timeout, ready(leader.clone())),
             list_metrics_apis(&client),
-            KubeControllerManager::read(&client)
+            KubeControllerManager::read(&client),
+            lease.missing_api(&client, &statuses)
         );
         let built_in = built_in.with_statuses(&statuses);
         let reconciled_at_url =
@@ -151,6 +154,7 @@ impl ClusterState {
             autoscalers,
             scope,
             lease,
+            missing_api,
             leader,
             url,
             reconciled_at_url,

@@ -1,19 +1,19 @@
 //! Checks of the controller: pod and version, then lateness, queue, caches and histories.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use hpa_calc::{explain::counted, shell::quote};
-use hpa_controller::debug::ControllerStatus;
+use hpa_controller::debug::{ControllerStatus, RefusedRulesFile};
 
 use super::{
-    check::{Check, Level, format_seconds},
+    check::{Check, Level, Weight, format_seconds},
     cluster::ClusterState,
     lease::{check_lease, check_lost, is_left_over},
     other_controllers,
 };
 use crate::{
     debug_client::{LeaseHolder, Unavailable},
-    liveness::{Conflict, Idle, describe_age},
+    liveness::{Conflict, Idle, describe_age, group_by_finding},
     terminal::shorten_names,
 };
 
@@ -51,7 +51,7 @@ pub(super) fn check_controller(
         let lease = check_lease(cluster);
         // The checks above have the state of the lease as the reason.
         let is_repeated = idle_level.is_some_and(|level| level >= lease.level);
-        checks.push(if is_repeated { lease.into_repetition() } else { lease });
+        checks.push(lease.repeated_if(is_repeated));
         if let Ok(holder) = &cluster.lease.holder {
             checks.push(check_pod(cluster, holder));
         }
@@ -65,9 +65,14 @@ pub(super) fn check_controller(
         Err(error @ (Unavailable::Off { .. } | Unavailable::Unconfirmed(_))) => {
             checks.push(Check::new(Level::Skipped, error.to_string()));
         }
-        Err(error) => checks.push(unreadable(cluster, "the debug API can't be read", error)),
+        Err(error) => {
+            let mut check = unreadable(cluster, "the debug API can't be read", error);
+            check.text.extend(describe_holder_beside_url(cluster));
+            checks.push(check);
+        }
     }
-    let others = other_controllers::check(cluster, built_in.is_conflict, conflicts);
+    let is_conflict = built_in.weight == Weight::Conflict;
+    let others = other_controllers::check(cluster, is_conflict, conflicts);
     checks.push(built_in);
     // The check of kube-controller-manager reports its own.
     checks.extend(conflicts.iter().filter(|one| !one.has_built_in()).map(check_conflict));
@@ -75,15 +80,24 @@ pub(super) fn check_controller(
     checks
 }
 
+/// A clause about the instance that holds the lease, if a URL selects the checked instance: another
+/// one may have taken over. `None` if no instance is known to hold the lease.
+fn describe_holder_beside_url(cluster: &ClusterState) -> Option<String> {
+    cluster.url.as_ref()?;
+    let holder = cluster.lease.holder.as_ref().ok().filter(|holder| !holder.is_expired())?;
+    let age = format_seconds(holder.age()?.as_secs_f64());
+    let (lease, host) = (&cluster.lease.name, holder.host_name());
+    Some(format!("; the lease {lease} is held by {host}, renewed {age} ago"))
+}
+
 /// Reports the autoscalers on which no controller acts, by reason. Certain reasons come first, then
 /// those of the most autoscalers.
 fn check_idle(cluster: &ClusterState) -> Vec<Check> {
-    let mut by_reason = BTreeMap::<Idle, Vec<String>>::new();
-    for autoscaler in &cluster.autoscalers {
-        if let Some(idle) = cluster.idle_reason(autoscaler) {
-            by_reason.entry(idle).or_default().push(autoscaler.name.clone());
-        }
-    }
+    let found = cluster
+        .autoscalers
+        .iter()
+        .filter_map(|autoscaler| Some((cluster.idle_reason(autoscaler)?, autoscaler.name.clone())));
+    let mut by_reason = group_by_finding(found);
     let check = |(idle, names): (Idle, Vec<String>)| {
         let level = if idle.is_certain { Level::Error } else { Level::Warning };
         let autoscalers =
@@ -92,7 +106,6 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
         // The sentence about a search has the flag.
         if idle.search.is_some() { check } else { check.with_hint(OTHER_LEASE) }
     };
-    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
     by_reason.sort_by_key(|(idle, names)| Reverse((idle.is_certain, names.len())));
     by_reason.into_iter().map(check).collect()
 }
@@ -100,7 +113,7 @@ fn check_idle(cluster: &ClusterState) -> Vec<Check> {
 /// Reports instances of hpa-rs that act on the same autoscalers.
 fn check_conflict(conflict: &Conflict) -> Check {
     let check = Check::new(Level::Warning, conflict.describe());
-    check.with_hint(conflict.advice()).into_conflict()
+    check.with_hint(conflict.advice()).with_weight(Weight::Conflict)
 }
 
 /// A clause for the headline if the user may not read whether a controller is active. The newest
@@ -153,8 +166,8 @@ fn check_version(status: &ControllerStatus) -> Check {
 
 pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
     let Ok(status) = &cluster.status else {
-        let text = "lateness, queue, caches, histories and failed writes of statuses are unknown \
-                    without the debug API";
+        let text = "lateness, queue, caches, histories, the rules file and failed writes of \
+                    statuses are unknown without the debug API";
         return vec![Check::new(Level::Skipped, text)];
     };
     let period = status.sync_period_seconds;
@@ -165,6 +178,8 @@ pub(super) fn check_work(cluster: &ClusterState) -> Vec<Check> {
     checks.push(check_queue(status));
     checks.extend(check_caches(status));
     checks.push(check_histories(status));
+    let refused = status.refused_rules_file.as_ref();
+    checks.extend(refused.map(|refused| check_rules_file(status, refused)));
     checks.extend(status.failed_status_writes.as_ref().map(|failed| {
         Check::new(Level::Error, failed.to_string()).with_hint(
             "kubectl get hpa shows older conditions than those of the last decisions; \
@@ -189,7 +204,7 @@ fn check_liveness(status: &ControllerStatus) -> Check {
             let check = Check::new(Level::Error, problem.clone());
             // A cache without a list has a check of its own, with the cause.
             let is_repeated = status.not_alive.is_none() && !status.never_listed_caches.is_empty();
-            if is_repeated { check.into_repetition() } else { check }
+            check.repeated_if(is_repeated)
         }
         None if !status.is_leader => {
             Check::new(Level::Error, "the instance is not the leader: it only stands by")
@@ -243,7 +258,8 @@ fn check_never_listed(status: &ControllerStatus) -> Option<Check> {
     let is_old = ages.copied().fold(0.0, f64::max) > period * VERY_OLD_CACHE_PERIODS;
     let level = if is_old || status.not_ready.is_some() { Level::Error } else { Level::Warning };
     let names: Vec<_> = never_listed.iter().map(String::as_str).collect();
-    let check = Check::new(level, format!("{}: never listed", names.join(", ")));
+    let error = describe_watch_error(status, never_listed.iter());
+    let check = Check::new(level, format!("{}: never listed{error}", names.join(", ")));
     Some(check.with_hint(
         "the controller's log says why, often a right is missing; caches not synced in \
          docs/debugging.md",
@@ -264,9 +280,23 @@ fn check_caches(status: &ControllerStatus) -> Option<Check> {
     let level = level_of(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", format_seconds(*age))).collect();
-    let check = Check::new(level, format!("caches confirmed: {} ago", all.join(", ")));
-    let hint = "HPAControllerWatchStale in docs/alerts.md";
-    Some(if level == Level::Ok { check } else { check.with_hint(hint) })
+    let text = format!("caches confirmed: {} ago", all.join(", "));
+    if level == Level::Ok {
+        return Some(Check::new(level, text));
+    }
+    let error = describe_watch_error(status, ages.iter().map(|(resource, _)| *resource));
+    let hint = "the controller's log says why, often a right is missing; HPAControllerWatchStale \
+                in docs/alerts.md";
+    Some(Check::new(level, text + &error).with_hint(hint))
+}
+
+/// The first error of the watches of these resources, after a separator. Empty if they have none.
+fn describe_watch_error<'a>(
+    status: &ControllerStatus,
+    resources: impl Iterator<Item = &'a String>,
+) -> String {
+    let error = status.describe_watch_error(resources);
+    error.map(|error| format!("; {error}")).unwrap_or_default()
 }
 
 fn check_histories(status: &ControllerStatus) -> Check {
@@ -288,6 +318,17 @@ fn check_histories(status: &ControllerStatus) -> Check {
         }
         (None, _) => Check::new(Level::Ok, "no write of histories fails"),
     }
+}
+
+/// Reports a rules file of the controller that is not in use.
+fn check_rules_file(status: &ControllerStatus, refused: &RefusedRulesFile) -> Check {
+    let RefusedRulesFile { path, changed_at, error } = refused;
+    let changed = changed_at.map(|at| format!(" (changed {})", describe_age(at, status.now)));
+    let changed = changed.unwrap_or_default();
+    let text = format!(
+        "the rules file {path}{changed} is refused, so the previous rules are in use: {error}"
+    );
+    Check::new(Level::Warning, text).with_hint("HPARulesFileRefused in docs/alerts.md")
 }
 
 /// Reports an input that can't be read. It is an error if the request fails, the debug API refuses

@@ -66,7 +66,10 @@ pub(super) fn check_lease(cluster: &ClusterState) -> Check {
         let hint = successor.as_ref().map_or_else(pods, describe_successor);
         return Check::new(level, text).with_hint(hint);
     }
-    Check::new(Level::Ok, text)
+    match holder.describe_clock_lead() {
+        Some(clock) => Check::new(Level::Warning, format!("{text}: {clock}")),
+        None => Check::new(Level::Ok, text),
+    }
 }
 
 /// Whether the holder of a lease is known to handle none of the autoscalers. False if there are

@@ -11,7 +11,7 @@ use hpa_calc::{
 };
 
 use super::{
-    check::{Check, Level},
+    check::{Check, Level, Weight},
     cluster::ClusterState,
 };
 use crate::{kubectl, listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
@@ -140,7 +140,7 @@ fn without_values(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check
         shorten_names(&failing)
     );
     // The check of the autoscalers reports the error.
-    Some(Check::new(Level::Warning, text).into_repetition())
+    Some(Check::new(Level::Warning, text).with_weight(Weight::Repetition))
 }
 
 /// Whether the metrics of an autoscaler fail, and the cause in its condition is the error of a rule

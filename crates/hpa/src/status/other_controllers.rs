@@ -7,7 +7,7 @@ use hpa_controller::{debug::ActingController, k8s::FieldManager};
 use jiff::Timestamp;
 
 use super::{
-    check::{Check, Level},
+    check::{Check, Level, Weight},
     cluster::ClusterState,
 };
 use crate::{
@@ -42,11 +42,11 @@ pub(super) fn check(
         // Other checks report the same conflict, with the leases.
         let is_of = |conflict: &Conflict| conflict.managers.contains(writer.manager);
         if writer.manager != KUBE_CONTROLLER_MANAGER && conflicts.iter().any(is_of) {
-            return Check::new(Level::Warning, describe(writer, cluster.now)).into_repetition();
+            let check = Check::new(Level::Warning, describe(writer, cluster.now));
+            return check.with_weight(Weight::Repetition);
         }
-        let check = check_writer(cluster, writer, is_only_controller);
         let is_repeated = has_built_in_conflict && writer.manager == KUBE_CONTROLLER_MANAGER;
-        if is_repeated { check.into_repetition() } else { check }
+        check_writer(cluster, writer, is_only_controller).repeated_if(is_repeated)
     });
     checks.collect()
 }
@@ -76,56 +76,49 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
     // The debug API of the flag may be that of a controller without leader election.
     let is_checked_controller = FieldManager::is_hpa_rs(manager)
         && autoscalers.iter().all(|name| cluster.reconciled_at_url.contains(name));
+    let ok = |end: &str| Check::new(Level::Ok, format!("{text}{end}"));
+    let warning = |end: &str| Check::new(Level::Warning, format!("{text}{end}"));
     if is_checked_controller {
-        return Check::new(Level::Ok, text);
+        return ok("");
     }
     let leases = cluster.leases();
     let is_running = leases.is_running(manager);
-    if manager == KUBE_CONTROLLER_MANAGER && leases.is_built_in_alone() {
-        return Check::new(Level::Ok, format!("{text}; its HPA controller is on"));
+    let is_built_in = manager == KUBE_CONTROLLER_MANAGER;
+    if is_built_in && leases.is_built_in_alone() {
+        return ok("; its HPA controller is on");
     }
     if cluster.is_switched_off(manager) {
         return if leases.is_recent_write(newest) {
-            Check::new(Level::Warning, format!("{text}; its HPA controller is off now"))
+            warning("; its HPA controller is off now")
         } else {
-            let text = format!("{text}; its HPA controller is off, so it no longer writes");
-            Check::new(Level::Ok, text)
+            ok("; its HPA controller is off, so it no longer writes")
         };
     }
-    if manager == KUBE_CONTROLLER_MANAGER && leases.runs_for_custom_api_only() {
-        let text = format!("{text}; as far as is known, hpa-rs handles only the custom API");
-        return Check::new(Level::Ok, text);
+    if is_built_in && leases.runs_for_custom_api_only() {
+        return ok("; as far as is known, hpa-rs handles only the custom API");
     }
-    if manager == KUBE_CONTROLLER_MANAGER
+    if is_built_in
         && cluster.built_in.has_hpa_controller(cluster.now) == Some(true)
         && is_handled_by_built_in(cluster)
     {
-        let text = format!("{text}; no known hpa-rs handles these autoscalers");
-        return Check::new(Level::Ok, text);
+        return ok("; no known hpa-rs handles these autoscalers");
     }
     if let Some(takeover) = describe_takeover(cluster, manager) {
-        let text = format!("{text}, {takeover}: a status that doesn't change keeps its writer");
-        return Check::new(Level::Ok, text);
+        return ok(&format!(", {takeover}: a status that doesn't change keeps its writer"));
     }
     if let Some(text) = describe_local_holder(&leases, manager) {
         return Check::new(Level::Ok, text);
     }
     match is_running {
         Some(false) if leases.no_longer_writes(manager, newest) => {
-            let text = format!("{text}; it holds no lease, so it no longer writes");
-            return Check::new(Level::Ok, text);
+            return ok("; it holds no lease, so it no longer writes");
         }
-        Some(false) if is_only_controller => {
-            return Check::new(Level::Warning, format!("{text}; it holds no lease"));
-        }
-        Some(true) if is_only_controller => {
-            return Check::new(Level::Warning, format!("{text}; it holds its lease"));
-        }
+        Some(false) if is_only_controller => return warning("; it holds no lease"),
+        Some(true) if is_only_controller => return warning("; it holds its lease"),
         Some(true) if FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager) => {
-            let text = format!(
-                "{text}; it holds its lease, and no other hpa-rs stored a status in these namespaces"
+            return ok(
+                "; it holds its lease, and no other hpa-rs stored a status in these namespaces",
             );
-            return Check::new(Level::Ok, text);
         }
         None | Some(_) => {}
     }
@@ -157,7 +150,7 @@ fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller:
                 return check.with_hint(both);
             }
             check.text = format!("{}; {both}", check.text);
-            check.into_possible_conflict()
+            check.with_weight(Weight::PossibleConflict)
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{
     AutoscalerApi, InstanceScope,
-    debug::{ControllerStatus, FailedStatusWrites},
+    debug::{ControllerStatus, FailedStatusWrites, RefusedRulesFile},
     k8s::StatusWrite,
 };
 use rstest::rstest;
@@ -110,6 +110,7 @@ fn healthy() -> ClusterState {
                 acquired: None,
                 renewed: "2026-01-31T11:59:58Z".parse().ok(),
                 has_unreadable_time: false,
+                clock_lead: jiff::SignedDuration::ZERO,
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 1,
                 scope: Some(scope),
@@ -126,6 +127,7 @@ fn healthy() -> ClusterState {
             is_ready: true,
             debug_port: Some(8443),
         }),
+        missing_api: None,
         writers: NamespaceWriters::default(),
         url: None,
         reconciled_at_url: BTreeSet::new(),
@@ -138,6 +140,7 @@ fn healthy() -> ClusterState {
                 acquired: None,
                 renewed: "2026-01-31T11:59:59Z".parse().ok(),
                 has_unreadable_time: false,
+                clock_lead: jiff::SignedDuration::ZERO,
                 duration: jiff::SignedDuration::from_secs(15),
                 transitions: 0,
                 scope: None,
@@ -152,11 +155,15 @@ fn healthy() -> ClusterState {
     }
 }
 
+/// The level and text of each check.
+fn checks_of(cluster: &ClusterState) -> Vec<(Level, String)> {
+    let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
+    checks.map(|Check { level, text, .. }| (level, text)).collect()
+}
+
 /// The level and text of each check that is not OK.
 fn problems(cluster: &ClusterState) -> Vec<(Level, String)> {
-    let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
-    let checks = checks.filter(|check| check.level > Level::Ok);
-    checks.map(|Check { level, text, .. }| (level, text)).collect()
+    checks_of(cluster).into_iter().filter(|(level, _)| *level > Level::Ok).collect()
 }
 
 #[test]
@@ -192,6 +199,25 @@ fn healthy_controller_has_no_problems() {
     // The debug API was slow.
     cluster.now += jiff::SignedDuration::from_secs(20);
     assert_eq!(run_checks(&cluster).text(false), text, "leases are judged as they were read");
+}
+
+#[test]
+fn stale_cache_has_a_sentence() {
+    let mut status = controller_status();
+    status.cache_ages_seconds.insert("pods".to_owned(), 120.0);
+    assert_eq!(status.stale_caches_sentence(), None);
+    status.cache_ages_seconds.insert("pods".to_owned(), 121.0);
+    assert_eq!(
+        status.stale_caches_sentence().as_deref(),
+        Some(
+            "The controller may decide without newer changes, because its watches fail or are \
+             silent (pods for 121s): its log says why, often a right is missing."
+        )
+    );
+    status.watch_errors.insert("pods".to_owned(), "list failed: pods is forbidden".to_owned());
+    let sentence = status.stale_caches_sentence().unwrap_or_default();
+    let end = "(pods for 121s): the watch of pods fails: list failed: pods is forbidden.";
+    assert!(sentence.ends_with(end), "{sentence}");
 }
 
 // With a sync period of 15 s, the limits of lateness are 30 s and 75 s, those of caches 45 s and
@@ -261,6 +287,39 @@ fn healthy_controller_has_no_problems() {
         (status.keep_history, status.lease) = (Some(false), None);
     },
     Level::Skipped, "histories are not stored without leader election"
+)]
+#[case::rules_file(
+    |it: &mut ClusterState| {
+        let (path, error) = ("rules.yaml".to_owned(), "it has no rules".to_owned());
+        let changed_at = "2026-01-31T11:55:00Z".parse().ok();
+        let refused = RefusedRulesFile { path, changed_at, error };
+        it.status.as_mut().expect("a status").refused_rules_file = Some(refused);
+    },
+    Level::Warning,
+    "the rules file rules.yaml (changed 5m ago) is refused, so the previous rules are in use: it \
+     has no rules"
+)]
+#[case::clock(
+    |it: &mut ClusterState| {
+        let holder = it.lease.holder.as_mut().expect("a holder");
+        holder.clock_lead = jiff::SignedDuration::from_secs(600);
+    },
+    Level::Warning,
+    "lease scaling/hpa is held by hpa-1, renewed 2.0s ago, 1 leader change: its clock is 10m ahead \
+     of that of the API server"
+)]
+#[case::forbidden_watch(
+    |it: &mut ClusterState| {
+        let status = it.status.as_mut().expect("a status");
+        status.cache_ages_seconds.insert("pods".into(), 73.0);
+        status.watch_errors.insert("pods".into(), "list failed: pods is forbidden".into());
+    },
+    Level::Warning,
+    "caches confirmed: pods 73s ago; the watch of pods fails: list failed: pods is forbidden"
+)]
+#[case::missing_api(
+    |it: &mut ClusterState| it.missing_api = Some("autoscaling.hpa-rs.dev/v2 is missing".to_owned()),
+    Level::Warning, "autoscaling.hpa-rs.dev/v2 is missing"
 )]
 #[case::undecodable(
     |it: &mut ClusterState| it.status.as_mut().expect("a status").undecodable_objects = 2,

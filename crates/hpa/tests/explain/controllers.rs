@@ -2,9 +2,13 @@
 
 use std::fs;
 
+use axum::{Router, extract::Request};
 use hpa_controller::INSTANCE_SCOPE;
+use hpa_testbed::Testbed;
 use hpa_tests::harness::{TestbedExt, objects};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::{Cluster, web_with};
 
@@ -39,7 +43,7 @@ async fn pause_is_ignored_if_kube_controller_manager_stored_the_status() {
 
 #[tokio::test]
 async fn pause_that_kube_controller_manager_ignores_is_reported_with_its_lease() {
-    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let paused = |leases: Vec<Value>| {
         let mut all = controlled_by("kube-controller-manager");
         all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
@@ -75,7 +79,7 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     let unknown = "- whether kube-controller-manager runs is unknown: there is no lease \
                    kube-system/kube-controller-manager";
     assert_eq!(status().await, unknown);
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let held = objects::lease("kube-system", "kube-controller-manager", "cp-1_7d1f", now);
     cluster.testbed.apply_all([held]);
     let line = status().await;
@@ -111,7 +115,7 @@ fn namespace_object(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
 }
 
-fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
+fn lease(namespace: &str, name: &str, renewed: Timestamp) -> Value {
     objects::lease(namespace, name, "a_1", renewed)
 }
 
@@ -136,13 +140,13 @@ fn built_in_pod(arguments: &[&str]) -> Value {
 
 const BUILT_IN_IS_OFF: &str = "--controllers=*,-horizontal-pod-autoscaler-controller";
 
-fn released_lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
+fn released_lease(namespace: &str, name: &str, renewed: Timestamp) -> Value {
     objects::lease(namespace, name, "", renewed)
 }
 
 #[tokio::test]
 async fn controller_with_an_expired_lease_scales_nothing() {
-    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let held = |manager, leases: &[Value]| {
         Cluster::new(controlled_by(manager).into_iter().chain(leases.to_vec()))
     };
@@ -192,7 +196,7 @@ async fn controller_with_an_expired_lease_scales_nothing() {
 /// A reinstallation under another name: steady autoscalers keep the field manager of the old lease.
 #[tokio::test]
 async fn held_lease_takes_precedence_over_a_released_one() {
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let released = released_lease("shop", "one", now);
     let objects = |namespace_of_two: &str| {
         let mut all = controlled_by("hpa-controller:shop/one");
@@ -244,7 +248,7 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
         forged["metadata"]["namespace"] = json!(namespace);
         all.push(forged.clone());
     }
-    all.push(lease("eve", "forged", jiff::Timestamp::now()));
+    all.push(lease("eve", "forged", Timestamp::now()));
     // The holder of the lease.
     let mut pod = objects::pod("web", 0);
     pod["metadata"]["namespace"] = json!("eve");
@@ -264,7 +268,7 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
 /// An instance of another name has taken over within the last minute.
 #[tokio::test]
 async fn controller_that_has_just_released_its_lease_is_no_conflict() {
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let mut objects = controlled_by("hpa-controller:shop/one");
     objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{now:.0}"));
     let mut other = objects[1].clone();
@@ -283,7 +287,7 @@ async fn controller_that_has_just_released_its_lease_is_no_conflict() {
 /// After a migration, no status changes, so hpa-rs stores none. With a dry run it never does.
 #[tokio::test]
 async fn lease_of_the_successor_is_found_in_other_namespaces() {
-    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let (now, old) = (Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let mut objects = controlled_by("kube-controller-manager");
     objects[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/dry-run": "true" });
     objects.push(lease("kube-system", "kube-controller-manager", old));
@@ -314,7 +318,7 @@ async fn lease_of_the_successor_is_found_in_other_namespaces() {
 /// namespaces, as with an earlier version of hpa-rs.
 #[tokio::test]
 async fn release_for_other_namespaces_acts_on_none_of_this_one() {
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let mut all = controlled_by("kube-controller-manager");
     all.insert(0, namespace_object("autoscaling"));
     all.extend([
@@ -363,7 +367,7 @@ async fn release_for_other_namespaces_acts_on_none_of_this_one() {
 #[tokio::test]
 async fn url_that_can_not_be_read_is_reported_with_all_autoscalers() {
     let mut objects = controlled_by("hpa-controller:shop/hpa");
-    objects.push(lease("shop", "hpa", jiff::Timestamp::now()));
+    objects.push(lease("shop", "hpa", Timestamp::now()));
     let cluster = Cluster::new(objects).await;
     let all = cluster.explain(&["-A", "--controller-url=http://127.0.0.1:1"]).await;
     let expected = "Whether the controller of --controller-url makes decisions is unknown: the \
@@ -373,23 +377,23 @@ async fn url_that_can_not_be_read_is_reported_with_all_autoscalers() {
 
 #[tokio::test]
 async fn several_controllers_are_reported_while_they_run() {
-    let objects = |stored_at: jiff::Timestamp| {
+    let objects = |stored_at: Timestamp| {
         let mut objects = controlled_by("hpa-controller:shop/hpa");
         objects[1]["metadata"]["managedFields"][0]["time"] = json!(format!("{stored_at:.0}"));
         let mut other = objects[1].clone();
         other["metadata"]["name"] = json!("other");
         other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
-        let now = jiff::Timestamp::now();
+        let now = Timestamp::now();
         let leases = [("shop", "hpa"), ("kube-system", "kube-controller-manager")];
         objects.push(other);
         objects.extend(leases.map(|(namespace, name)| lease(namespace, name, now)));
         objects
     };
-    let past: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let past: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     let cluster = Cluster::new(objects(past)).await;
     let all = cluster.explain(&["-A"]).await;
     assert!(!all.contains(" both act on "), "a status keeps its writer: {all}");
-    let cluster = Cluster::new(objects(jiff::Timestamp::now())).await;
+    let cluster = Cluster::new(objects(Timestamp::now())).await;
     let all = cluster.explain(&["-A"]).await;
     let expected = "hpa-controller:shop/hpa and kube-controller-manager both act on 1 autoscaler \
                     (shop/web) and overwrite each other's decisions. hpa status says more.\n";
@@ -442,7 +446,7 @@ async fn pause_has_no_effect_once_kube_controller_manager_has_replaced_hpa_rs() 
         [condition("AbleToScale", "ReadyForNewScale"), condition("Paused", "PausedByAnnotation")];
     all[1]["status"] =
         json!({ "currentReplicas": 2, "desiredReplicas": 2, "conditions": conditions });
-    let now = jiff::Timestamp::now();
+    let now = Timestamp::now();
     let released = released_lease("shop", "hpa", now);
     all.extend([released, lease("kube-system", "kube-controller-manager", now)]);
     let cluster = Cluster::new(all).await;
@@ -513,4 +517,55 @@ async fn zero_of_an_old_kube_controller_manager_follows_the_metrics() {
     cluster.expect(&["shop/web scales from 0 to 4: queue is at 40, target "]).await;
     let cluster = Cluster::new(objects(["False", "ScalingDisabled"])).await;
     cluster.expect(&["shop/web stays at 0: autoscaling is off"]).await;
+}
+
+/// Serves the testbed with a `Date` that is ahead of this machine's clock. Returns the path of a
+/// kubeconfig.
+async fn serve_ahead(cluster: &Cluster, difference: SignedDuration) -> String {
+    let client = cluster.testbed.client();
+    let forward = move |request: Request| {
+        let client = client.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
+            let request = http::Request::from_parts(head, body.to_vec().into());
+            let mut response = client.send(request).await.expect("a response");
+            let date = rfc2822::DateTimePrinter::new()
+                .timestamp_to_rfc9110_string(&(Timestamp::now() + difference));
+            let date = date.expect("a date").parse().expect("a header");
+            response.headers_mut().insert(http::header::DATE, date);
+            response.map(axum::body::Body::new)
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let kubeconfig = Testbed::kubeconfig(listener.local_addr().expect("an address"));
+    tokio::spawn(async { axum::serve(listener, Router::new().fallback(forward)).await });
+    let path = cluster.served.dir.path().join("ahead");
+    fs::write(&path, kubeconfig).expect("a kubeconfig file");
+    path.display().to_string()
+}
+
+/// By the clock of this machine, both leases were renewed in the future, and the status is forged.
+#[tokio::test]
+async fn leases_and_statuses_are_judged_by_the_clock_of_the_api_server() {
+    let difference = SignedDuration::from_mins(10);
+    let seconds_ago = |seconds| Timestamp::now() + difference - SignedDuration::from_secs(seconds);
+    let mut all = controlled_by("hpa-controller:kube-system/hpa-controller");
+    all[1]["metadata"]["managedFields"][0]["time"] =
+        json!(seconds_ago(90).strftime("%FT%TZ").to_string());
+    let mut expired = lease("kube-system", "hpa-controller", seconds_ago(80));
+    expired["spec"]["leaseDurationSeconds"] = json!(15);
+    all.extend([expired, lease("kube-system", "kube-controller-manager", seconds_ago(3))]);
+    all.push(built_in_pod(&[BUILT_IN_IS_OFF]));
+    let cluster = Cluster::new(all).await;
+    let kubeconfig = serve_ahead(&cluster, difference).await;
+    let arguments = ["explain", "shop/web", "--kubeconfig", &kubeconfig];
+    let output = Command::new(env!("CARGO_BIN_EXE_hpa")).args(arguments).output().await;
+    let output = String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8");
+    let expected = "no controller has renewed the lease kube-system/hpa-controller for 1m";
+    assert!(output.contains(expected), "{output}");
+    assert!(
+        output.contains("No controller with a known lease acts on this autoscaler"),
+        "{output}"
+    );
 }

@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
+use hpa_controller::INSTANCE_SCOPE;
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{ServedTestbed, TestbedExt, objects};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command, time::timeout};
 
@@ -225,6 +227,33 @@ async fn error_about_the_custom_api_names_the_flag() {
     let expected = "shop/web is an autoscaler of autoscaling/v2, not of \
                     autoscaling.hpa-rs.dev/v2: leave out rhpa/";
     assert!(!is_success && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn custom_api_that_is_not_installed_is_named() {
+    let mut lease = objects::lease("kube-system", "hpa-controller", "a_1", Timestamp::now());
+    let scope = json!({ "holder": "a_1", "apis": ["core", "custom"] });
+    lease["metadata"]["annotations"][INSTANCE_SCOPE] = scope.to_string().into();
+    let all = web(4, vec![objects::cpu_metric(60)]).into_iter().chain([lease]);
+    let cluster = Cluster::new(all).await;
+    let hpa = env!("CARGO_BIN_EXE_hpa");
+    let unserved = "autoscaling.hpa-rs.dev/v2 is not installed (hpa crd prints its definition)";
+    let (_, error, is_success) = cluster.run(hpa, &["explain", "rhpa/shop/gone"]).await;
+    let expected = format!("hpa: unable to read the autoscaler shop/gone: {unserved}\n");
+    assert!(!is_success && error == expected, "{error}");
+    let warning =
+        format!("{unserved}, but the holder of the lease kube-system/hpa-controller handles it");
+    let all: [&[&str]; 2] = [&["status"], &["explain", "-A"]];
+    for arguments in all {
+        let (output, ..) = cluster.run(hpa, arguments).await;
+        assert!(output.contains(&warning), "{arguments:?}: {output}");
+    }
+    let definition = hpa_calc::crd::definition().expect("a definition");
+    cluster.testbed.apply_all([serde_json::to_value(definition).expect("JSON")]);
+    for arguments in all {
+        let (output, ..) = cluster.run(hpa, arguments).await;
+        assert!(!output.contains(unserved), "{arguments:?}: {output}");
+    }
 }
 
 #[tokio::test]

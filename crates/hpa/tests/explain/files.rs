@@ -123,6 +123,18 @@ async fn history_of_a_dump_stabilizes_the_decision() {
     let shorter = explain(Some(debug_document(30.0)), &[]).await;
     assert!(shorter.starts_with("shop/web scales from 4 to 2"), "{shorter}");
     assert!(!shorter.contains("Earlier decisions"), "{shorter}");
+    let mut counts_other_pods = debug_document(30.0);
+    counts_other_pods["autoscaler"]["lastReconcileSecondsAgo"] = json!(5.0);
+    let explanation = |counted| json!({ "metrics": [{ "counted": counted }] });
+    counts_other_pods["runs"][0]["explanation"] = explanation(2);
+    let contradicted = explain(Some(counts_other_pods.clone()), &[]).await;
+    assert!(contradicted.starts_with("shop/web would scale from 4 to 2"), "{contradicted}");
+    for text in ["stayed at 4 in its last decision, which counted 2 pods, not 4", "hpa status"] {
+        assert!(contradicted.contains(text), "{contradicted}");
+    }
+    counts_other_pods["runs"][0]["explanation"] = explanation(4);
+    let confirmed = explain(Some(counts_other_pods), &[]).await;
+    assert!(confirmed.starts_with("shop/web scales from 4 to 2"), "{confirmed}");
     let flagged = explain(Some(debug_document(30.0)), &["--scaling-schedule"]).await;
     assert!(flagged.starts_with("shop/web scales from 4 to 2"), "{flagged}");
     let flag = "--horizontal-pod-autoscaler-downscale-stabilization=2m";

@@ -29,18 +29,6 @@ impl CoalescingSettings {
         Self { freshness: period / 15, window: period * 2, min_selectors: 2 }
     }
 
-    /// Sets [`freshness`](Self::freshness).
-    #[must_use]
-    pub fn with_freshness(self, freshness: Duration) -> Self {
-        Self { freshness, ..self }
-    }
-
-    /// Sets [`min_selectors`](Self::min_selectors).
-    #[must_use]
-    pub fn with_min_selectors(self, min_selectors: usize) -> Self {
-        Self { min_selectors, ..self }
-    }
-
     /// Returns the freshness of a list of values. A long list is not reused: several autoscalers
     /// rarely request the same one, and many long lists would take much memory.
     pub(super) fn freshness_of_values(&self, items: usize) -> Duration {

@@ -160,8 +160,8 @@ async fn different_requests_are_sent_separately() {
 #[tokio::test(start_paused = true)]
 async fn without_freshness_only_requests_in_flight_are_shared() {
     let source = serving(1, true);
-    let client =
-        Coalescing::new(source.clone(), kinds(), settings().with_freshness(Duration::ZERO));
+    let settings = CoalescingSettings { freshness: Duration::ZERO, ..settings() };
+    let client = Coalescing::new(source.clone(), kinds(), settings);
     let _both = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0"));
     assert_eq!(source.take_requests().len(), 1);
     assert!(cpu(&client, "app=a0").await.is_ok());
@@ -271,7 +271,8 @@ async fn small_part_of_a_large_namespace_is_requested_separately() {
 #[tokio::test(start_paused = true)]
 async fn few_selectors_share_no_namespace_list() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), kinds(), settings().with_min_selectors(4));
+    let settings = CoalescingSettings { min_selectors: 4, ..settings() };
+    let client = Coalescing::new(source.clone(), kinds(), settings);
     for _ in 0..3 {
         read_all_apps(&client, 3).await;
         assert_eq!(source.take_requests().len(), 3);

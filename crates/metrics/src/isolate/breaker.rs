@@ -15,7 +15,7 @@ pub(super) struct Breaker {
     /// on.
     timeouts: Option<(Instant, u32)>,
     /// The namespaces with a request in flight that was sent while the breaker was open.
-    trials: HashSet<Arc<str>>,
+    pub(super) trials: HashSet<Arc<str>>,
 }
 
 impl Breaker {
@@ -36,14 +36,5 @@ impl Breaker {
     pub(super) fn record_timeout(&mut self) {
         let (first, count) = self.timeouts.unwrap_or_else(|| (Instant::now(), 0));
         self.timeouts = Some((first, count.saturating_add(1)));
-    }
-
-    /// Starts a trial. Returns `false` if the namespace already has one.
-    pub(super) fn begin_trial(&mut self, namespace: &Arc<str>) -> bool {
-        self.trials.insert(Arc::clone(namespace))
-    }
-
-    pub(super) fn end_trial(&mut self, namespace: &Arc<str>) {
-        self.trials.remove(namespace);
     }
 }

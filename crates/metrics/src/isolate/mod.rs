@@ -19,23 +19,17 @@ use crate::{Catalog, MetricError, MetricSource, Query, Values};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IsolationSettings {
-    /// Concurrent requests to one API, of which one namespace gets at most half. 32 by default.
+    /// Concurrent requests to one API, of which one namespace gets at most half.
     pub concurrency: usize,
     /// If no request gets a response for this time after a timeout, the circuit breaker may open.
-    /// Usually two sync periods; 30 s by default.
     pub unresponsive_after: Duration,
 }
 
-impl Default for IsolationSettings {
-    fn default() -> Self {
-        Self { concurrency: 32, unresponsive_after: Duration::from_secs(30) }
-    }
-}
-
 impl IsolationSettings {
-    /// Settings for a controller that reconciles each autoscaler once per `period`.
+    /// Settings for a controller that reconciles each autoscaler once per `period`: 32 concurrent
+    /// requests, and the breaker may open after two periods.
     pub fn for_sync_period(period: Duration) -> Self {
-        Self { unresponsive_after: period * 2, ..Self::default() }
+        Self { concurrency: 32, unresponsive_after: period * 2 }
     }
 }
 
@@ -80,7 +74,7 @@ impl Api {
         if !breaker.is_open() {
             return Ok(None);
         }
-        if !breaker.begin_trial(namespace) {
+        if !breaker.trials.insert(Arc::clone(namespace)) {
             return Err(MetricError::Unresponsive(self.name));
         }
         Ok(Some(Trial { api: self, namespace: Arc::clone(namespace) }))
@@ -95,7 +89,7 @@ struct Trial<'a> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.api.breaker.lock().end_trial(&self.namespace);
+        self.api.breaker.lock().trials.remove(&self.namespace);
     }
 }
 

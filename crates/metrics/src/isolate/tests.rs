@@ -64,7 +64,8 @@ fn pod_metrics() -> Query {
 }
 
 fn isolating(source: &Source) -> Isolating<Source> {
-    let settings = IsolationSettings { concurrency: 4, ..IsolationSettings::default() };
+    let unresponsive_after = Duration::from_secs(30);
+    let settings = IsolationSettings { concurrency: 4, unresponsive_after };
     Isolating::new(source.clone(), settings)
 }
 

@@ -54,20 +54,6 @@ impl Default for ClientSettings {
     }
 }
 
-impl ClientSettings {
-    /// Sets [`request_timeout`](Self::request_timeout).
-    #[must_use]
-    pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
-        Self { request_timeout, ..self }
-    }
-
-    /// Sets [`version_lifetime`](Self::version_lifetime).
-    #[must_use]
-    pub fn with_version_lifetime(self, version_lifetime: Duration) -> Self {
-        Self { version_lifetime, ..self }
-    }
-}
-
 /// A [`MetricSource`] that sends requests to an API server.
 ///
 /// - It prefers v1 of metrics.k8s.io over v1beta1, and v1beta2 of custom.metrics.k8s.io over

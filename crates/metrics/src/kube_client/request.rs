@@ -1,8 +1,14 @@
 //! Paths and query parameters, as the reference's clients build them.
 
-use std::fmt::Write;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::MetricError;
+
+/// Encoded in parameters: all characters but the unreserved ones (RFC 3986).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Encoded in segments of a path.
+const ENCODED_IN_SEGMENTS: &AsciiSet =
+    &RESERVED.remove(b'$').remove(b'&').remove(b'+').remove(b':').remove(b'=').remove(b'@');
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GetRequest {
@@ -53,7 +59,7 @@ impl MetricsPath<'_> {
 fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), MetricError> {
     validate_segment(part, name)?;
     uri.push('/');
-    percent_encode(uri, name, |byte| b"$&+:=@".contains(&byte));
+    uri.extend(utf8_percent_encode(name, ENCODED_IN_SEGMENTS));
     Ok(())
 }
 
@@ -80,22 +86,16 @@ fn push_query(uri: &mut String, parameters: &[(&'static str, String)]) {
         uri.push(separator);
         uri.push_str(parameter);
         uri.push('=');
-        percent_encode(uri, text, |_| false);
+        uri.extend(utf8_percent_encode(text, RESERVED));
         separator = '&';
     }
 }
 
-/// Appends `text` to `uri`. Percent-encodes all bytes except unreserved characters (RFC 3986) and
-/// those that `allow` returns true for.
-pub fn percent_encode(uri: &mut String, text: &str, allow: impl Fn(u8) -> bool) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || allow(byte) {
-            uri.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
+/// Percent-encodes a segment of a path or a value of a query. Unreserved characters (RFC 3986) and
+/// colons stay, so a shell interprets no character of the result inside a word.
+pub fn percent_encode(text: &str) -> String {
+    const ENCODED: &AsciiSet = &RESERVED.remove(b':');
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]

@@ -140,6 +140,11 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(
     super::parse_duration(&text.unwrap_or_default().0).map_err(de::Error::custom)
 }
 
+/// Reads a quantity, as [`Milli`] does.
+pub(super) fn milli<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MilliValue, D::Error> {
+    Milli::deserialize(deserializer).map(|Milli(value)| value)
+}
+
 /// A quantity, rounded up to milli-units.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Milli(pub(super) MilliValue);

@@ -11,7 +11,7 @@ use super::{ListItem, WireError, field::Object};
 
 /// Most items have at least this size as JSON. It determines the capacity that is reserved for a
 /// list.
-const MIN_ITEM_BYTES: usize = 160;
+const TYPICAL_ITEM_BYTES: usize = 160;
 
 /// Lower limit for the average JSON size of items. Decoded, a list of smaller items, such as `{}`,
 /// would take many times its size.
@@ -37,7 +37,7 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     // Unused capacity of a large list costs no physical memory: its pages are never touched.
     let seed = ListSeed {
-        capacity: text.len() / MIN_ITEM_BYTES,
+        capacity: text.len() / TYPICAL_ITEM_BYTES,
         max_items: (text.len() / MIN_AVERAGE_BYTES).max(SHORT_LIST),
         item: PhantomData,
     };

@@ -198,32 +198,17 @@ impl ListItem for MetricValue {
 }
 
 /// external.metrics.k8s.io (v1beta1): the value of one series.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ExternalMetricValue {
     /// The labels of the series. `None` for a scalar, which the API encodes as `null`.
+    #[serde(default, rename = "metricLabels")]
     pub labels: Option<ItemLabels>,
     /// The time of the measurement.
+    #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
     pub timestamp: Timestamp,
     /// The value, rounded up to milli-units.
+    #[serde(default, deserialize_with = "field::milli")]
     pub value: MilliValue,
-}
-
-impl<'de> Deserialize<'de> for ExternalMetricValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Raw {
-            #[serde(default)]
-            metric_labels: Option<ItemLabels>,
-            #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
-            timestamp: Timestamp,
-            #[serde(default)]
-            value: field::Milli,
-        }
-
-        let raw = Raw::deserialize(deserializer)?;
-        Ok(Self { labels: raw.metric_labels, timestamp: raw.timestamp, value: raw.value.0 })
-    }
 }
 
 impl ListItem for ExternalMetricValue {

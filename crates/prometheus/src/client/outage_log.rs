@@ -1,5 +1,10 @@
 //! Logs when a server can't be read, and when it answers again.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
 use hpa_metrics::{describe, take_log_slot};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -12,8 +17,13 @@ use crate::client::{error::QueryFailure, settings::Settings};
 #[derive(Default)]
 pub(super) struct OutageLog(Mutex<State>);
 
+/// The logs of the servers of this process, by URL.
+static LOGS: Mutex<BTreeMap<String, Weak<OutageLog>>> = Mutex::new(BTreeMap::new());
+
 #[derive(Default)]
 struct State {
+    /// The time of the last failure.
+    failed_at: Option<Instant>,
     /// The time of the last response.
     responded_at: Option<Instant>,
     /// The number of failed requests of the current outage. 0 if there is none.
@@ -25,6 +35,18 @@ struct State {
 }
 
 impl OutageLog {
+    /// The log of a server. All clients of its URL share it, because its outage is one.
+    pub(super) fn of_server(url: &str) -> Arc<Self> {
+        let mut logs = LOGS.lock();
+        logs.retain(|_, log| log.strong_count() > 0);
+        if let Some(log) = logs.get(url).and_then(Weak::upgrade) {
+            return log;
+        }
+        let log = Arc::default();
+        logs.insert(url.to_owned(), Arc::downgrade(&log));
+        log
+    }
+
     /// Records the end of a request that was sent at `start`.
     pub(super) fn record(
         &self,
@@ -44,9 +66,10 @@ impl OutageLog {
             }
             _ => {
                 // Releases the lock before the line is written.
-                let ended = self.0.lock().record_response(now);
+                let ended = self.0.lock().record_response(start, now);
                 if let Some(failed_requests) = ended {
-                    info!(server, failed_requests, "Prometheus answers again");
+                    let url = settings.url_without_credentials();
+                    info!(server, url, failed_requests, "Prometheus answers again");
                 }
             }
         }
@@ -75,6 +98,7 @@ impl State {
     /// Records the failure of a request that was sent at `start`. If other requests got responses
     /// since then, there is no outage. Returns whether to log one.
     fn record_failure(&mut self, start: Instant, now: Instant) -> bool {
+        self.failed_at = Some(now);
         if self.responded_at.is_some_and(|at| at > start) {
             return false;
         }
@@ -84,10 +108,14 @@ impl State {
         is_due
     }
 
-    /// Records a response. Returns the number of failed requests if the end of an outage is to be
-    /// logged.
-    fn record_response(&mut self, now: Instant) -> Option<u64> {
+    /// Records the response to a request that was sent at `start`. Returns the number of failed
+    /// requests if the end of an outage is to be logged. While other requests fail, a response to
+    /// an earlier one doesn't end the outage: the server may answer too slowly for most.
+    fn record_response(&mut self, start: Instant, now: Instant) -> Option<u64> {
         self.responded_at = Some(now);
+        if self.failed_at.is_some_and(|at| at > start) {
+            return None;
+        }
         let failed = std::mem::take(&mut self.failed);
         std::mem::take(&mut self.is_logged).then_some(failed)
     }
@@ -95,33 +123,41 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn clients_of_one_server_share_its_log() {
+        let log = OutageLog::of_server("http://shared:9090");
+        assert!(Arc::ptr_eq(&log, &OutageLog::of_server("http://shared:9090")));
+        assert!(!Arc::ptr_eq(&log, &OutageLog::of_server("http://other:9090")));
+    }
 
     #[test]
     fn outage_and_its_end_are_logged_once() {
         let (mut state, start) = (State::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(state.record_response(at(0)), None, "nothing failed");
+        assert_eq!(state.record_response(at(0), at(0)), None, "nothing failed");
         assert!(state.record_failure(at(1), at(2)));
         assert!(!state.record_failure(at(90), at(91)), "it was logged");
-        assert_eq!(state.record_response(at(92)), Some(2));
-        assert_eq!(state.record_response(at(93)), None);
+        assert_eq!(state.record_response(at(92), at(92)), Some(2));
+        assert_eq!(state.record_response(at(93), at(93)), None);
         assert!(state.record_failure(at(94), at(95)));
-        assert_eq!(state.record_response(at(96)), Some(1));
+        assert_eq!(state.record_response(at(96), at(96)), Some(1));
         assert!(!state.record_failure(at(97), at(98)), "less than a minute after the last one");
         assert!(state.record_failure(at(155), at(156)), "it lasts");
-        assert_eq!(state.record_response(at(157)), Some(2));
+        assert_eq!(state.record_response(at(150), at(157)), None, "a request since then failed");
+        assert_eq!(state.record_response(at(157), at(157)), Some(2));
     }
 
     #[test]
     fn failed_request_beside_others_with_a_response_is_no_outage() {
         let (mut state, start) = (State::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(state.record_response(at(5)), None);
+        assert_eq!(state.record_response(at(5), at(5)), None);
         assert!(!state.record_failure(at(0), at(10)));
-        assert_eq!((state.failed, state.record_response(at(11))), (0, None));
+        assert_eq!((state.failed, state.record_response(at(11), at(11))), (0, None));
     }
 
     #[test]

@@ -87,7 +87,7 @@ struct Inner {
     /// The only permit to read and decode a large response.
     large_response: Semaphore,
     observer: Arc<dyn RequestObserver>,
-    outages: OutageLog,
+    outages: Arc<OutageLog>,
     warning: ServerWarning,
 }
 
@@ -107,7 +107,8 @@ impl Client {
         let settings = Arc::new(settings);
         let variables = Arc::new(|name: &str| std::env::var(name).ok());
         let connector = Connector::new(settings.clone(), variables);
-        Ok(Self::from_parts(settings, connector, observer))
+        let outages = OutageLog::of_server(&settings.url_without_credentials());
+        Ok(Self::from_parts(settings, connector, observer, outages))
     }
 
     /// Creates a client that looks up environment variables in `variables`.
@@ -118,20 +119,21 @@ impl Client {
     ) -> Self {
         let settings = Arc::new(settings);
         let connector = Connector::new(settings.clone(), variables);
-        Self::from_parts(settings, connector, Arc::new(()))
+        Self::from_parts(settings, connector, Arc::new(()), Arc::default())
     }
 
     /// Creates a client that sends its requests with `client`, for tests.
     pub fn from_kube_client(settings: Settings, client: kube::Client) -> Self {
         let settings = Arc::new(settings);
         let connector = Connector::fixed(&settings, client);
-        Self::from_parts(settings, connector, Arc::new(()))
+        Self::from_parts(settings, connector, Arc::new(()), Arc::default())
     }
 
     fn from_parts(
         settings: Arc<Settings>,
         connector: Connector,
         observer: Arc<dyn RequestObserver>,
+        outages: Arc<OutageLog>,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
@@ -143,7 +145,7 @@ impl Client {
             slots,
             large_response,
             observer,
-            outages: OutageLog::default(),
+            outages,
             warning: ServerWarning::default(),
         };
         let inner = Arc::new(inner);

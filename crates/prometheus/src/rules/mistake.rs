@@ -48,9 +48,14 @@ const LABEL: &TemplateKind = &TemplateKind {
 };
 
 impl InvalidRule {
-    /// The position and the field, then the mistake with advice, then prometheus-adapter's text.
+    /// The position and the field, then [`Self::describe_problem`].
     pub fn describe(&self) -> String {
-        format!("{self}: {}", with_original(&self.mistake(), &*self.problem))
+        format!("{self}: {}", self.describe_problem())
+    }
+
+    /// The mistake with advice, then prometheus-adapter's text.
+    pub fn describe_problem(&self) -> String {
+        with_original(&self.mistake(), &*self.problem)
     }
 
     /// The mistake, with advice.

@@ -136,9 +136,9 @@ impl Rule {
         self.name.metric(series).map_or(Naming::NoMatch, Naming::Metric)
     }
 
-    /// Whether the rule has the metric once the series that its `seriesQuery` names exists. `false`
-    /// if `seriesQuery` names none.
-    pub fn describes(&self, metric: &str) -> bool {
+    /// Whether the rule gets the metric as soon as its series exist: `seriesQuery` states one series
+    /// name, from which the rule derives the metric.
+    pub fn will_have(&self, metric: &str) -> bool {
         self.series_name().is_some_and(|series| self.derives(series, metric))
     }
 
@@ -159,12 +159,7 @@ impl Rule {
 
     /// The name of all series that `seriesQuery` selects. `None` if it doesn't state one.
     pub(super) fn series_name(&self) -> Option<&str> {
-        let name = match promql::parse_without_regex_checks(&self.series_query) {
-            Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
-            _ => None,
-        };
-        // A name with escapes would have to be decoded.
-        name.filter(|name| !name.contains('\\'))
+        series_name(&self.series_query)
     }
 
     /// The query for a custom metric.
@@ -194,6 +189,29 @@ impl Rule {
         let context = QueryContext { labels: &self.labels, resources, compat };
         self.query.for_external(series, namespace, selector, context)
     }
+}
+
+impl DiscoveryRule {
+    /// Like [`Rule::may_have`], without the filters, for a rule that may be invalid. `true` if its
+    /// `name` is.
+    pub fn may_have(&self, metric: &str) -> bool {
+        let Ok(name) = NameRule::new(&self.name) else { return true };
+        match (series_name(&self.series_query), name.constant()) {
+            (Some(series), _) => name.metric(series).as_deref() == Some(metric),
+            (None, Some(constant)) => constant == metric,
+            (None, None) => true,
+        }
+    }
+}
+
+/// The name of all series that a selector selects. `None` if it doesn't state one.
+fn series_name(series_query: &str) -> Option<&str> {
+    let name = match promql::parse_without_regex_checks(series_query) {
+        Ok(Expr { node: Node::Selector(selector), .. }) => selector.metric_name(),
+        _ => None,
+    };
+    // A name with escapes would have to be decoded.
+    name.filter(|name| !name.contains('\\'))
 }
 
 fn compile_filter(

@@ -1,6 +1,6 @@
 //! Lists the rules with their series and metrics, and explains requests, for diagnosis.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use crate::client::Client;
 use crate::rules::{
@@ -8,6 +8,7 @@ use crate::rules::{
     config::{DiscoveryRule, Position},
     explain::{Candidate, Explanation, explain_custom, explain_external},
     registry::{DiscoveredRule, MetricRule},
+    rule::Naming,
 };
 use hpa_metrics::{
     CustomQuery, ExternalQuery,
@@ -32,6 +33,8 @@ pub struct RuleInspection {
     /// The labels of its series, sorted.
     pub labels: Vec<String>,
     pub metrics: Vec<InspectedMetric>,
+    /// The names of series that are not read, because the metric is read from others.
+    pub unused_series: Vec<String>,
 }
 
 /// A metric of a rule.
@@ -124,12 +127,12 @@ impl PrometheusSource {
 
     /// The client of the server with this name. An empty name stands for the default server.
     pub fn client(&self, server: &str) -> Option<Client> {
-        self.rules.read().servers.get(server).cloned()
+        self.rules.borrow().servers.get(server).cloned()
     }
 
     /// A clause with the warning of a server about a result, if it is of the last minute.
     pub fn server_warning(&self) -> Option<String> {
-        let rules = self.rules.read();
+        let rules = self.rules.borrow();
         let warning = |client: &Client| {
             let warning = client.recent_warning()?;
             Some(format!("the server {} warns of a result: {warning}", client.settings().name))
@@ -146,16 +149,28 @@ fn inspect_rules(
 ) -> Vec<RuleInspection> {
     let rules = rules.entries.iter().enumerate().map(|(index, entry)| {
         let discovered = entry.discovered.as_ref();
+        let metrics = discovered.map(&metrics).unwrap_or_default();
         RuleInspection {
             position: config.positions.get(&config.rule_name(list, index)),
             definition: entry.definition.clone(),
             status: entry.status.clone(),
             server_failure: entry.server_failure.as_ref().map(|failure| failure.error.clone()),
             labels: discovered.map(|rule| rule.series.labels()).unwrap_or_default(),
-            metrics: discovered.map(&metrics).unwrap_or_default(),
+            unused_series: discovered.map(|rule| unused_series(rule, &metrics)).unwrap_or_default(),
+            metrics,
         }
     });
     rules.collect()
+}
+
+fn unused_series(rule: &DiscoveredRule, metrics: &[InspectedMetric]) -> Vec<String> {
+    let used: HashSet<&str> = metrics.iter().map(|metric| metric.series.as_str()).collect();
+    let known: HashSet<&str> = metrics.iter().map(|metric| metric.metric.as_str()).collect();
+    let unused = rule.series.names().filter(|(series, naming)| {
+        matches!(naming, Naming::Metric(metric) if known.contains(metric.as_str()))
+            && !used.contains(series)
+    });
+    unused.map(|(series, _)| series.to_owned()).collect()
 }
 
 /// The position of the rule that has the metric, unless that is the rule at `index`.

@@ -16,17 +16,23 @@ mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, ruleset::InvalidRule, value::timestamp};
+use crate::{
+    client::Client,
+    rules::{Compat, Config, config::Finding, ruleset::InvalidRule, value::timestamp},
+};
 use async_trait::async_trait;
 use hpa_calc::report::error_texts::not_discovered;
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 
 pub use inspect::{InspectedMetric, RuleInspection};
 pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
-pub use servers::{ServerError, Servers, server_mistakes};
+pub use servers::{Servers, server_mistakes};
 pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 
@@ -116,7 +122,7 @@ pub struct PrometheusSource {
     resource_loads: SingleFlight<(), ApiResources, MapperError>,
     objects: Arc<dyn ObjectLister>,
     /// The rules for the next discovery. `state` has those of the last one.
-    rules: RwLock<Arc<Rules>>,
+    rules: watch::Sender<Arc<Rules>>,
     state: RwLock<Arc<DiscoveryState>>,
     /// The error of the rules file, if it is invalid and the previous rules stay in use.
     rules_file_error: RwLock<Option<String>>,
@@ -132,7 +138,7 @@ impl PrometheusSource {
         settings: PrometheusSettings,
         mapper: Arc<dyn ResourceMapper>,
         objects: Arc<dyn ObjectLister>,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self, Finding> {
         let servers = servers.with_config(&config, settings.compat)?;
         let rules = Rules { config: Arc::new(config), servers: Arc::new(servers) };
         Ok(Self {
@@ -141,7 +147,7 @@ impl PrometheusSource {
             resource_loads: SingleFlight::new(Duration::ZERO),
             objects,
             state: RwLock::new(Arc::new(DiscoveryState::empty(&rules))),
-            rules: RwLock::new(Arc::new(rules)),
+            rules: watch::Sender::new(Arc::new(rules)),
             rules_file_error: RwLock::default(),
             first_discovery: SyncState::default(),
             sharing: Sharing::new(settings.sharing, settings.compat),
@@ -164,7 +170,7 @@ impl PrometheusSource {
     /// is enough to read the usage of pods and nodes.
     pub async fn compile(&self) -> Result<(), RelistError> {
         if !self.state().is_compiled() {
-            let rules = self.rules.read().clone();
+            let rules = self.rules.borrow().clone();
             self.compile_rules(&rules).await?;
         }
         Ok(())
@@ -194,7 +200,7 @@ impl PrometheusSource {
     }
 
     async fn discover(&self) -> Result<(), RelistError> {
-        let rules = self.rules.read().clone();
+        let rules = self.rules.borrow().clone();
         let previous = self.state();
         let compiled = self.compile_rules(&rules).await?;
         let state = discovery::discover(&compiled, &previous, &self.settings).await;
@@ -216,17 +222,28 @@ impl PrometheusSource {
         let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
         loop {
             let started = Instant::now();
-            let error = self.relist().await.err().map(|error| hpa_metrics::describe(&error));
+            let error = self.relist().await.err();
+            let is_outage = error.as_ref().is_some_and(|error| self.is_logged_outage(error));
+            let error = error.map(|error| hpa_metrics::describe(&error));
             let delay = if error.is_none() { self.settings.relist_interval } else { retry_delay };
             let next_delay = if error.is_none() { MIN_RETRY_DELAY } else { retry_delay * 2 };
             retry_delay = next_delay.min(self.settings.relist_interval);
-            log_change(last_error.as_deref(), error.as_deref());
-            last_error = error;
+            if !is_outage {
+                self.log_change(last_error.as_deref(), error.as_deref());
+                last_error = error;
+            }
             self.log_mistakes(&mut linted);
-            let reloaded = async { while self.reload(&file.wait_for_change().await).is_err() {} };
+            let reloaded = async { while self.reload_change(&mut file).await.is_err() {} };
             // Waits until the end of the delay, or until a valid change of the file.
             _ = timeout_at(started + delay, reloaded).await;
         }
+    }
+
+    /// Whether a discovery failed because of an outage that the clients of all servers have logged.
+    fn is_logged_outage(&self, error: &RelistError) -> bool {
+        let servers = &self.rules.borrow().servers;
+        matches!(error, RelistError::ServersFailed { .. })
+            && servers.all().all(Client::is_in_logged_outage)
     }
 
     /// Logs the mistakes in the compiled rules, unless they are the rules in `linted`.
@@ -250,7 +267,7 @@ impl PrometheusSource {
     /// Reads the certificate and credential files of all servers, to report the first error at the
     /// start.
     pub async fn check_files(&self) -> Result<(), Arc<crate::client::ConnectionError>> {
-        let servers = self.rules.read().servers.clone();
+        let servers = self.rules.borrow().servers.clone();
         for client in servers.all() {
             client.check_files().await?;
         }
@@ -263,6 +280,19 @@ impl PrometheusSource {
         self.first_discovery.wait_for_first_outcome().await;
     }
 
+    /// Waits until the rules have metrics for APIs that satisfy a condition, and returns the APIs. A
+    /// reload may add some.
+    pub async fn wait_for_groups(&self, mut is_met: impl FnMut(ApiGroups) -> bool) -> ApiGroups {
+        let mut groups = ApiGroups::default();
+        let with_groups = |rules: &Arc<Rules>| {
+            groups = rules.groups();
+            is_met(groups)
+        };
+        // This fails only if the sender is dropped, and `self` owns it.
+        _ = self.rules.subscribe().wait_for(with_groups).await;
+        groups
+    }
+
     /// Whether the rules were compiled and a discovery of their series was tried. Always true for a
     /// file without rules.
     pub fn has_tried_discovery(&self) -> bool {
@@ -271,7 +301,7 @@ impl PrometheusSource {
 
     /// The servers whose series a discovery reads, each as scheme, host and port.
     pub fn listed_servers(&self) -> Vec<String> {
-        let rules = self.rules.read().clone();
+        let rules = self.rules.borrow().clone();
         let mut origins = Vec::new();
         for rule in rules.config.rules.iter().chain(&rules.config.external_rules) {
             let client = rules.servers.get(&rule.server);
@@ -294,7 +324,7 @@ impl PrometheusSource {
         self.sharing.stats.all()
     }
 
-    /// Whether the changed rules file was refused, so that the previous rules are in use.
+    /// Whether the rules file is invalid or unreadable, so that the previous rules are in use.
     pub fn has_refused_file(&self) -> bool {
         self.rules_file_error.read().is_some()
     }
@@ -319,11 +349,11 @@ impl PrometheusSource {
         self.state.read().clone()
     }
 
-    /// The reasons why metrics are not discovered yet: an invalid rules file, then the `problems`
+    /// The reasons why metrics are not discovered yet: an unusable rules file, then the `problems`
     /// of rules. If there are none, the reason is that no discovery has succeeded.
     fn undiscovered_reasons(&self, mut problems: Vec<String>) -> Vec<String> {
         if self.has_refused_file() {
-            problems.insert(0, "the rules file is invalid".to_owned());
+            problems.insert(0, "the rules file is invalid or unreadable".to_owned());
         }
         if problems.is_empty() {
             problems.push(NOT_DISCOVERED_YET.to_owned());
@@ -355,28 +385,27 @@ impl PrometheusSource {
             Compat::Off => timestamp(sample_ms),
         }
     }
-}
 
-/// Logs when discovery starts to fail, fails with another error, or recovers.
-fn log_change(previous: Option<&str>, error: Option<&str>) {
-    match (previous, error) {
-        (previous, Some(error)) if previous != Some(error) => {
-            // Printed with `%`: selectors in it are quoted, and the log would escape the quotes.
-            tracing::warn!(%error, "unable to discover all metrics of Prometheus, retrying");
+    /// Logs when discovery starts to fail, fails with another error, or recovers.
+    fn log_change(&self, previous: Option<&str>, error: Option<&str>) {
+        match (previous, error) {
+            (previous, Some(error)) if previous != Some(error) => {
+                // Printed with `%`: selectors in it are quoted, and the log would escape the quotes.
+                tracing::warn!(%error, "unable to discover all metrics of Prometheus, retrying");
+            }
+            (Some(_), None) => {
+                let rules = self.rule_status();
+                let metrics: usize = rules.iter().map(|rule| rule.metric_count).sum();
+                tracing::info!(metrics, "discovered all metrics of Prometheus again");
+            }
+            _ => {}
         }
-        (Some(_), None) => tracing::info!("discovered all metrics of Prometheus again"),
-        _ => {}
     }
 }
 
 impl Catalog for PrometheusSource {
     fn groups(&self) -> ApiGroups {
-        let config = &self.rules.read().config;
-        ApiGroups {
-            custom: !config.rules.is_empty(),
-            external: !config.external_rules.is_empty(),
-            resource: config.resource_rules.is_some(),
-        }
+        self.rules.borrow().groups()
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {

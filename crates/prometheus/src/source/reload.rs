@@ -1,11 +1,11 @@
 //! Reloads the rules file.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, ConfigError};
+use crate::rules::{Compat, Config, ConfigError, config::Finding};
 use tokio::time::{Instant, sleep_until};
 
-use super::{PrometheusSource, ServerError, state::Rules};
+use super::{PrometheusSource, state::Rules};
 use hpa_metrics::describe;
 
 /// An invalid rules file.
@@ -16,20 +16,36 @@ pub enum ReloadError {
     #[error("the rules file is invalid")]
     Config(#[from] ConfigError),
     #[error("the rules file has invalid servers")]
-    Servers(#[from] ServerError),
+    Servers(#[from] Finding),
     /// The file may be incomplete, because a program is writing it.
     #[error("the rules file has no rules")]
     NoRules,
     /// A rule is invalid. With compatibility, all rules must be valid.
     #[error("the rules file has an invalid rule")]
     Rule(#[from] crate::rules::ruleset::InvalidRule),
+    /// The file can't be read, for example because its key of a `ConfigMap` was removed.
+    #[error("unable to read the rules file")]
+    Read(#[from] io::Error),
 }
+
+/// So many failed reads in a row are reported: one may be that of a file that is being replaced.
+const REPORTED_FAILED_READS: u32 = 2;
 
 impl PrometheusSource {
     /// Replaces the rules. The next discovery uses them. If the text is invalid or has no rules, the
     /// previous rules stay in use, and [`PrometheusSource::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
-        match self.try_reload(text) {
+        self.use_or_refuse(self.try_reload(text))
+    }
+
+    /// Waits for a change of the file, and reloads it.
+    pub(super) async fn reload_change(&self, file: &mut WatchedFile) -> Result<(), ReloadError> {
+        let text = file.wait_for_change().await;
+        self.use_or_refuse(text.and_then(|text| self.try_reload(&text)))
+    }
+
+    fn use_or_refuse(&self, rules: Result<Rules, ReloadError>) -> Result<(), ReloadError> {
+        match rules {
             Ok(rules) => {
                 tracing::info!(
                     rules = rules.config.rules.len(),
@@ -37,7 +53,7 @@ impl PrometheusSource {
                     resource_rules = rules.config.resource_rules.is_some(),
                     "loaded the changed rules file"
                 );
-                *self.rules.write() = Arc::new(rules);
+                self.rules.send_replace(Arc::new(rules));
                 *self.rules_file_error.write() = None;
                 Ok(())
             }
@@ -60,7 +76,7 @@ impl PrometheusSource {
         if rules.is_empty() && external_rules.is_empty() && resource_rules.is_none() {
             return Err(ReloadError::NoRules);
         }
-        let servers = self.rules.read().servers.with_config(&config, compat)?;
+        let servers = self.rules.borrow().servers.with_config(&config, compat)?;
         if compat == Compat::Reference {
             let compiled = crate::rules::RuleSet::compile(&config, &self.state().resources);
             if let Some(error) = compiled.first_error() {
@@ -79,7 +95,7 @@ pub struct RulesFile {
 }
 
 impl RulesFile {
-    pub fn read(path: PathBuf) -> std::io::Result<Self> {
+    pub fn read(path: PathBuf) -> io::Result<Self> {
         let text = std::fs::read_to_string(&path)?;
         Ok(Self { path, text })
     }
@@ -91,16 +107,18 @@ pub(super) struct WatchedFile {
     file: Option<RulesFile>,
     interval: Duration,
     next_check: Instant,
+    /// The number of failed reads in a row.
+    failed_reads: u32,
 }
 
 impl WatchedFile {
     pub(super) fn new(file: Option<RulesFile>, interval: Duration) -> Self {
-        Self { file, interval, next_check: Instant::now() + interval }
+        Self { file, interval, next_check: Instant::now() + interval, failed_reads: 0 }
     }
 
-    /// Waits for a change, and returns the file's text. Without a file, it never returns.
-    /// Cancel-safe.
-    pub(super) async fn wait_for_change(&mut self) -> String {
+    /// Waits for a change, and returns the file's text, or the error of a file that can't be read
+    /// any more. Without a file, it never returns. Cancel-safe.
+    async fn wait_for_change(&mut self) -> Result<String, ReloadError> {
         let Some(file) = &mut self.file else {
             return std::future::pending().await;
         };
@@ -108,16 +126,20 @@ impl WatchedFile {
             sleep_until(self.next_check).await;
             self.next_check = Instant::now() + self.interval;
             match std::fs::read_to_string(&file.path) {
-                Ok(text) if text != file.text => {
-                    file.text.clone_from(&text);
-                    return text;
+                Ok(text) => {
+                    let was_reported = self.failed_reads >= REPORTED_FAILED_READS;
+                    self.failed_reads = 0;
+                    if was_reported || text != file.text {
+                        file.text.clone_from(&text);
+                        return Ok(text);
+                    }
                 }
-                Ok(_) => {}
-                Err(error) => tracing::debug!(
-                    path = %file.path.display(),
-                    error = &error as &dyn std::error::Error,
-                    "unable to read the rules file"
-                ),
+                Err(error) => {
+                    self.failed_reads = self.failed_reads.saturating_add(1);
+                    if self.failed_reads == REPORTED_FAILED_READS {
+                        return Err(error.into());
+                    }
+                }
             }
         }
     }

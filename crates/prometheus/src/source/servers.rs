@@ -10,33 +10,15 @@ use crate::client::{
 };
 use crate::rules::{
     Compat, Config,
-    config::{Position, Server},
+    config::{Finding, Server},
 };
 
 use super::permissions::ServerPermissions;
 
-/// An invalid server of a rules file, or a rule's reference to a server that doesn't exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{path}: {problem}", position.map(|at| format!("{at}: ")).unwrap_or_default())]
-pub struct ServerError {
-    /// The path of the invalid field.
-    pub path: String,
-    /// The position of the field in the file.
-    pub position: Option<Position>,
-    pub problem: String,
-}
-
-impl ServerError {
-    fn new(config: &Config, path: String, problem: String) -> Self {
-        let position = config.positions.get(&path);
-        Self { path, position, problem }
-    }
-}
-
 /// The mistakes in `servers`, and in the rules' references to them, that can be found without a
 /// connection and without reading a file: at most one for each server and each reference. A source
 /// can't be created from a file that has one.
-pub fn server_mistakes(config: &Config, permissions: &ServerPermissions) -> Vec<ServerError> {
+pub fn server_mistakes(config: &Config, permissions: &ServerPermissions) -> Vec<Finding> {
     // The empty name stands for the default server.
     let mut names = BTreeSet::from([""]);
     let mut mistakes = Vec::new();
@@ -51,12 +33,12 @@ pub fn server_mistakes(config: &Config, permissions: &ServerPermissions) -> Vec<
         } else {
             continue;
         };
-        mistakes.push(ServerError::new(config, format!("servers[{index}]{field}"), problem));
+        mistakes.push(Finding::mistake(config, format!("servers[{index}]{field}"), problem));
     }
     for (path, name) in references(config) {
         if !names.contains(name) {
             let problem = format!("there is no server {name:?} in `servers`");
-            mistakes.push(ServerError::new(config, path, problem));
+            mistakes.push(Finding::mistake(config, path, problem));
         }
     }
     mistakes
@@ -86,7 +68,7 @@ impl Servers {
     }
 
     /// Replaces the servers by those of a rules file. Unchanged servers keep their clients.
-    pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, ServerError> {
+    pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, Finding> {
         if let Some(mistake) = server_mistakes(config, &self.permissions).into_iter().next() {
             return Err(mistake);
         }
@@ -95,7 +77,7 @@ impl Servers {
             let client = match self.named.get(&server.name) {
                 Some((current, client)) if current == server => client.clone(),
                 _ => self.client(server, compat).map_err(|(field, problem)| {
-                    ServerError::new(config, format!("servers[{index}]{field}"), problem)
+                    Finding::mistake(config, format!("servers[{index}]{field}"), problem)
                 })?,
             };
             named.insert(server.name.clone(), (server.clone(), client));
@@ -104,7 +86,7 @@ impl Servers {
         for (path, server) in references(config) {
             if servers.get(server).is_none() {
                 let problem = "the rule names no `server`, and --prometheus-url is not given";
-                return Err(ServerError::new(config, path, problem.to_owned()));
+                return Err(Finding::mistake(config, path, problem.to_owned()));
             }
         }
         Ok(servers)

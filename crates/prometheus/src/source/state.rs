@@ -10,7 +10,7 @@ use crate::rules::{
     registry::DiscoveredRule, ruleset::InvalidRule,
 };
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, Query,
+    ApiGroups, CustomQuery, ExternalQuery, Query,
     mapper::MapperError,
     resource::{ApiResources, GroupResource},
 };
@@ -36,6 +36,17 @@ pub(super) type CompiledRule = Result<Arc<Rule>, InvalidRule>;
 pub(super) struct Rules {
     pub(super) config: Arc<Config>,
     pub(super) servers: Arc<Servers>,
+}
+
+impl Rules {
+    /// The APIs that the rules have metrics for.
+    pub(super) fn groups(&self) -> ApiGroups {
+        ApiGroups {
+            custom: !self.config.rules.is_empty(),
+            external: !self.config.external_rules.is_empty(),
+            resource: self.config.resource_rules.is_some(),
+        }
+    }
 }
 
 /// The result of a discovery. Empty before the first one.

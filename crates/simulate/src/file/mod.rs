@@ -14,6 +14,7 @@ use hpa_calc::{
     validation::{ValidationOptions, validate},
 };
 use hpa_go_compat::yaml::Positions;
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 pub use self::{
@@ -31,9 +32,7 @@ use crate::{
         field::field_error,
         load::Load,
         profile::PodProfile,
-        samples_file::parse_offsets,
-        scenario::{Scenario, WorkloadSpec, built_in_api_version},
-        seconds::Seconds,
+        scenario::{ReadFile, Scenario, WorkloadSpec, built_in_api_version},
     },
 };
 
@@ -58,6 +57,8 @@ pub struct Variant {
     pub autoscaler: HorizontalPodAutoscaler,
     /// The autoscaler's manifest as written, without defaults.
     pub manifest: Value,
+    /// The calendar time of the start.
+    pub start: Timestamp,
     pub controller: ControllerSettings,
     pub objective: Objective,
     pub cost: Cost,
@@ -105,9 +106,6 @@ impl Variant {
     }
 }
 
-/// Reads a file that a scenario refers to.
-type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
-
 impl ScenarioFile {
     /// Parses a scenario file. `read` reads the files that it refers to.
     ///
@@ -130,7 +128,8 @@ impl ScenarioFile {
         let mut variants = vec![first];
         for (index, mut spec) in specs.into_iter().enumerate() {
             load_autoscaler(&mut spec.patch, read)?;
-            let in_patch = |problem| locate(problem, &positions, Some(index));
+            let variant = Some((index, spec.name.as_str()));
+            let in_patch = |problem| locate(problem, &positions, variant);
             let (next, _) = build_variant(&base, &spec, read, in_patch)?;
             variants.push(next);
         }
@@ -138,12 +137,17 @@ impl ScenarioFile {
     }
 }
 
-/// Adds the position of the field, or of its closest ancestor in the file. A position in the
-/// variant's patch takes precedence over an equally close one in the base.
-fn locate(problem: FieldError, positions: &Positions, variant: Option<usize>) -> ScenarioFileError {
+/// Adds the position of the field, or of its closest ancestor in the file. `variant` is the index
+/// and the name of the variant with the problem, which the message names. A position in its patch
+/// takes precedence over an equally close one in the base.
+fn locate(
+    problem: FieldError,
+    positions: &Positions,
+    variant: Option<(usize, &str)>,
+) -> ScenarioFileError {
     let field = &problem.field;
     let in_base = positions.closest(field);
-    let prefix = variant.map(|index| format!("variants[{index}].patch."));
+    let prefix = variant.map(|(index, _)| format!("variants[{index}].patch."));
     let in_patch = prefix.and_then(|prefix| {
         let (found, position) = positions.closest(&format!("{prefix}{field}"))?;
         Some((found.checked_sub(prefix.len())?, position))
@@ -152,10 +156,16 @@ fn locate(problem: FieldError, positions: &Positions, variant: Option<usize>) ->
         (Some((base, _)), Some((patched, position))) if patched >= base => Some(position),
         (None, Some((_, position))) | (Some((_, position)), _) => Some(position),
         (None, None) => variant
-            .and_then(|index| positions.closest(&format!("variants[{index}]")))
+            .and_then(|(index, _)| positions.closest(&format!("variants[{index}]")))
             .map(|(_, position)| position),
     };
-    ScenarioFileError::new(position, problem)
+    match variant {
+        Some((_, name)) => {
+            let name = one_line(name);
+            ScenarioFileError::new(position, format_args!("variant {name}: {problem}"))
+        }
+        None => ScenarioFileError::new(position, problem),
+    }
 }
 
 /// Replaces the file name of an autoscaler by the autoscaler in the file.
@@ -163,7 +173,8 @@ fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), Scena
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
     let loaded = read(&file).and_then(|text| parse_autoscaler(&text));
-    *autoscaler = loaded.map_err(|message| ScenarioFileError::of_file(&file, message))?;
+    let error = |message: String| ScenarioFileError::new(None, format_args!("{file}: {message}"));
+    *autoscaler = loaded.map_err(error)?;
     Ok(())
 }
 
@@ -199,21 +210,13 @@ fn build_variant(
         json_patch::merge(&mut document, &spec.patch);
     }
     let (mut variant, specs) = decode_variant(document, spec).map_err(&to_error)?;
-    variant.cluster.load_samples(|file, column| read_samples(file, column, read))?;
+    let loaded = variant.cluster.load_samples(read);
+    loaded.map_err(|error| ScenarioFileError::new(None, error))?;
     if let Some(workload) = variant.cluster.workloads.first() {
         variant.workload = workload.clone();
     }
     validate_variant(&variant).map_err(&to_error)?;
     Ok((variant, specs))
-}
-
-fn read_samples(
-    file: &str,
-    column: Option<&str>,
-    read: ReadFile<'_>,
-) -> Result<Vec<(Seconds, f64)>, ScenarioFileError> {
-    let text = read(file).map_err(|message| ScenarioFileError::of_file(file, message))?;
-    parse_offsets(&text, column).map_err(|error| ScenarioFileError::of_file(file, error))
 }
 
 /// Decodes a document to which the patch of a variant was applied.
@@ -247,6 +250,7 @@ fn decode_variant(
         description: spec.description.clone(),
         autoscaler: hpa,
         manifest: document.autoscaler,
+        start: document.start,
         controller: document.controller,
         objective: document.objective,
         cost: document.cost,

@@ -41,26 +41,30 @@ fn add_fields(positions: &mut Positions, node: &Node, path: &str, parent: Positi
 
 /// The error of a scenario file or of a file that it refers to, with the position or the file.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ScenarioFileError(String);
+#[error("{prefix}{message}")]
+pub struct ScenarioFileError {
+    /// The position with a colon, or nothing.
+    prefix: String,
+    message: String,
+}
 
 impl ScenarioFileError {
     pub(super) fn new(position: Option<Position>, message: impl Display) -> Self {
         let prefix = position.map(|position| format!("{position}: ")).unwrap_or_default();
-        Self(format!("{prefix}{message}"))
+        Self { prefix, message: message.to_string() }
     }
 
-    /// The error of a file that the scenario refers to.
-    pub(super) fn of_file(file: &str, message: impl Display) -> Self {
-        Self(format!("{file}: {message}"))
+    /// The error without line and column, for a text that the user didn't write.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     pub(super) fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
         let documents = yaml::parse_all(text).map_or(0, |documents| documents.len());
         if documents > 1 {
-            return Self(format!(
-                "the file has {documents} documents, but a scenario must be a single one"
-            ));
+            let message =
+                format!("the file has {documents} documents, but a scenario must be a single one");
+            return Self::new(None, message);
         }
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let position = error

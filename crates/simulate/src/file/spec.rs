@@ -1,7 +1,7 @@
 //! The schema of scenario files.
 
 use hpa_calc::{HorizontalPodAutoscaler, Settings};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// 2026-01-05T00:00:00Z, a Monday.
+const DEFAULT_START: Timestamp = Timestamp::constant(1_767_571_200, 0);
+
 /// A scenario of `hpa simulate`: an autoscaler, its workload and the load on it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,6 +35,10 @@ pub(super) struct Document {
     /// The simulated time. By default an hour.
     #[serde(default = "default_duration")]
     pub(super) duration: Seconds,
+    /// The calendar time of the start, for scheduled bounds and forecasts. By default a Monday at
+    /// 00:00 UTC.
+    #[serde(default = "default_start")]
+    pub(super) start: Timestamp,
     /// Whether the initial pods have been ready for ten minutes at the start. Otherwise, they are
     /// created at the start.
     #[serde(default = "default_true")]
@@ -170,6 +177,10 @@ pub(super) struct VariantSpec {
 
 fn default_duration() -> Seconds {
     Seconds::new(3600.0)
+}
+
+fn default_start() -> Timestamp {
+    DEFAULT_START
 }
 
 fn default_load_unit() -> String {

@@ -142,7 +142,12 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
 #[case::variant(
     "autoscaler: {spec: {maxReplicas: 1}}",
     "autoscaler: {spec: {maxReplicas: 20}}",
-    "line 16, column 25: autoscaler.spec.maxReplicas: Invalid value: 1"
+    "line 16, column 25: variant large: autoscaler.spec.maxReplicas: Invalid value: 1"
+)]
+#[case::variant_with_an_error_at_a_field_of_the_base(
+    "autoscaler: {spec: {minReplicas: 11}}",
+    "autoscaler: {spec: {maxReplicas: 20}}",
+    "line 8, column 5: variant large: autoscaler.spec.maxReplicas: Invalid value: 10"
 )]
 #[case::variant_twice("name: base", "name: large", "line 14, column 3: variants[0].name: \"base\"")]
 #[case::target(
@@ -184,6 +189,11 @@ fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expec
     "duration: 1000000h",
     "duration: 10m",
     "line 2, column 1: duration: must be at most 366d"
+)]
+#[case::start(
+    "start: 2100-01-01T00:00:00Z\nduration: 10m",
+    "duration: 10m",
+    "line 2, column 1: start: must be in the years 2000 to 2099"
 )]
 #[case::csv("load: {samples: {file: x.csv}}", "load: {constant: 100}", "x.csv: there is no")]
 #[case::csv_line("load: {samples: {file: bad.csv}}", "load: {constant: 100}", "bad.csv: line 2")]

@@ -1,8 +1,9 @@
 //! Validation and limits of scenario files.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use hpa_calc::crd::FieldError;
+use jiff::tz::TimeZone;
 
 use super::{BASE, Variant, VariantSpec};
 use crate::workload::{
@@ -15,6 +16,8 @@ const MAX_VARIANTS: usize = 100;
 /// The maximum duration of a run.
 const MAX_DURATION_DAYS: u32 = 366;
 const SECONDS_PER_DAY: f64 = 86_400.0;
+/// The years in which a run may start, far from the limits of times.
+const START_YEARS: RangeInclusive<i16> = 2000..=2099;
 
 /// Fields of `workload.spec` that the model sets itself.
 const MODELLED_FIELDS: [&str; 4] = ["template", "selector", "replicas", "paused"];
@@ -48,6 +51,8 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     let is_short_enough =
         variant.cluster.duration.get() <= f64::from(MAX_DURATION_DAYS) * SECONDS_PER_DAY;
     ensure(is_short_enough, "duration", format!("must be at most {MAX_DURATION_DAYS}d"))?;
+    let has_plausible_start = START_YEARS.contains(&variant.start.to_zoned(TimeZone::UTC).year());
+    ensure(has_plausible_start, "start", "must be in the years 2000 to 2099")?;
     let is_long_enough = controller.sync_period.get() >= 1.0;
     ensure(is_long_enough, "controller.syncPeriod", "must be at least 1s")?;
     for (field, number) in

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{SearchOptions, tuning::Candidate};
-use crate::{file::Variant, measure::Outcome, run::map_parallel};
+use crate::{file::Variant, measure::Outcome, parallel::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
 /// A suggestion counts as cheaper only if its cost is lower by more than this share.

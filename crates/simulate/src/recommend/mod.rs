@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod sample;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -16,16 +17,15 @@ pub use self::{evaluate::Score, sample::Accepts};
 use self::{
     evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_trials, pareto_front},
     sample::{Sampler, highest_max_replicas},
+    targets::TargetLevels,
     tuning::{Candidate, Change, Dimension},
 };
 use crate::{
     file::Variant,
+    measure::ACCEPTED_LATENCY,
     report::{percent, samples_note},
 };
 
-/// A 99th percentile of the latency up to this is accepted even if the default behavior is faster.
-/// It is a multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
-const ACCEPTED_LATENCY: f64 = 10.0;
 /// Settings with more than this multiple of [`SearchOptions::max_risk`], or of the default
 /// behavior's risk if that is higher, rank after all others.
 const MAX_RISK_RATIO: f64 = 5.0;
@@ -137,15 +137,17 @@ fn suggest(
     Ok(best.clone())
 }
 
-/// The reason for a suggestion. States if the search didn't try higher `maxReplicas`.
+/// The reason for a suggestion. States if the search didn't try higher `maxReplicas`, or targets
+/// beyond the suggested ones.
 fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
     let (max_risk, default) = (goal.max_risk, &goal.default);
     let mut reason = match suggested.score.risk {
         risk if default.risk <= max_risk && risk <= default.risk + RISK_STEP => {
-            "the least cost among settings that risk no more than the default behavior".to_owned()
+            "the least cost of the tried settings that risk no more than the default behavior"
+                .to_owned()
         }
         risk if risk <= max_risk + RISK_STEP => {
-            format!("the least cost of the settings that risk at most {}", percent(max_risk))
+            format!("the least cost of the tried settings that risk at most {}", percent(max_risk))
         }
         risk => format!(
             "the least risk: none of the settings that were tried reach {}, these {}",
@@ -156,6 +158,9 @@ fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
     let highest = highest_max_replicas(base);
     if suggested.candidate.variant.autoscaler.spec.max_replicas == highest {
         let _ = write!(reason, "; maxReplicas above {highest} was not tried");
+    }
+    if let Some(untried) = TargetLevels::new(base).untried(base, &suggested.candidate.variant) {
+        let _ = write!(reason, "; {untried} were not tried");
     }
     reason
 }
@@ -236,10 +241,13 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
                 percentile, or as long as with the default behavior"
         ),
         format!("risks that differ by less than {} % of the load are equal", RISK_STEP * 100.0),
+        TargetLevels::new(base).assumption(base),
         "minReplicas is not lowered below 2, and maxReplicas is not lowered".to_owned(),
         "settings that hpa lint objects to are left out".to_owned(),
     ];
     assumptions.extend(samples_note(base));
+    let problems = base.resolved_settings().problems.into_iter();
+    assumptions.extend(problems.map(|problem| format!("a setting has no effect: {problem}")));
     assumptions
 }
 
@@ -255,12 +263,6 @@ pub struct SearchOptions {
     /// The accepted risk, unless that of the default behavior is lower. Among settings with at most
     /// the accepted risk, the cheapest are the best.
     pub max_risk: f64,
-}
-
-impl Default for SearchOptions {
-    fn default() -> Self {
-        Self { candidates: 1000, seeds: 3, load_factors: vec![1.0, 1.15], max_risk: 0.001 }
-    }
 }
 
 impl SearchOptions {

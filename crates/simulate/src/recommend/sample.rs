@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     evaluate::Trial,
+    targets::TargetLevels,
     tuning::{Candidate, Change, Dimension, Direction, Policy, Tuning},
 };
 use crate::{
@@ -55,6 +56,7 @@ pub(super) struct Sampler<'a> {
     accepts: Accepts<'a>,
     rng: Rng,
     dimensions: Vec<Dimension>,
+    targets: TargetLevels,
     /// The manifests that were drawn before, and that of the scenario.
     seen: HashSet<String>,
 }
@@ -67,7 +69,7 @@ impl<'a> Sampler<'a> {
         if !forecast::would_help(base) {
             dimensions.retain(|dimension| *dimension != Dimension::Forecast);
         }
-        Self { base, accepts, rng, dimensions, seen }
+        Self { base, accepts, rng, dimensions, targets: TargetLevels::new(base), seen }
     }
 
     /// Draws up to `count` random settings. The scenario's `behavior` is replaced.
@@ -75,23 +77,25 @@ impl<'a> Sampler<'a> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
             for dimension in sampler.dimensions.clone() {
-                sampler.change_at_random(&mut tuning, dimension);
+                sampler.change_at_random(&mut tuning, dimension, None);
             }
             tuning
         })
     }
 
     /// Draws up to `count` candidates. Each changes one or two settings of one of the best trials.
+    /// Changed targets are near those of the trial.
     pub(super) fn mutations(&mut self, best: &[Trial], count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
             if let Some(trial) = sampler.rng.choice(best) {
                 tuning.clone_from(&trial.candidate.tuning);
             }
+            let level = tuning.target_level();
             for _ in 0..sampler.rng.u8(1..=2) {
                 if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
                     tuning = tuning.without(dimension);
-                    sampler.change_at_random(&mut tuning, dimension);
+                    sampler.change_at_random(&mut tuning, dimension, level);
                 }
             }
             tuning
@@ -114,18 +118,26 @@ impl<'a> Sampler<'a> {
         drawn
     }
 
-    fn change_at_random(&mut self, tuning: &mut Tuning, dimension: Dimension) {
+    /// Changes a setting, or keeps that of the scenario. Targets are near `level`, if it is set.
+    fn change_at_random(&mut self, tuning: &mut Tuning, dimension: Dimension, level: Option<u32>) {
         if self.rng.f64() >= KEEP_PROBABILITY
-            && let Some(change) = self.random_change(dimension)
+            && let Some(change) = self.random_change(dimension, level)
         {
             tuning.changes.insert(dimension, change);
         }
     }
 
-    fn random_change(&mut self, dimension: Dimension) -> Option<Change> {
+    fn random_change(&mut self, dimension: Dimension, level: Option<u32>) -> Option<Change> {
         let (up, down) = (Direction::UP, Direction::DOWN);
         Some(match dimension {
-            Dimension::Target => Change::targets(self.base, self.rng.u32(10..=28) * 5),
+            Dimension::Target => {
+                let level = match level {
+                    Some(level) => self.rng.u32(self.targets.refinements(level)),
+                    None => self.rng.choice(&self.targets.grid).copied()?,
+                };
+                (level != self.targets.current)
+                    .then(|| Change::targets(self.base, &self.targets, level))?
+            }
             Dimension::MinReplicas => Change::bound("minReplicas", self.random_min_replicas()?),
             Dimension::MaxReplicas => {
                 let max = self.base.autoscaler.spec.max_replicas;

@@ -27,9 +27,13 @@ workload:
   load: {constant: 210}
 ";
 
-fn wasteful() -> Variant {
+fn scenario(text: &str) -> Variant {
     let no_files = |_: &str| Err("there are no files".to_owned());
-    ScenarioFile::parse(WASTEFUL, &no_files).unwrap().variants.remove(0)
+    ScenarioFile::parse(text, &no_files).unwrap().variants.remove(0)
+}
+
+fn wasteful() -> Variant {
+    scenario(WASTEFUL)
 }
 
 fn options() -> SearchOptions {
@@ -52,6 +56,21 @@ fn suggestion_costs_less_at_no_more_risk_with_an_effect_per_setting() {
     let target = found.effects.iter().find(|effect| effect.setting.starts_with("target"));
     let without = target.expect("the effect of the target").without;
     assert!(without.pod_hours > suggested.score.pod_hours);
+}
+
+/// Three pods are enough: a target of 70 %.
+#[test]
+fn suggested_target_can_be_a_multiple_of_the_current_one() {
+    let base = scenario(&WASTEFUL.replace("averageUtilization: 30", "averageUtilization: 15"));
+    let options = SearchOptions { candidates: 100, ..options() };
+    let found = recommend(&base, &options, &|_| true, &|| {});
+    let suggested = found.suggested.expect("a suggestion");
+    assert!(suggested.score.pod_hours < 1.5, "{suggested:?}");
+    assert!(
+        found.assumptions.contains(&"targets are from 10 % to 95 %".to_owned()),
+        "{:?}",
+        found.assumptions
+    );
 }
 
 #[test]
@@ -141,8 +160,7 @@ workload:
 
 #[test]
 fn overloaded_scenario_gets_a_suggestion_with_more_pods() {
-    let no_files = |_: &str| Err("there are no files".to_owned());
-    let base = ScenarioFile::parse(OVERLOADED, &no_files).unwrap().variants.remove(0);
+    let base = scenario(OVERLOADED);
     let found = recommend(&base, &options(), &|_| true, &|| {});
     let (default, suggested) = (found.default_behavior, found.suggested.expect("a suggestion"));
     assert!(default.risk > 0.01, "{default:?}");
@@ -176,8 +194,7 @@ workload:
 
 #[test]
 fn suggestion_at_the_highest_maximum_says_so_and_has_no_settings_without_effect() {
-    let no_files = |_: &str| Err("there are no files".to_owned());
-    let base = ScenarioFile::parse(PINNED, &no_files).unwrap().variants.remove(0);
+    let base = scenario(PINNED);
     let options = SearchOptions { candidates: 100, ..options() };
     let found = recommend(&base, &options, &|_| true, &|| {});
     let suggested = found.suggested.expect("a suggestion");

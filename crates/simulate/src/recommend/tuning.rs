@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{MilliValue, Quantity, api::MetricSpec};
 use serde_json::{Map, Value, json};
 
+use super::targets::{TargetLevels, targets_text};
 use crate::file::{Variant, decode_autoscaler};
 
 /// The annotation of the setting that turns forecasts on.
@@ -68,29 +68,33 @@ pub(super) struct Change {
     patch: Value,
     /// The change in a few words.
     pub(super) text: String,
+    /// The level of the targets (see [`TargetLevels`]), if the change is of targets.
+    target_level: Option<u32>,
 }
 
 impl Change {
-    /// Scales the targets of all metrics to a percentage.
-    pub(super) fn targets(base: &Variant, percent: u32) -> Self {
-        let metrics = base.autoscaler.spec.metrics.iter();
-        let metrics: Vec<MetricSpec> =
-            metrics.map(|metric| with_scaled_target(metric, percent)).collect();
-        let texts: Vec<String> = metrics.iter().filter_map(target_text).collect();
+    fn new(patch: Value, text: String) -> Self {
+        Self { patch, text, target_level: None }
+    }
+
+    /// Sets the targets of all metrics to those of a level.
+    pub(super) fn targets(base: &Variant, levels: &TargetLevels, level: u32) -> Self {
+        let metrics = levels.metrics(base, level);
+        let text = format!("target {}", targets_text(&metrics));
         let patch = json!({ "spec": { "metrics": metrics } });
-        Self { patch, text: format!("target {}", texts.join(", ")) }
+        Self { patch, text, target_level: Some(level) }
     }
 
     /// Sets `minReplicas` or `maxReplicas`.
     pub(super) fn bound(field: &str, replicas: i32) -> Self {
         let patch = json!({ "spec": { field: replicas } });
-        Self { patch, text: format!("{field} {replicas}") }
+        Self::new(patch, format!("{field} {replicas}"))
     }
 
     /// Sets a stabilization window.
     pub(super) fn window(direction: Direction, seconds: u32) -> Self {
         let patch = direction.patch(&json!({ "stabilizationWindowSeconds": seconds }));
-        Self { patch, text: format!("scale-{} window {seconds}s", direction.name) }
+        Self::new(patch, format!("scale-{} window {seconds}s", direction.name))
     }
 
     pub(super) fn policy(direction: Direction, (kind, value, period): Policy) -> Self {
@@ -101,19 +105,19 @@ impl Change {
             _ => " pods",
         };
         let text = format!("scale {} by {value}{unit} in {period}s", direction.name);
-        Self { patch: direction.patch(&json!({ "policies": [policy] })), text }
+        Self::new(direction.patch(&json!({ "policies": [policy] })), text)
     }
 
     pub(super) fn tolerance(direction: Direction, percent: u32) -> Self {
         let tolerance = (f64::from(percent) / 100.0).to_string();
         let patch = direction.patch(&json!({ "tolerance": tolerance }));
-        Self { patch, text: format!("tolerance {percent} % {}", direction.name) }
+        Self::new(patch, format!("tolerance {percent} % {}", direction.name))
     }
 
     /// Turns on forecasts.
     pub(super) fn forecasts() -> Self {
         let patch = json!({ "metadata": { "annotations": { FORECAST: "scale" } } });
-        Self { patch, text: "forecasts".to_owned() }
+        Self::new(patch, "forecasts".to_owned())
     }
 }
 
@@ -127,6 +131,11 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
+    /// The level of the targets, if they are changed.
+    pub(super) fn target_level(&self) -> Option<u32> {
+        self.changes.get(&Dimension::Target)?.target_level
+    }
+
     /// A copy that doesn't change the setting.
     #[must_use]
     pub(super) fn without(&self, dimension: Dimension) -> Self {
@@ -207,47 +216,6 @@ fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The largest utilization that is suggested, in percent, unless the scenario's is larger.
-const MAX_UTILIZATION: i32 = 95;
-
-/// A metric whose target is scaled to a percentage.
-fn with_scaled_target(metric: &MetricSpec, percent: u32) -> MetricSpec {
-    let mut metric = metric.clone();
-    let Some(target) = metric.target_mut() else { return metric };
-    let utilization = target.average_utilization;
-    target.average_utilization = utilization.map(|one| scaled_utilization(one, percent));
-    for quantity in [&mut target.average_value, &mut target.value].into_iter().flatten() {
-        *quantity = scaled_quantity(quantity, percent);
-    }
-    metric
-}
-
-fn scaled_utilization(utilization: i32, percent: u32) -> i32 {
-    let scaled = (i64::from(utilization) * i64::from(percent) + 50) / 100;
-    i32::try_from(scaled).unwrap_or(i32::MAX).clamp(1, MAX_UTILIZATION.max(utilization))
-}
-
-/// The given percentage of a quantity, rounded to two significant digits, at least `1m`.
-fn scaled_quantity(quantity: &Quantity, percent: u32) -> Quantity {
-    let milli = quantity.milli_value().as_milli();
-    let scaled = i128::from(milli) * i128::from(percent) / 100;
-    let mut step = 1_i128;
-    while scaled / step >= 100 {
-        step *= 10;
-    }
-    let rounded = i64::try_from((scaled + step / 2) / step * step).unwrap_or(milli).max(1);
-    MilliValue::from_milli(rounded).into()
-}
-
-/// The target of a metric as a text.
-fn target_text(metric: &MetricSpec) -> Option<String> {
-    let target = metric.target()?;
-    if let Some(utilization) = target.average_utilization {
-        return Some(format!("{utilization} %"));
-    }
-    target.average_value.as_ref().or(target.value.as_ref()).map(ToString::to_string)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,16 +266,5 @@ workload: {load: {constant: 1}}
         let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 60 });
         let behavior = json!({ "scaleDown": null, "scaleUp": { "policies": [policy] } });
         assert_eq!(with_rule.patch(base), json!({ "spec": { "behavior": behavior } }));
-    }
-
-    #[test]
-    fn targets_are_scaled_and_rounded() {
-        let quantity = |text: &str, percent| {
-            scaled_quantity(&text.parse::<Quantity>().unwrap(), percent).to_string()
-        };
-        assert_eq!(quantity("100", 75), "75");
-        assert_eq!(quantity("500m", 70), "350m");
-        assert_eq!(quantity("123", 110), "140");
-        assert_eq!(quantity("1m", 10), "1m");
     }
 }

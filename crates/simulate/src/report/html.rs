@@ -11,7 +11,7 @@ use super::{
     table::{best_index, comparison_cells, cost_order, scalings_and_problems},
     times::{TimeFormat, format_duration},
 };
-use crate::{file::ScenarioFile, run::Run};
+use crate::{file::ScenarioFile, measure::ACCEPTED_LATENCY, run::Run};
 
 /// A table of scalings with more rows is printed on paper only if it is expanded.
 const MAX_PRINTED_ROWS: usize = 200;
@@ -115,7 +115,9 @@ fn comparison_table(results: &[VariantRun]) -> String {
             0,
             format!(
                 "★: the variant with the least overload, rounded to 0.01 % of the load. If several \
-                 are equal, those without any overload come first, then those with the {}.",
+                 are equal, those with a LATENCY P99 of at most {ACCEPTED_LATENCY}×, or at most \
+                 that of the base, come first, then those without any overload, then those with \
+                 the {}.",
                 cost_order(results)
             ),
         );

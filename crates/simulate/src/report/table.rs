@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     file::{Cost, Variant},
-    measure::Rescales,
+    measure::{ACCEPTED_LATENCY, Rescales},
     run::Run,
     workload::scenario::MAX_PODS,
 };
@@ -101,21 +101,36 @@ fn reaction(run: &Run) -> Option<String> {
 const OVERLOAD_STEP: f64 = 1e-4;
 
 /// The index of the variant with the least overload, in steps of [`OVERLOAD_STEP`]. If several are
-/// equal, those without any overload come first, then those with the lowest cost or the fewest
-/// pod-hours (see [`cost_order`]). `None` for a single variant.
+/// equal, those that are not too slow come first (see [`is_too_slow`]), then those without any
+/// overload, then those with the lowest cost or the fewest pod-hours (see [`cost_order`]). `None`
+/// for a single variant.
 pub(super) fn best_index(results: &[VariantRun]) -> Option<usize> {
     let has_prices = has_prices(results);
+    let accepted_latency = accepted_latency(results);
     let key = |(_, run): &VariantRun| {
         let outcome = &run.outcome;
         let cost = if has_prices { outcome.cost } else { outcome.pod_hours };
         let overload = (outcome.overload.share_of_load / OVERLOAD_STEP).round();
-        (overload, outcome.overload.seconds > 0.0, cost)
+        let is_slow = is_too_slow(run, accepted_latency);
+        (overload, (is_slow, outcome.overload.seconds > 0.0), cost)
     };
     let keys = results.iter().map(key).enumerate();
     let best = keys.min_by(|(_, one), (_, other)| {
         one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)).then(one.2.total_cmp(&other.2))
     });
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
+}
+
+/// The p99 latency up to which a variant isn't too slow: [`ACCEPTED_LATENCY`], or that of the base.
+fn accepted_latency(results: &[VariantRun]) -> f64 {
+    let base = results.first().and_then(|(_, run)| run.outcome.latency);
+    base.map_or(ACCEPTED_LATENCY, |latency| latency.p99.max(ACCEPTED_LATENCY))
+}
+
+/// Whether the p99 latency is above the accepted one. A run at the limit of its capacity without
+/// overload is that slow.
+fn is_too_slow(run: &Run, accepted_latency: f64) -> bool {
+    run.outcome.latency.is_some_and(|latency| latency.p99 > accepted_latency)
 }
 
 /// Whether all variants have a price. If so, they are compared by money, otherwise by pod-hours.
@@ -145,9 +160,9 @@ pub fn samples_note(variant: &Variant) -> Option<String> {
     }
 }
 
-/// The result in a sentence, which names the best variant if there are several. If the autoscaler
-/// has metrics that the scenario lacks, often can't decide, or scales to more pods than a run can
-/// have, sentences about them precede it.
+/// The result in a sentence, which names the best variant if there are several. Sentences about
+/// what restricts the result precede it: a pause, settings without effect, metrics that the
+/// scenario lacks, reconciles that can't decide, and more pods than a run can have.
 pub fn answer_sentence(results: &[VariantRun]) -> String {
     let Some((base, base_run)) = results.first() else { return String::new() };
     let has_prices = has_prices(results);
@@ -174,9 +189,14 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         } else {
             String::new()
         };
-        format!("overloaded for {overload}, at {cost}{reversals}")
+        let latency = latency(run).filter(|_| is_too_slow(run, ACCEPTED_LATENCY));
+        let latency = latency.map(|latency| format!(", with a p99 latency of {latency}"));
+        let latency = latency.unwrap_or_default();
+        format!("overloaded for {overload}{latency}, at {cost}{reversals}")
     };
     let notes = [
+        pause_sentence(results),
+        ineffective_settings_sentence(results),
         absence_sentence(results),
         never_decided_sentence(results),
         failures_sentence(results),
@@ -186,17 +206,48 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
     let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
         return format!("{notes}The pods were {}.", outcome(base, base_run));
     };
+    let accepted_latency = accepted_latency(results);
+    let is_slow = |(_, run): &VariantRun| is_too_slow(run, accepted_latency);
+    let latency_limit = if results.iter().any(is_slow) {
+        format!("p99 latency up to {}×, ", number(accepted_latency))
+    } else {
+        String::new()
+    };
     format!(
-        "{notes}Best variant (least overload, then {}): {}, {}.",
+        "{notes}Best variant (least overload, {latency_limit}then {}): {}, {}.",
         cost_order(results),
         variant.name,
         outcome(variant, run)
     )
 }
 
+/// Names the variants whose autoscaler has a pause or a dry run. `None` if there are none.
+pub fn pause_sentence(results: &[VariantRun]) -> Option<String> {
+    let (affected, _) = affected_variants(results, |(variant, _)| !variant.may_scale())?;
+    Some(format!(
+        "The autoscaler has a pause or a dry run{affected}, so it doesn't scale as usual."
+    ))
+}
+
+/// Names the settings of the autoscalers that are invalid, unknown or otherwise without effect.
+/// `None` if there are none.
+pub fn ineffective_settings_sentence(results: &[VariantRun]) -> Option<String> {
+    let problems = |(variant, _): &VariantRun| {
+        variant.resolved_settings().problems.into_iter().map(|problem| problem.to_string())
+    };
+    let all: BTreeSet<String> = results.iter().flat_map(problems).collect();
+    let sentences = all.iter().filter_map(|text| {
+        let has_problem = |one: &VariantRun| problems(one).any(|problem| problem == *text);
+        let (affected, _) = affected_variants(results, has_problem)?;
+        Some(format!("A setting has no effect{affected}: {text}."))
+    });
+    let sentences: Vec<String> = sentences.collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
 /// Names the metrics of the autoscalers that the scenario lacks. `None` if there are none.
 fn absence_sentence(results: &[VariantRun]) -> Option<String> {
-    let (affected, _) = affected_variants(results, |run| !run.absent_metrics.is_empty())?;
+    let (affected, _) = affected_variants(results, |(_, run)| !run.absent_metrics.is_empty())?;
     let metrics: BTreeSet<&str> =
         results.iter().flat_map(|(_, run)| &run.absent_metrics).map(String::as_str).collect();
     let (verb, pronoun) = if metrics.len() == 1 { ("isn't", "it") } else { ("aren't", "them") };
@@ -215,7 +266,8 @@ const REPORTED_FAILURES: f64 = 0.1;
 /// `None` if there are none. Leaves out variants with metrics that the scenario lacks:
 /// [`absence_sentence`] has them.
 fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
-    let undecided = |run: &Run| run.absent_metrics.is_empty() && run.reconciles.never_decided();
+    let undecided =
+        |(_, run): &VariantRun| run.absent_metrics.is_empty() && run.reconciles.never_decided();
     let (affected, first) = affected_variants(results, undecided)?;
     let problem = problem_clause(first);
     Some(format!("The autoscaler never decided{affected}: {problem}."))
@@ -225,7 +277,7 @@ fn never_decided_sentence(results: &[VariantRun]) -> Option<String> {
 /// `None` if the share is small in all variants. Leaves out the variants of [`absence_sentence`]
 /// and of [`never_decided_sentence`].
 fn failures_sentence(results: &[VariantRun]) -> Option<String> {
-    let often_fails = |run: &Run| {
+    let often_fails = |(_, run): &VariantRun| {
         let reconciles = run.reconciles;
         run.absent_metrics.is_empty()
             && !reconciles.never_decided()
@@ -233,8 +285,8 @@ fn failures_sentence(results: &[VariantRun]) -> Option<String> {
     };
     let (affected, first) = affected_variants(results, often_fails)?;
     let problem = problem_clause(first);
-    let failing = results.iter().map(|(_, run)| run).filter(|run| often_fails(run));
-    let shares: Vec<f64> = failing.map(|run| run.reconciles.failed_share()).collect();
+    let failing = results.iter().filter(|one| often_fails(one));
+    let shares: Vec<f64> = failing.map(|(_, run)| run.reconciles.failed_share()).collect();
     let bound = if shares.len() > 1 { "up to " } else { "" };
     let share = percent(shares.into_iter().fold(0.0, f64::max));
     Some(format!(
@@ -249,20 +301,20 @@ fn problem_clause(run: &Run) -> &str {
 
 /// Names the variants that scale to more pods than a run can have. `None` if there are none.
 pub fn pod_limit_sentence(results: &[VariantRun]) -> Option<String> {
-    let (affected, _) = affected_variants(results, |run| run.exceeds_pod_limit)?;
+    let (affected, _) = affected_variants(results, |(_, run)| run.exceeds_pod_limit)?;
     Some(format!(
         "The autoscaler scaled to more than {MAX_PODS} replicas{affected}, and a simulation has at \
          most that many pods."
     ))
 }
 
-/// The names of the variants whose runs match, in parentheses, and the first of these runs. The
-/// names are empty if all runs match. `None` if no run matches.
+/// The names of the variants that match, in parentheses, and the run of the first one. The names
+/// are empty if all variants match. `None` if none does.
 fn affected_variants(
     results: &[VariantRun],
-    matches: impl Fn(&Run) -> bool,
+    matches: impl Fn(&VariantRun) -> bool,
 ) -> Option<(String, &Run)> {
-    let affected: Vec<&VariantRun> = results.iter().filter(|(_, run)| matches(run)).collect();
+    let affected: Vec<&VariantRun> = results.iter().filter(|one| matches(one)).collect();
     let (_, first) = affected.first().copied()?;
     let names: Vec<&str> = affected.iter().map(|(variant, _)| variant.name.as_str()).collect();
     let suffix = match names.len() {

@@ -245,6 +245,26 @@ fn variant_without_overload_is_better_than_a_cheaper_one_with_some() {
 }
 
 #[test]
+fn slow_variant_is_worse_than_an_expensive_one_and_the_answer_has_its_latency() {
+    let scenario_file = scenario("variants:\n- {name: small, patch: {duration: 10m}}");
+    let mut results = run(&scenario_file);
+    for (index, seconds, pod_hours, p99) in [(0, 1.0, 2.0, 3.0), (1, 0.0, 1.0, 100.0)] {
+        let outcome = &mut results[index].1.outcome;
+        (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, seconds);
+        outcome.pod_hours = pod_hours;
+        outcome.rescales = Rescales::default();
+        outcome.latency.as_mut().unwrap().p99 = p99;
+    }
+    let expected = "Best variant (least overload, p99 latency up to 10×, then fewest pod-hours): \
+                    base, overloaded for 1s, at 2 pod-hours.";
+    assert_eq!(super::answer_sentence(&results), expected);
+    results[0].1.outcome.latency.as_mut().unwrap().p99 = 100.0;
+    let expected = "Best variant (least overload, then fewest pod-hours): small, overloaded for \
+                    0s, with a p99 latency of 100×, at 1 pod-hours (−50 %).";
+    assert_eq!(super::answer_sentence(&results), expected);
+}
+
+#[test]
 fn answer_has_the_cost_if_there_are_prices() {
     let scenario_file = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
     let mut results = run(&scenario_file);
@@ -255,15 +275,16 @@ fn answer_has_the_cost_if_there_are_prices() {
         let outcome = &mut run.outcome;
         (outcome.overload.share_of_load, outcome.overload.seconds) = (0.0, 0.0);
         (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours * price);
-        outcome.rescales = Rescales::default();
+        (outcome.latency, outcome.rescales) = (None, Rescales::default());
     }
-    let legend = "those without any overload come first, then those with the lowest cost.";
+    let legend = "come first, then those without any overload, then those with the lowest cost.";
     assert!(html(&scenario_file, &results, None).contains(legend));
     let best = "Best variant (least overload, then lowest cost):";
     let expected = format!("{best} other, overloaded for 0s, at $0.99 (−51.1 %), 98.9 pod-hours.");
     assert_eq!(super::answer_sentence(&results), expected);
     results[1].0.cost.per_pod_hour = 0.0;
-    let legend = "those without any overload come first, then those with the fewest pod-hours.";
+    let legend =
+        "come first, then those without any overload, then those with the fewest pod-hours.";
     assert!(html(&scenario_file, &results, None).contains(legend));
     let best = "Best variant (least overload, then fewest pod-hours):";
     for (up, reversals, text) in
@@ -273,6 +294,37 @@ fn answer_has_the_cost_if_there_are_prices() {
         let expected = format!("{best} base, overloaded for 0s, at 25.3 pod-hours, {text}.");
         assert_eq!(super::answer_sentence(&results), expected);
     }
+}
+
+#[test]
+fn answer_starts_with_the_variants_that_are_paused() {
+    let annotations = "{annotations: {autoscaling.hpa-rs.dev/pause: 'true'}}";
+    let patch = format!("patch: {{autoscaler: {{metadata: {annotations}}}}}");
+    let results = run(&scenario(&format!("variants:\n- {{name: paused, {patch}}}\n")));
+    let answer = super::answer_sentence(&results);
+    let expected = "The autoscaler has a pause or a dry run (variant paused), so it doesn't scale ";
+    assert!(answer.starts_with(expected), "{answer}");
+    assert_eq!(super::pause_sentence(&results[..1]), None);
+}
+
+#[test]
+fn answer_starts_with_the_settings_that_have_no_effect() {
+    let annotations = |value: &str| {
+        let annotation = format!("{{autoscaling.hpa-rs.dev/downscale-stabilization: {value}}}");
+        format!("patch: {{autoscaler: {{metadata: {{annotations: {annotation}}}}}}}")
+    };
+    let scenario_file = scenario(&format!(
+        "variants:\n- {{name: without unit, {}}}\n- {{name: valid, {}}}\n",
+        annotations("'60'"),
+        annotations("60s")
+    ));
+    let results = run(&scenario_file);
+    let expected = "A setting has no effect (variant without unit): annotation \
+                    autoscaling.hpa-rs.dev/downscale-stabilization must be ";
+    let answer = super::answer_sentence(&results);
+    assert!(answer.starts_with(expected), "{answer}");
+    assert!(answer.contains(", ignored. Best variant"), "{answer}");
+    assert_eq!(super::ineffective_settings_sentence(&results[2..]), None);
 }
 
 #[test]

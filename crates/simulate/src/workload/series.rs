@@ -76,15 +76,9 @@ pub struct Sample<T> {
 }
 
 /// The latest readable sample, and newer ones whose delay has not passed yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Series<T> {
     samples: VecDeque<Sample<T>>,
-}
-
-impl<T> Default for Series<T> {
-    fn default() -> Self {
-        Self { samples: VecDeque::new() }
-    }
 }
 
 impl<T> Series<T> {

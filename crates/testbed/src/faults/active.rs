@@ -27,10 +27,6 @@ impl From<Effect> for ActiveFault {
 /// The time in which a fault is active. Clones share the same state.
 #[derive(Clone)]
 pub(crate) struct FaultWindow {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     clock: SimulatedClock,
     from: Timestamp,
     until: Option<Timestamp>,
@@ -51,38 +47,35 @@ pub(crate) struct StallTicket {
 
 impl FaultWindow {
     pub(super) fn new(clock: SimulatedClock, from: Timestamp, until: Option<Timestamp>) -> Self {
-        let shared = Shared {
+        Self {
             clock,
             from,
             until,
             ended_early: watch::Sender::new(false),
             line: Arc::default(),
             slots: Arc::new(Semaphore::new(MAX_STALLED)),
-        };
-        Self { shared: Arc::new(shared) }
+        }
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.shared.clock.now() >= self.shared.from && !self.is_over()
+        self.clock.now() >= self.from && !self.is_over()
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        let until = self.shared.until;
-        *self.shared.ended_early.borrow()
-            || until.is_some_and(|until| self.shared.clock.now() >= until)
+        *self.ended_early.borrow() || self.until.is_some_and(|until| self.clock.now() >= until)
     }
 
     /// Ends the window early.
     pub(crate) fn end(&self) {
-        self.shared.ended_early.send_replace(true);
+        self.ended_early.send_replace(true);
     }
 
     pub(crate) async fn wait_for_start(&self) {
-        self.shared.clock.sleep_until(self.shared.from).await;
+        self.clock.sleep_until(self.from).await;
     }
 
     pub(crate) async fn wait_for_end(&self) {
-        let mut ended_early = self.shared.ended_early.subscribe();
+        let mut ended_early = self.ended_early.subscribe();
         tokio::select! {
             _ = ended_early.wait_for(|ended_early| *ended_early) => {}
             () = self.wait_for_deadline() => {}
@@ -90,8 +83,8 @@ impl FaultWindow {
     }
 
     async fn wait_for_deadline(&self) {
-        match self.shared.until {
-            Some(until) => self.shared.clock.sleep_until(until).await,
+        match self.until {
+            Some(until) => self.clock.sleep_until(until).await,
             None => std::future::pending().await,
         }
     }
@@ -99,9 +92,9 @@ impl FaultWindow {
     /// Waits until the window has ended and all earlier stalled requests were handled. Returns
     /// `None` if too many requests are stalled.
     pub(crate) async fn wait_in_line(&self) -> Option<StallTicket> {
-        let slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         // The first request holds the line until the window has ended, the others wait for it.
-        let line = Arc::clone(&self.shared.line).lock_owned().await;
+        let line = Arc::clone(&self.line).lock_owned().await;
         self.wait_for_end().await;
         Some(StallTicket { _line: line, _slot: slot })
     }

@@ -90,11 +90,15 @@ pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
 }
 
 impl FieldManager {
-    /// Makes this manager the only owner of the changed fields, in `managedFields` of `new`.
+    /// Makes this manager the only owner of the changed fields, in `managedFields` of `new`. Removed
+    /// fields lose all their owners.
     pub(crate) fn record(&self, new: &mut Value, old: &Value, subresource: Subresource) {
         // A write of the status owns only the status, any other write owns only the rest.
         let is_status_write = subresource == Subresource::Status;
-        let present = fields_where(new, |name| (name == "status") == is_status_write);
+        let is_written = |name: &str| (name == "status") == is_status_write;
+        let present = fields_where(new, is_written);
+        let removed: FieldSet =
+            fields_where(old, is_written).difference(&present).cloned().collect();
         let differs = |path: &&FieldPath| field_at(new, path) != field_at(old, path);
         let changed: FieldSet = present
             .iter()
@@ -102,13 +106,14 @@ impl FieldManager {
             .filter(differs)
             .cloned()
             .collect();
-        if changed.is_empty() || self.name.is_empty() {
+        if (changed.is_empty() && removed.is_empty()) || self.name.is_empty() {
             return;
         }
         let mut entries = managed_fields_entries(new);
         let own_entry = self.take_entry(&mut entries);
         for entry in &mut entries {
-            let remaining: FieldSet = owned_fields(entry).difference(&changed).cloned().collect();
+            let mut remaining = owned_fields(entry);
+            remaining.retain(|path| !changed.contains(path) && !removed.contains(path));
             json_fields::set(entry, &["fieldsV1"], fields_to_json(&remaining));
         }
         entries.retain(|entry| !owned_fields(entry).is_empty());
@@ -118,7 +123,9 @@ impl FieldManager {
             .filter(|path| present.contains(*path))
             .cloned()
             .collect();
-        entries.push(self.entry(&owned));
+        if !owned.is_empty() {
+            entries.push(self.entry(&owned));
+        }
         set_entries(new, entries);
     }
 }

@@ -36,10 +36,8 @@ pub(super) fn stale_list(
         return Err(resource_version_too_large(requested, current));
     }
     let collection = state.store.collection(&target.resource.key());
-    let revision = current
-        .saturating_sub(request.revisions_back)
-        .max(requested)
-        .max(collection.compacted_revision());
+    let revision =
+        current.saturating_sub(request.revisions_back).max(requested).max(collection.compacted);
     collection.list_at(revision).map_err(|error| ApiError::expired(error.to_string()))
 }
 

@@ -220,6 +220,20 @@ async fn apply_conflicts_with_other_managers_unless_forced() {
 }
 
 #[tokio::test]
+async fn removed_field_has_no_owner() {
+    let testbed = Testbed::default();
+    let labels = |value: &str| with_labels(json!({ "a": value, "b": "1" }));
+    patch(&testbed, &apply_url("one", false), APPLY, &labels("1")).await;
+    let removal = json!({ "metadata": { "labels": { "a": null } } });
+    patch(&testbed, &format!("{DEPLOYMENTS}/web?fieldManager=two"), MERGE, &removal).await;
+    let (code, object) = patch(&testbed, &apply_url("three", false), APPLY, &labels("2")).await;
+    assert_eq!((code, at(&object, "/metadata/labels/a")), (200, &json!("2")));
+    let entries = at(&object, "/metadata/managedFields").as_array().unwrap();
+    let managers: Vec<_> = entries.iter().map(|entry| &entry["manager"]).collect();
+    assert_eq!(managers, ["one", "three"], "the removal owns nothing");
+}
+
+#[tokio::test]
 async fn applied_lists_are_merged_by_key() {
     let (testbed, _) = with_web().await;
     let containers = json!([{ "name": "side", "image": "c" }]);

@@ -166,3 +166,26 @@ async fn lagging_simulation_still_returns_its_last_samples() {
     assert!(seen < 30.0, "it does not lag: {seen}");
     assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:15Z");
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_of_the_same_name_have_independent_errors() {
+    let metric = |name: &str| {
+        format!(
+            "{{metric: rps, object: {{kind: Service, name: {name}}}, value: {{curve: {{constant: \
+             100}}}}}}"
+        )
+    };
+    let cluster = Cluster::start(&format!(
+        "{{workloads: [{{name: web}}], objectMetrics: [{}, {}], metrics: {{object: {{noise: \
+         0.1}}}}}}",
+        metric("a"),
+        metric("b")
+    ));
+    cluster.at(60.0).await;
+    let value = async |name: &str| {
+        let path =
+            format!("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/services/{name}/rps");
+        text(&cluster.get(&path).await.1, "/items/0/value").to_owned()
+    };
+    assert_ne!(value("a").await, value("b").await);
+}

@@ -1,17 +1,5 @@
-use std::{error::Error, fs, iter};
-
-use hpa_testbed::workload::{
-    load::Load,
-    scenario::{Scenario, ScenarioError},
-    seconds::Seconds,
-};
+use hpa_testbed::workload::{load::Load, scenario::Scenario, seconds::Seconds};
 use rstest::rstest;
-
-/// The messages of an error and its sources.
-fn error_chain(error: &(dyn Error + 'static)) -> String {
-    let errors = iter::successors(Some(error), |&error| error.source());
-    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
 
 #[rstest]
 #[case::no_yaml("workloads: [", "line 1, column ")]
@@ -97,7 +85,7 @@ fn invalid_scenario_is_rejected_with_the_path_of_the_field(
     #[case] text: &str,
     #[case] expected: &str,
 ) {
-    let error = error_chain(&Scenario::parse(text).unwrap_err());
+    let error = Scenario::parse(text).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
 }
 
@@ -122,28 +110,20 @@ faults: [{anything: goes}]
 }
 
 #[test]
-fn samples_are_read_from_a_file_relative_to_the_scenario() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("scenario.yaml");
-    fs::write(
-        &path,
-        "workloads: [{name: web, load: {repeat: {every: 2m, load: {samples: {file: load.csv}}}}}]",
-    )
-    .unwrap();
-    assert!(matches!(
-        Scenario::load(&path),
-        Err(ScenarioError::ReadFile { path, .. }) if path.ends_with("load.csv")
-    ));
-    fs::write(dir.path().join("load.csv"), "time,rps\n0s,10\n60s,30\n").unwrap();
-    let scenario = Scenario::load(&path).unwrap();
+fn samples_are_read_from_the_file_of_a_load() {
+    let text =
+        "workloads: [{name: web, load: {repeat: {every: 2m, load: {samples: {file: load.csv}}}}}]";
+    let parse = |content: Result<&str, &str>| {
+        Scenario::parse_with_files(text, &|file| {
+            assert_eq!(file, "load.csv");
+            content.map(str::to_owned).map_err(str::to_owned)
+        })
+    };
+    let scenario = parse(Ok("time,rps\n0s,10\n60s,30\n")).unwrap();
     assert_eq!(scenario.workloads[0].load.at(150.0), 20.0);
-    fs::write(dir.path().join("load.csv"), "0,10\n60,much\n").unwrap();
-    let error = error_chain(&Scenario::load(&path).unwrap_err());
-    let expected = r#"load.csv: line 2: column "2": "much" is not a number"#;
-    assert!(error.ends_with(expected), "{error}");
-    let large = vec![b'#'; 5 << 20];
-    fs::write(dir.path().join("load.csv"), large).unwrap();
-    assert!(Scenario::load(&path).unwrap_err().to_string().contains("larger than"));
+    assert_eq!(parse(Err("not found")).unwrap_err().to_string(), "load.csv: not found");
+    let error = parse(Ok("0,10\n60,much\n")).unwrap_err().to_string();
+    assert_eq!(error, r#"load.csv: line 2: column "2": "much" is not a number"#);
 }
 
 #[test]

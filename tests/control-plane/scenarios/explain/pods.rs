@@ -65,7 +65,7 @@ pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
         &[
             "NAME stays at 4: cpu is at 100% of requests, target 50%; 100% of the target with 2 \
              unready pods counted as 0; within tolerance",
-            "unready (2): NAME-1 is pending; NAME-3 is pending",
+            "unready (2): NAME-1, NAME-3: each is pending",
         ],
     ))
 }
@@ -77,7 +77,7 @@ pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
         &[
             "NAME stays at 4: cpu is at 100% of requests, target 50%; 100% of the target with 2 \
              unready pods counted as 0; within tolerance",
-            "unready (2): NAME-1 started recently and is not ready",
+            "unready (2): NAME-1, NAME-3: each started recently and is not ready",
         ],
     ))
 }

@@ -96,7 +96,7 @@ pub(super) async fn target_shared(site: Site) -> Result<Expected> {
             "NAME-too selects the same pods",
             "are controlled by multiple HPAs",
             "Only one autoscaler may select a pod. Merge this one and ",
-            "NAME-too into one autoscaler with several metrics if they have one target",
+            "NAME-too into one autoscaler with several metrics: they have one target",
         ],
     ))
 }

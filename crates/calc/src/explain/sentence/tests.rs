@@ -254,8 +254,13 @@ fn averages_are_per_pod_unless_there_are_no_pods() {
     explanation.metrics[0].usage = Some(MilliValue::from_milli(35_250));
     explanation.metrics[0].target = Some(TargetValue::Value(MilliValue::from_units(30)));
     assert_eq!(explanation.sentence(&hpa_by_queue()), "waiting is at 35.2 per pod, target 30");
+    let without_pods = "waiting is at 35.2, target 30";
     explanation.current_replicas = 0;
-    assert_eq!(explanation.sentence(&hpa_by_queue()), "waiting is at 35.2, target 30");
+    assert_eq!(explanation.sentence(&hpa_by_queue()), without_pods);
+    // `status.replicas` is 0: no pod exists yet.
+    explanation.current_replicas = 4;
+    explanation.metrics[0].ratio = Some(f64::INFINITY);
+    assert_eq!(explanation.sentence(&hpa_by_queue()), without_pods);
 }
 
 #[test]

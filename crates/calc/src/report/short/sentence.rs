@@ -1,6 +1,6 @@
 //! The sentence of a short report.
 
-use super::{State, disabled_limit, failed_condition, missing_metrics, true_reason};
+use super::{State, disabled_limit, missing_metrics, true_reason};
 use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
     explain::{counted, metric_name, one_line, policy_text},
@@ -27,7 +27,7 @@ pub(super) fn sentence(
             return format!("dry run by {}; nothing is written", SettingOrigin::of_dry_run(hpa));
         }
         State::Failing => {
-            let cause = failed_condition(hpa).map(|failed| cause_text(hpa, failed));
+            let cause = status.failed_condition().map(|failed| cause_text(hpa, failed));
             let cause = cause.unwrap_or_default();
             return match pause {
                 Some(pause) => format!("{pause}; {cause}"),
@@ -71,7 +71,10 @@ pub(super) fn sentence(
                 format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
             }
             // If all pods counted, the metrics would ask for more.
-            _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
+            _ => {
+                let desired = counted(status.desired_replicas, "pod");
+                format!("the controller counts fewer than {desired}")
+            }
         },
         State::Steady | State::Fallback => {
             return measured.unwrap_or_else(|| "no metric is reported".to_owned());
@@ -83,14 +86,16 @@ pub(super) fn sentence(
     }
 }
 
-/// The text about a pause. `None` if the sentence of this state doesn't mention it. The status can
-/// have a pause that `pause` lacks, because the settings are not known.
+/// The text about a pause. `None` without one, and in a state in which it doesn't matter. The
+/// status can have a pause that `pause` lacks, because the settings are not known.
 pub(super) fn pause_text(
     hpa: &HorizontalPodAutoscaler,
     state: State,
     pause: Pause,
 ) -> Option<String> {
-    let is_mentioned = state == State::Paused || state == State::Failing && pause != Pause::NONE;
+    let is_hidden = state.has_hidden_pause() && hpa.status.is_true(&ConditionType::Paused);
+    let is_mentioned =
+        state == State::Paused || (state == State::Failing || is_hidden) && pause != Pause::NONE;
     is_mentioned.then(|| paused_text(hpa, pause))
 }
 

@@ -305,6 +305,14 @@ fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_
     "metrics.k8s.io answers with an error: see the log of the service behind it, which kubectl get \
      apiservices | grep metrics.k8s.io names"
 )]
+#[case::rejected(
+    ReadError::fetch(
+        MetricsApi::Resource,
+        "the server rejected our request due to an error in our request (get pods.metrics.k8s.io)"
+    ),
+    "metrics.k8s.io answers, but rejects the request: check the names and selectors in \
+     spec.metrics, and the log"
+)]
 #[case::empty(
     ReadError::Empty(MetricsApi::Resource),
     "metrics.k8s.io works but has no value of cpu for the target's pods. kubectl get apiservices | \
@@ -595,14 +603,15 @@ fn name_of_the_target_in_a_command_is_one_word(#[case] name: &str) {
 /// The average of a negative value overflows, as in the reference.
 #[test]
 fn negative_value_is_named() {
-    let report = |milli| {
+    let report_for = |target: Value, milli| {
         let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
-            "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "30" },
+            "metric": { "name": "queue" }, "target": target,
         } }] }));
         let value = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
         inputs.readings = [(0, Ok(value))].into_iter().collect();
         inputs.report()
     };
+    let report = |milli| report_for(json!({ "type": "AverageValue", "averageValue": "30" }), milli);
     let negative = report(-50_000);
     let clause = "; -50 counts as the largest number, as in kube-controller-manager";
     assert!(negative.sentence.contains(clause), "{}", negative.sentence);
@@ -611,4 +620,21 @@ fn negative_value_is_named() {
     assert_eq!(negative.advice.first().map(String::as_str), Some(advice));
     assert!(!negative.advice.iter().any(|one| one.contains("Raise")), "{:?}", negative.advice);
     assert!(!report(50_000).sentence.contains("counts as"));
+    let of_value = report_for(json!({ "type": "Value", "value": "30" }), -50_000);
+    let clause = "; -50 counts as 0 replicas, as in kube-controller-manager";
+    assert!(of_value.sentence.contains(clause), "{}", of_value.sentence);
+    assert!(of_value.to_string().contains(" (counts as 0)\n"), "{of_value}");
+    assert_eq!(of_value.advice.first().map(String::as_str), Some(advice));
+}
+
+#[rstest]
+#[case::text_in_the_response("the value is a string, not a number", "no number at the path")]
+#[case::several_values("several values, but no aggregator", "the setting aggregator")]
+#[case::page("the response can't be read as JSON: unexpected character", "not with JSON")]
+#[case::unknown_path("unsuccessful response: 404 Not Found", "doesn't have the path")]
+fn problem_of_collector_settings_fits_the_error(#[case] error: &str, #[case] part: &str) {
+    let error = format!("unable to fetch metrics: {error}");
+    let problem = problem_of_collector_settings(&error).unwrap();
+    assert!(problem.contains(part), "{problem}");
+    assert_eq!(problem_of_collector_settings("unable to fetch metrics: refused"), None);
 }

@@ -94,7 +94,8 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
     );
     assert_contains(&report, "\nWhat would change it, unless the history prevents it\n");
     let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
-    let end = "ask for 1; a stabilization window of 300s may hold it; no controller runs";
+    let end = "ask for 1; a stabilization window of 300s may hold it or raise the replicas; no \
+               controller runs";
     assert!(idle.sentence.ends_with(end), "{}", idle.sentence);
     assert_contains(&report, "past recommendations are not known");
     assert_contains(&report, "It reports ScaleDownStabilized");
@@ -117,7 +118,8 @@ fn listed_scale_down_is_qualified_if_the_history_is_unknown() {
 
 #[rstest]
 #[case::down_window(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
-    "would scale from 4 to 2: ", "; a stabilization window of 300s may hold it")]
+    "would scale from 4 to 2: ",
+    "; a stabilization window of 300s may hold it or raise the replicas")]
 #[case::up_without_window(900, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
     "scales from 4 to 8: ", "metrics ask for 10")]
 #[case::up_window(
@@ -135,12 +137,14 @@ fn listed_scale_down_is_qualified_if_the_history_is_unknown() {
     "would scale from 4 to 8: ", "; the controller last reported FailedUpdateScale")]
 #[case::failing_write_before_the_window(
     200, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")],
-    "would scale from 4 to 2: ", "; the controller last reported FailedUpdateScale")]
+    "would scale from 4 to 2: ",
+    "; a stabilization window of 300s may hold it or raise the replicas, and the controller last \
+     reported FailedUpdateScale")]
 #[case::failing_metric(
     200, json!({}), &[("ScalingActive", "False", "FailedGetResourceMetric")],
     "would scale from 4 to 2: ",
     "; the controller last reported FailedGetResourceMetric, and a stabilization window of 300s \
-     may hold it")]
+     may hold it or raise the replicas")]
 #[case::failing_metric_and_old_limit(
     200, json!({}),
     &[
@@ -149,11 +153,12 @@ fn listed_scale_down_is_qualified_if_the_history_is_unknown() {
     ],
     "would scale from 4 to 2: ",
     "; the controller last reported FailedGetResourceMetric, and a stabilization window of 300s \
-     may hold it")]
+     may hold it or raise the replicas")]
 #[case::failing_scale(
     200, json!({}), &[("AbleToScale", "False", "FailedGetScale")],
     "would scale from 4 to 2: ",
-    "; the controller last reported FailedGetScale, and a stabilization window of 300s may hold it")]
+    "; the controller last reported FailedGetScale, and a stabilization window of 300s may hold it \
+     or raise the replicas")]
 #[case::recovered_metric_without_window(
     900, json!({}), &[("ScalingActive", "False", "FailedGetResourceMetric")],
     "would scale from 4 to 8: ", "; the controller last reported FailedGetResourceMetric")]
@@ -183,6 +188,56 @@ fn sentence_is_conditional_if_scaling_may_be_prevented(
     assert_eq!(inputs.report().doubt.is_some(), is_doubtful, "the history is known");
 }
 
+#[rstest]
+#[case::scale_down(
+    200, json!({}), &[], 4,
+    "would scale from 4 to 2: ",
+    "; a stabilization window of 300s may hold it or raise the replicas")]
+#[case::scale_down_below_higher_desired_replicas(
+    200, json!({}), &[], 8,
+    "would scale from 4 to 2: ",
+    "; a stabilization window of 300s may hold it or raise the replicas (the controller last \
+     desired 8)")]
+#[case::refused_write(
+    200, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")], 8,
+    "would scale from 4 to 2: ",
+    "; a stabilization window of 300s may hold it or raise the replicas (the controller last \
+     desired 8), and the controller last reported FailedUpdateScale")]
+#[case::reported_stabilization(
+    200, json!({}), &[("AbleToScale", "True", "ScaleDownStabilized")], 8,
+    "would scale from 4 to 2: ",
+    "; the controller last reported ScaleDownStabilized, and stabilization may raise the replicas \
+     (the controller last desired 8)")]
+#[case::same_replicas(
+    431, json!({}), &[], 8,
+    "would stay at 4: ", "; stabilization may raise the replicas (the controller last desired 8)")]
+#[case::scale_up_to_fewer(
+    600, json!({}), &[], 8,
+    "would scale from 4 to 7: ",
+    "; stabilization may raise the replicas (the controller last desired 8)")]
+#[case::scale_up_to_as_many(900, json!({}), &[], 8, "scales from 4 to 8: ", "ask for 10")]
+#[case::at_the_maximum(
+    200, json!({ "maxReplicas": 4 }), &[], 8,
+    "would scale from 4 to 2: ", "; a stabilization window of 300s may hold it")]
+#[case::behavior_only_holds(
+    200, json!({ "behavior": {} }), &[], 8,
+    "would scale from 4 to 2: ", "; a stabilization window of 300s may hold it")]
+fn unknown_recommendations_may_raise_the_replicas(
+    #[case] milli: i64,
+    #[case] spec: Value,
+    #[case] conditions: &[(&str, &str, &str)],
+    #[case] last_desired: i32,
+    #[case] start: &str,
+    #[case] end: &str,
+) {
+    let active = [("ScalingActive", "True", "ValidMetricFound")];
+    let conditions = [active.as_slice(), conditions].concat();
+    let mut inputs = inputs_at(milli, spec, &conditions);
+    inputs.hpa.status.desired_replicas = last_desired;
+    let Report { sentence, .. } = inputs.report();
+    assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
+}
+
 #[test]
 fn cause_of_a_failed_write_is_in_the_first_line() {
     let mut inputs = inputs_at(900, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")]);
@@ -190,11 +245,34 @@ fn cause_of_a_failed_write_is_in_the_first_line() {
         scale: admission webhook \"w\" denied the request: a\nb"
         .into();
     let report = inputs.report();
+    let mut in_dry_run = inputs.clone();
+    in_dry_run.settings.dry_run = true;
+    let sentence = in_dry_run.report().sentence;
+    assert!(!sentence.contains("could not write"), "{sentence}");
     let end = "; the controller could not write the scale: admission webhook \"w\" denied the \
                request: a\\nb";
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     let cause = "denied the request: a\\nb. An admission webhook";
     assert!(report.advice.iter().any(|one| one.contains(cause)), "{report}");
+}
+
+#[test]
+fn fallback_that_may_apply_soon_is_in_the_first_line() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    inputs.hpa.status.current_metrics.clear();
+    inputs.hpa.status.conditions =
+        conditions_of(&[("ScalingActive", "False", "FailedGetExternalMetric")]);
+    let fallback = json!({ "replicas": 9, "failureDurationSeconds": 30 });
+    let fallback = serde_json::from_value(fallback).unwrap();
+    let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
+    inputs.settings.metrics = Some([metric].into());
+    inputs.history = None;
+    let sentence = inputs.report().sentence;
+    let end = "; the fallback of queue proposes 9 replicas once it has failed for 30s";
+    assert!(sentence.ends_with(end), "{sentence}");
+    inputs.history = Some(History::default());
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("once it has failed"), "{sentence}");
 }
 
 #[test]

@@ -58,6 +58,11 @@ fn dry_run_would_scale_and_writes_nothing() {
     assert!(report.sentence.ends_with("; nothing is written"), "{}", report.sentence);
     assert_contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");
     assert!(!report.to_string().contains("No controller"), "{report}");
+    // Without the dry run, a decision that fails would write nothing either.
+    inputs.readings = <_>::default();
+    let report = inputs.report();
+    assert_eq!(report.desired_replicas, None);
+    assert!(!report.to_string().contains("Remove the annotation"), "{report}");
 }
 
 #[test]
@@ -66,11 +71,12 @@ fn dry_run_and_pause_leave_the_doubt_about_an_unknown_history() {
     let mut inputs = inputs_at(200, json!({}), &conditions);
     inputs.settings.dry_run = true;
     let sentence = inputs.report().sentence;
-    let end = "; a stabilization window of 300s may hold it; nothing is written";
+    let end = "; a stabilization window of 300s may hold it or raise the replicas; nothing is \
+               written";
     assert!(sentence.ends_with(end), "{sentence}");
     let idle = inputs.report_with_doubt(Some("no controller runs".to_owned()));
-    let end =
-        "; a stabilization window of 300s may hold it; no controller runs; nothing is written";
+    let end = "; a stabilization window of 300s may hold it or raise the replicas; no controller \
+               runs; nothing is written";
     assert!(idle.sentence.ends_with(end), "{}", idle.sentence);
     inputs.settings.dry_run = false;
     inputs.settings.pause = Pause::BOTH;

@@ -35,6 +35,35 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
 }
 
+#[rstest]
+#[case::stayed(
+    4,
+    Some(
+        "the controller last desired 4 with cpu at 90% of requests, so it may count \
+    fewer pods"
+    )
+)]
+#[case::scaled(3, None)]
+fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
+    #[case] replicas: i32,
+    #[case] doubt: Option<&str>,
+) {
+    let mut inputs = inputs_at(540, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let current = json!({ "averageUtilization": 90, "averageValue": "540m" });
+    let current = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
+    inputs.hpa.status.current_metrics = vec![serde_json::from_value(current).unwrap()];
+    inputs.hpa.status.current_replicas = replicas;
+    inputs.hpa.status.desired_replicas = 4;
+    let report = inputs.report();
+    let verb = if doubt.is_some() { "would scale" } else { "scales" };
+    assert_eq!(report.doubt.as_deref(), doubt);
+    assert!(report.sentence.starts_with(&format!("{verb} from 4 to 6: ")), "{}", report.sentence);
+    let has_advice = report.advice.iter().any(|advice| advice.contains("the right to watch pods"));
+    assert_eq!(has_advice, doubt.is_some());
+    inputs.history = Some(History::default());
+    assert_eq!(inputs.report().doubt, None);
+}
+
 /// Values within the tolerance keep 4 replicas, although higher ones lead to fewer.
 #[test]
 fn nearest_change_is_found_if_half_of_the_pods_are_missing() {
@@ -105,6 +134,23 @@ fn unready_pods_are_named_beside_those_that_do_not_exist() {
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
     assert_contains(&report, "only when those before it are ready. Otherwise, the events of the");
     assert_contains(&report, "Check why 1 of 3 pods is not ready: kubectl describe pods");
+}
+
+#[test]
+fn starting_pods_are_counted_beside_those_that_are_not_ready() {
+    let average = json!({ "type": "AverageValue", "averageValue": "10" });
+    let source = json!({ "metric": { "name": "rps" }, "target": average });
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "Pods", "pods": source }] }));
+    inputs.readings = [(0, Ok(equal_samples(10_000)))].into_iter().collect();
+    let pods = inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut);
+    for (pod, started_ago) in pods.zip([900, 900, 60, 60]) {
+        pod.start_time = Some(at(started_ago));
+        pod.ready.as_mut().unwrap().status = Some(false);
+    }
+    let report = inputs.report();
+    let end = "; 2 of 4 pods are not ready, 2 are starting";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_contains(&report, "Check why 2 of 4 pods are not ready: kubectl describe pods");
 }
 
 /// Three replicas, whose first pod uses 700m. `change` applies to the others.
@@ -183,7 +229,11 @@ fn other_autoscaler_of_the_same_pods_is_named_first() {
     inputs.selected.autoscalers = names.into();
     let report = inputs.report();
     assert_eq!(report.sentence, "isn't scaled: rhpa/shop/sched selects the same pods");
-    assert_contains(&report, "Merge this one and rhpa/shop/sched into one autoscaler");
+    let merge = "Merge this one and rhpa/shop/sched into one autoscaler with several metrics";
+    assert_contains(&report, &format!("{merge} if they have one target. Otherwise give the"));
+    inputs.selected.sharing_target = vec!["rhpa/shop/sched".to_owned()];
+    let known = format!("{merge}: they have one target. Until then, none of them scales");
+    assert_contains(&inputs.report(), &known);
     // Seen from the custom API.
     inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/other".to_owned()];
     assert_eq!(inputs.report().sentence, "isn't scaled: shop/other selects the same pods");
@@ -227,6 +277,34 @@ fn conflict_of_bounds_precedes_the_decision_and_the_stored_condition(
     }
 }
 
+#[rstest]
+#[case::rolling_update("Deployment", None, true)]
+#[case::long_after_scaling("Deployment", Some(600), true)]
+#[case::after_scaling_down("Deployment", Some(5), false)]
+#[case::no_rolling_update_with_surge("StatefulSet", Some(600), false)]
+fn surge_pods_have_advice(
+    #[case] kind: &str,
+    #[case] scaled_ago: Option<i64>,
+    #[case] is_advised: bool,
+) {
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "30" },
+    } }] }));
+    inputs.hpa.spec.scale_target_ref.kind = kind.to_owned();
+    inputs.hpa.status.last_scale_time = scaled_ago.map(at);
+    inputs.scale.as_mut().unwrap().status_replicas = 5;
+    let value = Reading::External(vec![crate::MilliValue::from_units(120)].into());
+    inputs.readings = [(0, Ok(value))].into_iter().collect();
+    let advice = inputs.report().advice.join("\n");
+    let expected = "The target has 5 pods for 4 replicas, as during a rolling update.";
+    assert_eq!(advice.contains(expected), is_advised, "{advice}");
+    let mut pod = pod("web-4", "Running", None);
+    pod.terminating = true;
+    inputs.selected = SelectedPods::new([pod]);
+    let advice = inputs.report().advice.join("\n");
+    assert!(!advice.contains(expected), "after a scale-down by hand: {advice}");
+}
+
 #[test]
 fn unready_pod_whose_sample_counts_is_named() {
     let mut inputs = inputs(json!({}));
@@ -239,6 +317,15 @@ fn unready_pod_whose_sample_counts_is_named() {
         "    counted (4): web-0, web-1, web-2, web-3; web-3 is not ready, but its sample \
          counts because it was ready before\n",
     );
+}
+
+#[test]
+fn pods_with_the_same_reason_are_listed_together() {
+    let mut inputs = inputs(json!({}));
+    for pod in inputs.selected.pods.iter_mut().skip(1).map(std::sync::Arc::make_mut) {
+        pod.phase = "Pending".into();
+    }
+    assert_contains(&inputs.report(), "    unready (3): web-1, web-2, web-3: each is pending\n");
 }
 
 #[test]

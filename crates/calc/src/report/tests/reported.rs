@@ -232,8 +232,12 @@ fn failure_of_a_collector_names_the_annotations_and_the_event() {
     for (cause, check) in [
         ("the path selects nothing", "check these annotations: the server answers, but its"),
         ("several values, but no aggregator", "the setting aggregator (avg, min, max or sum)"),
-        ("the query has a syntax error at byte 9: end", "check the query in these annotations"),
+        ("the query has a syntax error at byte 9: end", "check these annotations: the query has a"),
         ("Ingress shop/shop2 not found", "check these annotations, as the message says"),
+        (
+            "the request to http://queues failed: unsuccessful response: 422 Unprocessable Entity",
+            "check these annotations: the server answers, but rejects the request",
+        ),
         (
             "the response can't be read as JSON: unexpected character at byte 0",
             "the server answers, but not with JSON",

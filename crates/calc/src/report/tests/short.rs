@@ -47,7 +47,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 
 #[rstest]
 #[case::waiting(4, 4, &[], State::WaitingForPods,
-    "MEASURED; fewer than 4 pods exist and count")]
+    "MEASURED; the controller counts fewer than 4 pods")]
 #[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
 #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
     State::AtMaximum, "MEASURED; maxReplicas is 9")]
@@ -58,7 +58,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
     State::RateLimited, "MEASURED; policies allow 4 for now")]
 #[case::waiting_in_a_window(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
-    State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
+    State::WaitingForPods, "MEASURED; the controller counts fewer than 4 pods")]
 #[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleUpStabilized")],
     State::Stabilizing, "MEASURED; stabilization holds 4")]
 #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
@@ -126,6 +126,15 @@ fn maximum_is_a_problem_only_if_the_metrics_ask_for_more(
     let sentence = format!("cpu is at {utilization}% of requests, target 60%; {limit}");
     assert_eq!((report.state, report.sentence), (state, sentence));
     assert_eq!(state.is_problem(), state == State::AtMaximum);
+}
+
+#[test]
+fn scale_up_by_a_past_recommendation_is_not_at_the_maximum() {
+    let scaled = condition("AbleToScale", "True", "SucceededRescale");
+    let mut hpa = hpa(4, 9, &[scaled, condition("ScalingLimited", "True", "TooManyReplicas")]);
+    assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, State::AtMaximum);
+    hpa.status.current_metrics = vec![serde_json::from_value(used("cpu", 20)).unwrap()];
+    assert_eq!(ShortReport::new(&hpa, &Settings::default()).state, State::Scaling);
 }
 
 #[rstest]
@@ -202,14 +211,24 @@ fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     let all = Scale { status_replicas: 3, ..scale };
     hpa.status.last_scale_time = Some(at(299));
     let report = with_scale(&hpa, &all);
-    assert_eq!(report.sentence, format!("{MEASURED}; fewer than 3 pods exist and count"));
+    assert_eq!(report.sentence, format!("{MEASURED}; the controller counts fewer than 3 pods"));
     assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
 }
 
 #[rstest]
 #[case::holds(4, 3, State::Paused, "paused for scaling down by annotation; MEASURED")]
-#[case::holds_nothing(4, 4, State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
-#[case::other_direction(4, 6, State::Scaling, "MEASURED; scaled from 4 to 6")]
+#[case::holds_nothing(
+    4,
+    4,
+    State::WaitingForPods,
+    "paused for scaling down by annotation; MEASURED; the controller counts fewer than 4 pods"
+)]
+#[case::other_direction(
+    4,
+    6,
+    State::Scaling,
+    "paused for scaling down by annotation; MEASURED; scaled from 4 to 6"
+)]
 fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
     #[case] current: i32,
     #[case] desired: i32,
@@ -219,6 +238,7 @@ fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
     let hpa = hpa(current, desired, &[condition("Paused", "True", "PausedByAnnotation")]);
     let settings = Settings::default().with_pause(Pause { up: false, down: true });
     let report = ShortReport::new(&hpa, &settings);
+    assert!(report.is_problem(at(0)), "a pause is listed even if it prevents nothing now");
     let sentence = sentence.replace("MEASURED", MEASURED);
     assert_eq!((report.state, report.sentence), (state, sentence));
 }
@@ -301,7 +321,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; fewer than 9 pods exist and count; \
+        "{MEASURED}; the controller counts fewer than 9 pods; \
          kube-controller-manager, which stored the status last, ignores the pause; \
          kube-controller-manager, which stored the status last, ignores the dry run"
     );
@@ -383,7 +403,7 @@ fn settings_have_no_effect_with_the_built_in_controller() {
 
 #[rstest]
 #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
-#[case::ended("False", State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
+#[case::ended("False", State::WaitingForPods, "MEASURED; the controller counts fewer than 4 pods")]
 fn active_fallback_is_a_state(#[case] status: &str, #[case] state: State, #[case] sentence: &str) {
     let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
     let hpa = hpa(4, 4, &[active]);

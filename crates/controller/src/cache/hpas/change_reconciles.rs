@@ -10,7 +10,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The reconciles for changes of one autoscaler.
 #[derive(Debug, Default)]
-pub(super) struct ChangeReconciles {
+pub(crate) struct ChangeReconciles {
     /// The due time of the next one.
     due: Option<Instant>,
     /// The start of the last one.
@@ -19,15 +19,16 @@ pub(super) struct ChangeReconciles {
 
 impl ChangeReconciles {
     /// Records the start of a reconcile. If one for a change was due, this is it.
-    pub(super) fn record_start(&mut self, start: Instant) {
+    pub(crate) fn record_start(&mut self, start: Instant) {
         if self.due.take().is_some_and(|due| due <= start) {
             self.last_start = Some(start);
         }
     }
 
-    /// The due time of the reconcile for the next change. Further changes until then need no
+    /// The due time of the reconcile for the next change: the time of the change, but at least
+    /// [`MIN_INTERVAL`] after the last reconcile for a change. Further changes until then need no
     /// reconcile of their own.
-    pub(super) fn due_for(&mut self, change: Instant) -> Instant {
+    pub(crate) fn due_for(&mut self, change: Instant) -> Instant {
         let earliest = self.last_start.map(|last| last + MIN_INTERVAL);
         let due = earliest.map_or(change, |earliest| change.max(earliest));
         self.due = Some(due);

@@ -10,7 +10,7 @@ const REPORT_AGAIN_AFTER: u32 = 100;
 
 /// The consecutive scalings of a target that another client has overwritten.
 #[derive(Debug, Default)]
-pub(super) struct OverwrittenReplicas {
+pub(crate) struct OverwrittenReplicas {
     /// The replicas that the last reconcile wrote.
     written: Option<i32>,
     /// The number of consecutive scalings whose replicas the next reconcile no longer found.
@@ -19,13 +19,13 @@ pub(super) struct OverwrittenReplicas {
 
 impl OverwrittenReplicas {
     /// Records that a reconcile has written these replicas.
-    pub(super) fn record_write(&mut self, replicas: i32) {
+    pub(crate) fn record_write(&mut self, replicas: i32) {
         self.written = Some(replicas);
     }
 
     /// Compares the replicas that a reconcile reads with those that the last one wrote. Returns the
     /// latter if the change is to be reported.
-    pub(super) fn observe(&mut self, replicas: i32) -> Option<i32> {
+    pub(crate) fn observe(&mut self, replicas: i32) -> Option<i32> {
         let written = self.written.take()?;
         if replicas == written {
             self.overwritten_count = 0;

@@ -74,6 +74,20 @@ async fn resource_is_never_listed_until_each_of_its_watches_is_confirmed() {
     assert_eq!(ages.never_listed(), BTreeSet::new());
 }
 
+#[tokio::test]
+async fn error_lasts_until_the_watch_is_accepted() {
+    let (ages, watch) = (WatchAges::default(), Arc::<WatchAge>::default());
+    ages.add("pods".to_owned(), watch.clone());
+    watch.set_error(Some("forbidden".to_owned()));
+    let expected = BTreeMap::from([("pods".to_owned(), "forbidden".to_owned())]);
+    assert_eq!(ages.errors(), expected);
+    watch.set_error(None);
+    assert_eq!(ages.errors(), BTreeMap::new());
+    watch.set_error(Some("not found".to_owned()));
+    watch.set_unwatched();
+    assert_eq!(ages.errors(), BTreeMap::new(), "nothing is watched");
+}
+
 /// Whether the informer of this watch must relist.
 fn is_outdated(watch: &WatchAge) -> bool {
     watch.outdated().now_or_never().is_some()

@@ -11,8 +11,16 @@ use tracing::{debug, info};
 use super::scale_paths::{ScalePaths, SelectorField, split_path};
 use crate::{cache::ScaleCache, scale_target::Mapping};
 
-/// The delay before a forbidden watch or a definition is requested again.
+/// The delay before a forbidden watch or a definition is first requested again. It is short because
+/// an API server that has just started may answer 403 until it has loaded RBAC.
+pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The maximum of that delay, and the interval between two reads of a definition.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
+
+/// The delay after `delay`, before the next retry.
+pub(super) fn next_retry_delay(delay: Duration) -> Duration {
+    (delay * 2).min(RETRY_INTERVAL)
+}
 
 /// The needed fields of a `CustomResourceDefinition`.
 #[derive(Debug, Deserialize)]
@@ -71,6 +79,7 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
         return pending().await;
     }
     let mut is_logged = false;
+    let mut retry_delay = MIN_RETRY_DELAY;
     loop {
         match read_definition(client, mapping).await {
             Ok(definition) => {
@@ -90,7 +99,8 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
             }
             Err(_) => {}
         }
-        sleep(RETRY_INTERVAL).await;
+        sleep(retry_delay).await;
+        retry_delay = next_retry_delay(retry_delay);
     }
 }
 

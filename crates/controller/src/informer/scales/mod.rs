@@ -5,11 +5,11 @@
 //!                    responses to our own reads and writes ─▲ observe_response
 //! ```
 //!
-//! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
-//! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
-//! scale and decides again. Responses to the controller's own reads and writes update the cache.
-//! After a failed watch, the cache returns nothing until the relist. It also returns nothing while
-//! its watch is silent for too long.
+//! The first autoscaler that names a kind starts its informer. A cached scale may be stale. Each
+//! scale write therefore carries the resource version of the scale that was decided on: on a
+//! conflict, the reconcile reads the scale and decides again. Responses to the controller's own
+//! reads and writes update the cache. After a failed watch, the cache returns nothing until the
+//! relist. It also returns nothing while its watch is silent for too long.
 
 mod definition;
 #[cfg(any(test, fuzzing))]
@@ -33,7 +33,10 @@ use tokio::{
 };
 use tracing::info;
 
-use self::{definition::RETRY_INTERVAL, scale_paths::ScalePaths};
+use self::{
+    definition::{MIN_RETRY_DELAY, RETRY_INTERVAL, next_retry_delay},
+    scale_paths::ScalePaths,
+};
 use super::{
     WatchIntervals,
     stream::{Interruption, WatchStream},
@@ -157,10 +160,13 @@ struct ScaleWatch {
 }
 
 impl ScaleWatch {
-    /// Keeps the cache up to date, and doesn't return.
+    /// Keeps the cache up to date, and doesn't return. Retries a forbidden watch with a delay that
+    /// doubles, and begins again after a watch that was allowed for long.
     async fn run(self) {
         let mut is_logged = false;
+        let mut retry_delay = MIN_RETRY_DELAY;
         loop {
+            let started = Instant::now();
             if self.mapping.is_builtin_workload() {
                 fill_cache(self.stream(), &self.cache, &ScalePaths::of_workloads()).await;
             } else {
@@ -172,7 +178,11 @@ impl ScaleWatch {
                     "not allowed to watch this kind: its scales are read at each reconcile"
                 );
             }
-            sleep(RETRY_INTERVAL).await;
+            if started.elapsed() >= RETRY_INTERVAL {
+                retry_delay = MIN_RETRY_DELAY;
+            }
+            sleep(retry_delay).await;
+            retry_delay = next_retry_delay(retry_delay);
         }
     }
 
@@ -228,7 +238,8 @@ async fn fill_cache(mut stream: WatchStream, cache: &ScaleCache, paths: &ScalePa
             }
             Ok(Some(Event::InitDone)) => cache.finish_list(),
             Ok(Some(Event::Apply(object))) => {
-                // If there is none, the reconcile reads it and reports the API server's error.
+                // An object without a valid scale is removed from the cache: the reconcile then
+                // reads the scale and reports the API server's error.
                 let scale = paths.scale(&object);
                 apply_event(&object, scale.as_ref(), cache, &mut stream);
             }

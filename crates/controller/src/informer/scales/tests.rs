@@ -125,3 +125,46 @@ async fn cache_is_not_read_after_an_event_without_names(
     assert!(timeout(Duration::from_secs(4), filling).await.is_err());
     assert_eq!(cache.get("shop", "web", None).is_some(), is_cached);
 }
+
+/// An API server that has just started may answer 403 until it has loaded RBAC.
+#[tokio::test(start_paused = true)]
+async fn forbidden_watch_is_retried_with_a_delay_that_doubles_up_to_ten_minutes() {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let service = tower::service_fn({
+        let requests = requests.clone();
+        move |_: Request<Body>| {
+            requests.lock().push(Instant::now());
+            let status = json!({
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "reason": "Forbidden",
+                "message": "forbidden",
+                "code": 403,
+            });
+            let body = Body::from(status.to_string().into_bytes());
+            let response = Response::builder().status(403).body(body);
+            async move { Ok::<_, Infallible>(response.expect("a response")) }
+        }
+    });
+    let intervals =
+        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
+    let watch = ScaleWatch {
+        client: Client::new(service, "default"),
+        mapping: Mapping {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            resource: "deployments".into(),
+            namespaced: true,
+        },
+        scope: None,
+        intervals,
+        cache: Arc::new(ScaleCache::new(intervals.max_age)),
+        ages: Arc::default(),
+    };
+    assert!(timeout(Duration::from_mins(60), watch.run()).await.is_err());
+    let requests = requests.lock();
+    let delays: Vec<u64> = requests.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(delays, [10, 20, 40, 80, 160, 320, 600, 600, 600, 600]);
+}

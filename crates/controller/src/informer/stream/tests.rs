@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -47,20 +48,27 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     let intervals =
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let client = client_of_silent_server(watches.clone());
+    let (age, ages) = (Arc::<WatchAge>::default(), Arc::<WatchAges>::default());
+    ages.add("configmaps".to_owned(), age.clone());
     let mut stream = WatchStream::new(
         "configmaps",
         &ApiResource::erase::<ConfigMap>(&()),
         &client,
         &None,
         intervals,
-        Arc::default(),
-        &Arc::default(),
+        age,
+        &ages,
     );
-    let mut failed = false;
+    let mut errors = Vec::new();
     while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
-        failed |= stream.failures.last_logged.is_some();
+        if stream.failures.last_logged.is_some() {
+            errors.extend(ages.errors().into_values());
+        }
     }
-    assert!(failed, "the first watch is refused");
+    errors.dedup();
+    let is_refusal = |error: &String| error.ends_with(": overloaded");
+    assert!(matches!(&*errors, [error] if is_refusal(error)), "{errors:?}");
+    assert_eq!(ages.errors(), BTreeMap::new(), "the second watch is accepted");
     assert_eq!(watches.load(Ordering::Relaxed), 2);
     assert_eq!(stream.failures.last_logged, None);
 }

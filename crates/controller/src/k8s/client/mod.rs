@@ -24,11 +24,11 @@ use tower::{
 use super::{
     backpressure::BackpressureLayer,
     connection_log::ConnectionLog,
-    page_size::PageSizeLayer,
-    rate_limit::{RateLimit, RateLimitLayer},
+    page_size::PageSize,
+    rate_limit::{RateLimit, RateLimiter},
     request_observer::{ObservedRequests, RequestObserver},
-    timeout::RequestTimeoutLayer,
-    watch_throttle::WatchThrottleLayer,
+    timeout::RequestTimeout,
+    watch_throttle::WatchThrottle,
 };
 pub use hpa_go_compat::proxy::ProxyError;
 pub use kubeconfig::{ClientError, ClientProblem, ClientSource, KubeconfigOverrides};
@@ -228,7 +228,9 @@ where
     B::Error: Into<BoxError>,
 {
     let server: Arc<str> = host.into();
-    let (failing, rejecting) = (server.clone(), server.clone());
+    let (failing, rejecting, silent) = (server.clone(), server.clone(), server.clone());
+    let ClientLimits { concurrency, rate, request_timeout } = *limits;
+    let rate_limit = rate.map(|rate| layer_fn(move |inner| RateLimiter::new(inner, rate)));
     builder
         .with_layer(&MapErrLayer::new(move |error: S::Error| {
             ConnectError::replace(&failing, error.into())
@@ -236,20 +238,24 @@ where
         .with_layer(&MapResponseLayer::new(move |response: Response<B>| {
             RejectingServer::add_to(response, &rejecting)
         }))
-        .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
-        .with_layer(&PageSizeLayer)
-        .with_layer(&RequestTimeoutLayer { limit: limits.request_timeout, server: server.clone() })
+        .with_layer(&layer_fn(|inner| WatchThrottle::new(inner, WATCH_INTERVAL)))
+        .with_layer(&layer_fn(PageSize::new))
+        .with_layer(&layer_fn(move |inner| RequestTimeout {
+            inner,
+            limit: request_timeout,
+            server: silent.clone(),
+        }))
         .with_layer(&layer_fn(move |inner| ObservedRequests {
             inner,
             observer: observer.clone(),
             host: server.clone(),
             log: log.clone(),
         }))
-        .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
-        .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
+        .with_layer(&ConcurrencyLimitLayer::new(concurrency.get()))
+        .with_layer(&option_layer(rate_limit))
         .with_layer(&BackpressureLayer {
             max_delay: MAX_BACKPRESSURE,
-            group_concurrency: limits.concurrency.get().div_ceil(2),
+            group_concurrency: concurrency.get().div_ceil(2),
         })
         .build()
 }

@@ -48,7 +48,7 @@ fn outage_of_the_api_server_replaces_other_problems() {
     fail_connection(&board, 120, "starting");
     assert_eq!(board.problems(), ["down since 1970-01-01T00:01:50Z: starting."]);
     let changes = board.changes_since(0, at(130));
-    assert!((changes.rows.len(), changes.inactive) == (1, false), "its lease can't be read");
+    assert!((changes.rows.len(), changes.inactive) == (1, Some(false)), "its lease can't be read");
     let outage = changes.outage.unwrap();
     assert_eq!(
         (outage.since, outage.values_at, outage.is_partial),
@@ -84,6 +84,10 @@ fn failed_list_of_one_api_names_the_api_that_is_shown() {
     let shown = "broken since 1970-01-01T00:00:05Z. The autoscalers of autoscaling/v2 are shown.";
     assert_eq!(board.problems(), [shown]);
     assert!(board.outage_summary().unwrap().is_partial);
+    board.set_source(AutoscalerApi::Core, SourceState::Reading);
+    assert!(board.outage_summary().unwrap().is_partial, "it may be read");
+    board.set_source(AutoscalerApi::Core, SourceState::NotServed);
+    assert!(!board.outage_summary().unwrap().is_partial);
 }
 
 #[test]
@@ -200,17 +204,18 @@ fn change_of_one_of_many_autoscalers_of_a_target_is_cheap() {
 #[test]
 fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
     let board = board(&["a", "b"]);
-    let unstored = |namespace: &str, name: &str| UnstoredStatus {
-        key: HpaKey::new(namespace, name),
-        error: format!("cannot patch {name}"),
-        last_decision: None,
+    let activity = |names: &[(&str, &str)]| {
+        let unstored = names.iter().map(|(namespace, name)| {
+            let error = format!("cannot patch {name}");
+            (HpaKey::new(*namespace, *name), UnstoredStatus { error, last_decision: None })
+        });
+        ControllerActivity { unstored: unstored.collect(), ..ControllerActivity::default() }
     };
-    let activity = |unstored| ControllerActivity { unstored, ..ControllerActivity::default() };
-    board.set_activity(activity(vec![unstored("bank", "a"), unstored("shop", "b")]), at(1));
+    board.set_activity(activity(&[("bank", "a"), ("shop", "b")]), at(1));
     let problem = "Statuses may be old: the controller can't store the status of 1 autoscaler: \
                    cannot patch b.";
     assert_eq!(board.problems(), [problem]);
-    board.set_activity(activity(vec![unstored("bank", "a")]), at(2));
+    board.set_activity(activity(&[("bank", "a")]), at(2));
     assert_eq!(board.problems(), Vec::<String>::new(), "it is of another namespace");
 }
 
@@ -235,5 +240,6 @@ fn missing_pods_are_counted_from_scales_read_again_when_old() {
     assert_eq!(due(11).len(), 2);
     let sentence = |name| board.get(&id(name)).unwrap().row.sentence;
     assert!(sentence("a").ends_with("; 2 of 3 pods exist"), "{}", sentence("a"));
-    assert!(sentence("c").ends_with("; fewer than 3 pods exist and count"), "{}", sentence("c"));
+    let waits = sentence("c");
+    assert!(waits.ends_with("; the controller counts fewer than 3 pods"), "{waits}");
 }

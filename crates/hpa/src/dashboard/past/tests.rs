@@ -80,9 +80,12 @@ async fn each_autoscaler_without_a_controller_has_a_clause() {
     let testbed = testbed_with_expired_leases();
     let source = new_source(&testbed, &location(None));
     let writers = [writer("a", "hpa-controller:shop/hpa", None), writer("b", "k3s", None)];
-    let activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
-    let clause = "No controller with a known lease acts on this autoscaler".to_owned();
-    assert_eq!(activity.idle, BTreeMap::from([(HpaKey::new("shop", "a"), clause)]));
+    let mut activity = source.activity(&writers, SignedDuration::from_mins(2)).await;
+    let (key, idle) = activity.idle.pop_first().expect("an autoscaler");
+    assert_eq!((key, activity.idle.len()), (HpaKey::new("shop", "a"), 0));
+    assert_eq!(idle.clause, "No controller with a known lease acts on this autoscaler");
+    let start = "no controller has renewed the lease shop/hpa for ";
+    assert!(idle.reason.starts_with(start), "{}", idle.reason);
     assert!(activity.inactivity.is_some());
 }
 
@@ -180,7 +183,7 @@ async fn debug_api_at_a_url_answers_only_for_its_autoscalers(
     assert_eq!(idle, [HpaKey::new("shop", "b")]);
     // The dashboard counts known ones.
     assert_eq!(activity.status_problems, problem.into_iter().collect::<Vec<_>>());
-    let unstored: Vec<_> = activity.unstored.into_iter().map(|one| one.key).collect();
+    let unstored: Vec<_> = activity.unstored.into_keys().collect();
     let expected = error.map(|_| HpaKey::new("shop", "a"));
     assert_eq!(unstored, expected.into_iter().collect::<Vec<_>>());
 }

@@ -13,6 +13,7 @@ fn source(collector: &'static str, subject: &str, server: Server) -> CollectorSo
         collector,
         subject: subject.to_owned(),
         is_annotated: subject.starts_with("annotations "),
+        is_per_replica: false,
         servers: vec![server],
     }
 }
@@ -155,6 +156,17 @@ fn advice_without_a_failed_request_names_no_server(
         "The annotations metric-config.x.y.json-path/* are settings of the collector json-path. \
          If the controller runs with --collectors, use its flags here. If an adapter does, the \
          log of its service has the cause: kubectl get apiservices | grep metrics.k8s.io"
+    )
+)]
+#[case::by_label_and_an_adapter(
+    "sqs",
+    "metric external/q {type=sqs-queue-length}",
+    "an error on the server (\"\") has prevented the request from succeeding",
+    Some(
+        "The metric external/q {type=sqs-queue-length} is one that the collector sqs reads. If \
+         the controller runs with --collectors, use its flags here, with \
+         --aws-external-metrics. If an adapter does, the log of its service has the cause: kubectl \
+         get apiservices | grep metrics.k8s.io"
     )
 )]
 #[case::of_an_api("sqs", "metric external/q {type=sqs-queue-length}", "down", None)]
@@ -362,44 +374,42 @@ fn mistake_in_the_query_of_a_readable_metric_has_advice(
 )]
 #[case::syntax(
     "unable to fetch metrics: the query has a syntax error at byte 9: the query ends",
-    Some("Correct the syntax of the query of jobs, as the message says, in the annotations ")
+    Some(
+        "Check the annotations metric-config.external.jobs.prometheus/* for jobs: the query has a \
+         syntax error, as the message says, and is not sent to the server."
+    )
 )]
 #[case::not_restricted(
     "unable to fetch metrics: the query can't be restricted to the namespace: info",
-    Some("The query of jobs is not sent to the server, because it can't be restricted to ")
+    Some(
+        "Check the annotations metric-config.external.jobs.prometheus/* for jobs: the query can't \
+         be restricted to the namespace (--collector-namespace-label), as the message says"
+    )
 )]
 #[case::wrong_path(
     "unable to fetch metrics: none of 2 pods has a value; web-1: the path selects nothing",
     Some(
-        "The server answers, but its response has no number for jobs, as the message says: \
-         correct the path to the value in the annotations "
-    )
-)]
-#[case::several_values(
-    "unable to fetch metrics: several values, but no aggregator",
-    Some(
-        "The path to jobs selects several values in the response of the server: add the setting \
-         aggregator (avg, min, max or sum), which combines them, to the annotations "
-    )
-)]
-#[case::page(
-    "unable to fetch metrics: the response can't be read as JSON: unexpected character at byte 0",
-    Some(
-        "The server answers, but not with JSON that can be read, as the message says: it may be a \
-         page or metrics as text. Correct the address and the path of the request for jobs in "
+        "Check the annotations metric-config.external.jobs.prometheus/* for jobs: the server \
+         answers, but its response has no number at the path"
     )
 )]
 #[case::failing_server(
     "the request to http://h:1 failed: unsuccessful response: 500 Error",
     Some("The server answers with an error of its own, as the message says: its log may have ")
 )]
-#[case::text_in_the_response(
-    "unable to fetch metrics: the value is a string, not a number",
-    Some("The server answers, but its response has no number for jobs")
+#[case::rejected_request(
+    "the request to http://h:1 failed: unsuccessful response: 422 Unprocessable Entity",
+    Some(
+        "Check the annotations metric-config.external.jobs.prometheus/* for jobs: the server \
+         answers, but rejects the request"
+    )
 )]
 #[case::credentials(
     "the query to prometheus failed: Prometheus at http://p: unknown response code 401",
-    Some("The server answers, but refuses the credentials of the request for jobs: check")
+    Some(
+        "Check the annotations metric-config.external.jobs.prometheus/* for jobs: the server \
+         answers, but refuses the credentials of the request"
+    )
 )]
 #[case::no_connection(
     "the query to prometheus failed: the request to Prometheus at p failed: Connection refused",
@@ -413,6 +423,7 @@ fn advice_depends_on_whether_the_server_answered(
         collector: "prometheus",
         subject: "annotations metric-config.external.jobs.prometheus/*".to_owned(),
         is_annotated: true,
+        is_per_replica: false,
         servers: Vec::new(),
     };
     let advice = answer_advice("jobs", &source, failure);

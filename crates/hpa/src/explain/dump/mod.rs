@@ -86,7 +86,7 @@ impl Dump {
         let now = at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now);
         let record = past.as_ref().ok();
         let autoscalers = self.autoscalers_selecting(&hpa, &pods, record, settings.dry_run);
-        let (other_autoscalers, bounds_conflict) = self.others_of_target(object, &hpa, now);
+        let (sharing_target, bounds_conflict) = self.others_of_target(object, &hpa, now);
         let inputs = Inputs {
             scale,
             settings,
@@ -96,6 +96,7 @@ impl Dump {
                 ownership_error: selects_owned_pods.then(|| FILES_LACK_OWNERS.to_owned()),
                 own_name: None,
                 bounds_conflict,
+                sharing_target,
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
@@ -118,9 +119,8 @@ impl Dump {
             read_by_controller: Vec::new(),
             idle: None,
             conflict: None,
-            server_warning: None,
+            warning: None,
             name: None,
-            other_autoscalers,
             metric_advice: BTreeMap::new(),
             placeholders: Vec::new(),
             similar_target: None,

@@ -40,7 +40,7 @@ use crate::{
     autoscaler_name::{self, AutoscalerName},
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::Unavailable,
+    debug_client::{Unavailable, format_minutes},
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
@@ -115,7 +115,8 @@ impl Cluster {
         let targets = TargetReader::new(&clients.api, timeout);
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
-        let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
+        let mut sharing = CoalescingSettings::for_sync_period(period);
+        sharing.freshness = Duration::ZERO;
         let (apis, namespace) = (vec![name.key.api], Some(name.key.namespace.to_string()));
         let scope = Scope { apis, namespace };
         let sources = &arguments.sources;
@@ -139,7 +140,7 @@ impl Cluster {
     /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.name.read(&self.client).await?;
-        let controller = StatusController::of_object(&object, Timestamp::now());
+        let controller = StatusController::of_object(&object, kubectl::now());
         let name = self.name.key.to_string();
         let mut hpa = autoscaler_name::decode_named(&object, &format!("the autoscaler {name}"))?;
         prepare_spec(&mut hpa.spec);
@@ -183,7 +184,7 @@ impl Cluster {
             selected,
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
-            now: Timestamp::now(),
+            now: kubectl::now(),
         };
         self.relist(&inputs).await?;
         let report_delay = || {
@@ -195,7 +196,7 @@ impl Cluster {
         let readings = rules_source::notify_of_delay(read, report_delay).await;
         // Decide by the clock of the controller. Read the time again, because the samples are newer
         // than its record.
-        let now = Timestamp::now().checked_sub(clock_lag)?;
+        let now = kubectl::now().checked_sub(clock_lag)?;
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
         let errors = past.as_ref().map(AutoscalerDetail::last_errors).unwrap_or_default();
@@ -207,20 +208,20 @@ impl Cluster {
         let metric_advice = self.advisor.advise(rules, &inputs).await;
         set_other_autoscalers(&mut autoscalers, now);
         let own = autoscalers.into_iter().find(|one| one.name == name);
-        let (other_autoscalers, bounds_conflict) =
+        (inputs.selected.sharing_target, inputs.selected.bounds_conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
-        inputs.selected.bounds_conflict = bounds_conflict;
         Ok(Subject {
             inputs,
             name: Some(name),
-            other_autoscalers,
             controller,
             past,
             past_source,
             read_by_controller,
             idle,
             conflict,
-            server_warning: rules.and_then(PrometheusSource::server_warning),
+            warning: rules
+                .and_then(PrometheusSource::server_warning)
+                .or_else(|| clock_warning(clock_lag)),
             metric_advice,
             placeholders: self.advisor.placeholders().to_vec(),
             similar_target,
@@ -256,7 +257,7 @@ impl Cluster {
         controller: &StatusController,
         autoscalers: &[ListedAutoscaler],
     ) -> FoundController {
-        let now = Timestamp::now();
+        let now = kubectl::now();
         let manager = controller.name.as_deref();
         let statuses = status_writers(autoscalers);
         let HpaKey { api, namespace, .. } = &self.name.key;
@@ -335,11 +336,11 @@ impl Cluster {
             let since = now.checked_sub(window).ok();
             api.autoscaler(&self.name.key, since).await
         };
-        let requested_at = Timestamp::now();
+        let requested_at = kubectl::now();
         let mut detail = read_as_of(requested_at).await?;
         let mut clock_lag = SignedDuration::ZERO;
         if let Some(controller_now) = detail.as_ref().map(|detail| detail.now) {
-            clock_lag = debug::clock_lag(controller_now, requested_at, Timestamp::now());
+            clock_lag = debug::clock_lag(controller_now, requested_at, kubectl::now());
             if clock_lag > MAX_CLOCK_LAG {
                 detail = read_as_of(controller_now).await?;
             }
@@ -385,5 +386,27 @@ impl Cluster {
         rules_source::relist(rules, report_delay).await?;
         self.relisted.set(Some(Instant::now()));
         Ok(())
+    }
+}
+
+/// A warning about a clock of the controller that is ahead of the API server's. One that is behind
+/// may be that of a simulation.
+fn clock_warning(clock_lag: SignedDuration) -> Option<String> {
+    let lead = -clock_lag;
+    (lead > MAX_CLOCK_LAG).then(|| {
+        format!("the controller's clock is {} ahead of the API server's", format_minutes(lead))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_that_is_ahead_has_a_warning() {
+        let warning = |lag| clock_warning(SignedDuration::from_secs(lag));
+        let expected = "the controller's clock is 10m ahead of the API server's";
+        assert_eq!(warning(-600).as_deref(), Some(expected));
+        assert_eq!((warning(-10), warning(600)), (None, None));
     }
 }

@@ -53,6 +53,10 @@ fn pods_query(metric: &str) -> MetricQuery {
      service/adapter. If the adapter reads Prometheus, check the server and the rules: hpa \
      rules check ADAPTER_RULES --prometheus-url ADAPTER_PROMETHEUS"
 )]
+#[case::failing_to_read_an_unlisted_metric(
+    &["pods/lag"], "Internal error occurred: unable to fetch metrics",
+    "the request fails as the message says. Read the log of its adapter"
+)]
 fn failing_api_has_advice(#[case] names: &[&str], #[case] message: &str, #[case] expected: &str) {
     let error = ReadError::fetch(MetricsApi::Custom, message);
     let text = api(names).advise(&pods_query("http_request"), 2, &error).expect("advice");
@@ -75,8 +79,9 @@ fn object_query() -> MetricQuery {
 #[rstest]
 #[case::no_object(
     "the server could not find the metric http_request for services webb",
-    "custom.metrics.k8s.io lists http_request, but not for Service webb. Check whether this object \
-     exists: spec.metrics[2].object.describedObject names it."
+    "custom.metrics.k8s.io lists http_request, but has no value for Service webb. Check whether \
+     this object exists: spec.metrics[2].object.describedObject names it. If it does, hpa rules \
+     explain says why the query of an adapter with a rules file has no value, such as NaN."
 )]
 #[case::other_resource(
     "the server could not find the metric http_request for deployments.apps webb",
@@ -143,11 +148,28 @@ async fn usage_of_pods_is_read_once_within_the_freshness() {
 }
 
 #[test]
-fn reachable_resource_api_and_unreadable_api_service_have_no_reason() {
+fn cpu_and_memory_are_no_misspelled_resources() {
+    let names = BTreeSet::from(["cpu".to_owned()]);
+    let advice = about_absent_resource("memory", &names, 0);
+    let start = "metrics.k8s.io has no resource memory for the target's pods (it has cpu). The name \
+                 is right, so see the log of the server: ";
+    assert!(advice.starts_with(start), "{advice}");
+    let advice = about_absent_resource("cpus", &names, 1);
+    assert!(advice.ends_with("(similar: cpu). Correct the name in spec.metrics[1]."), "{advice}");
+}
+
+#[test]
+fn failing_resource_api_has_the_log_of_its_service() {
     let error = ReadError::fetch(MetricsApi::Resource, "timeout");
     let service = api_service(json!({ "type": "Available", "status": "True" }));
     let api = Api { group: RESOURCE_GROUP, listed_names: None, service };
-    assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
+    assert_eq!(
+        api.advise(&pods_query("cpu"), 0, &error).as_deref(),
+        Some(
+            "metrics.k8s.io is registered, but the request fails as the message says. Read the log \
+             of its server: kubectl logs -n m service/adapter"
+        )
+    );
     let api = Api { service: Value::Null, ..api };
     assert_eq!(api.advise(&pods_query("cpu"), 0, &error), None);
 }

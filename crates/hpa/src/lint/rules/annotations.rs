@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, ops::Bound};
 use hpa_calc::crd::member_path;
 use hpa_calc::{
     HorizontalPodAutoscaler,
+    api::MetricSpec,
     settings::{DOMAIN, ProblemKind, SETTINGS, Setting, SettingPlace, SettingProblem},
     suggestions::most_similar,
 };
 use hpa_collectors::registry::external_types;
 use serde_json::Value;
 
-use super::{rule::Subject, validity::DecodedAutoscaler};
+use super::{
+    rule::{Subject, source_field},
+    validity::DecodedAutoscaler,
+};
 use crate::{collectors::environment_of_unknown_flags, lint::finding::Report};
 
 const ANNOTATIONS: &str = "metadata.annotations";
@@ -90,10 +94,12 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
             // The finding about the unknown type is more precise.
             continue;
         }
-        report.add(
-            annotation_field(annotations, &finding.subject, &finding.message),
-            finding.message,
-        );
+        if let Some((field, name)) = metric_without_annotations(subject.hpa, &finding.subject) {
+            report.add(field, format!("{name}: {}", finding.message));
+        } else {
+            let field = annotation_field(annotations, &finding.subject, &finding.message);
+            report.add(field, finding.message);
+        }
     }
     for (field, message) in unknown_types {
         report.add(field, message);
@@ -128,6 +134,26 @@ pub(crate) fn unknown_collector_type(
     };
     let field = format!("spec.metrics[{index}].external.metric.selector.matchLabels.type");
     Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
+}
+
+/// The field and the name of the metric of a finding, whose subject is `metric TYPE/NAME
+/// {LABEL=VALUE,...}`, with the type as in the spec. `None` if the subject is no metric.
+fn metric_without_annotations(
+    hpa: &HorizontalPodAutoscaler,
+    subject: &str,
+) -> Option<(String, String)> {
+    let name = subject.strip_prefix("metric ")?;
+    let is_named = |metric: &MetricSpec| {
+        let type_and_name = format!("{}/{}", metric.source_type.as_str(), metric.metric_name());
+        let rest = name.strip_prefix(&type_and_name);
+        let external = metric.external.as_ref();
+        let labels = external.and_then(|external| external.metric.selector.as_ref());
+        let mut labels = labels.into_iter().flat_map(|selector| &selector.match_labels);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            && labels.all(|(label, value)| name.contains(&format!("{label}={value}")))
+    };
+    let index = hpa.spec.metrics.iter().position(is_named)?;
+    Some((source_field(index, hpa.spec.metrics.get(index)?), name.to_owned()))
 }
 
 /// The field of a finding about a collector. It is the annotation that `subject` names, else the

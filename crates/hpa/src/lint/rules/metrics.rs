@@ -64,6 +64,20 @@ pub(super) fn target_type(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// Reports schedules with a `Value` target. Their value doesn't depend on the replicas, so the
+/// ratio to the target stays the same after each scaling.
+pub(super) fn schedule_value_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let Some(object) = &metric.object else { continue };
+        if object.described_object.is_scaling_schedule() && object.target.value.is_some() {
+            let message = "the value of a schedule doesn't depend on the replicas: while it is above \
+                           the target, they grow to maxReplicas, and below it, they shrink to \
+                           minReplicas. Use type: AverageValue with averageValue";
+            report.add(format!("{}.target.value", source_field(index, metric)), message);
+        }
+    }
+}
+
 fn is_set(target: &MetricTarget, field: &str) -> bool {
     match field {
         "value" => target.value.is_some(),
@@ -311,7 +325,7 @@ fn unserved_reason(
         MetricSourceType::External => (EXTERNAL, served.external.as_ref()),
         _ => return None,
     };
-    if served.discovery_error.is_some() {
+    if served.may_be_of_unread_rule(metric) {
         return None;
     }
     if !served.groups.contains(api) {

@@ -4,6 +4,7 @@
 mod annotations;
 mod behavior;
 mod bounds;
+mod identifiers;
 mod metrics;
 mod pods;
 mod queries;
@@ -13,7 +14,9 @@ mod target_group;
 mod validity;
 
 pub(super) use self::rule::Rule;
-pub(crate) use self::{annotations::unknown_collector_type, queries::mistake_of_annotation};
+pub(crate) use self::{
+    annotations::unknown_collector_type, queries::mistake_of_annotation, validity::invalid_fields,
+};
 use self::{
     rule::{
         Check::{Any, Decoded, Valid},
@@ -54,7 +57,10 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-request", Warning, "a container lacks the request that a utilization is a percentage of", Valid(pods::missing_request)),
     Rule::new("vpa-conflict", Warning, "a VerticalPodAutoscaler changes the requests that the target is a percentage of", Valid(pods::vpa_conflict)),
     Rule::new("target-type", Warning, "the target's `type` doesn't fit the field that is set", Valid(metrics::target_type)),
+    Rule::new("schedule-value-target", Warning, "a schedule has a `Value` target", Valid(metrics::schedule_value_target)),
     Rule::new("unknown-resource", Warning, "the resource metrics API doesn't have the resource", Valid(metrics::unknown_resource)),
+    Rule::new("invalid-selector", Warning, "the selector of a metric is invalid", Valid(identifiers::invalid_selector)),
+    Rule::new("removed-object", Warning, "Kubernetes no longer serves the API of a metric's object", Valid(identifiers::removed_object)),
     Rule::new("target-above-request", Warning, "the target utilization is above 100 % of the request", Valid(metrics::target_above_request)),
     Rule::new("implausible-quantity", Warning, "a quantity has the wrong unit", Valid(metrics::implausible_quantity)),
     Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),

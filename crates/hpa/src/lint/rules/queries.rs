@@ -1,10 +1,7 @@
 //! Checks of the queries of metrics, in rules or in annotations.
 
-use std::collections::BTreeSet;
-
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
 use hpa_collectors::{Environment, prometheus_query};
-use hpa_prometheus::rules::{counter::plain_counter, quantile::aggregation_without_le};
 
 use super::{
     metrics::{average_value_field, contains_metric},
@@ -12,69 +9,41 @@ use super::{
 };
 use crate::{
     collectors::environment_of_unknown_flags,
-    lint::{finding::Report, queries::computes_average, workspace::ServedMetrics},
+    lint::{finding::Report, queries::QueryMistake},
 };
-
-// The places of queries.
-const ANNOTATION: &str = "annotation";
-const RULE: &str = "rule";
 
 /// Reports `AverageValue` targets of metrics whose query computes an average: the controller
 /// divides the value by the replicas again.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let environment = environment_of_unknown_flags(subject.hpa);
-    for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
-        if !is_divided_by_replicas(metric) {
-            continue;
-        }
-        let place = match prometheus_query(subject.hpa, metric, &environment) {
-            Some(query) if computes_average(&query) => ANNOTATION,
-            None if is_of_rule(subject, metric, |served| &served.averages) => RULE,
-            _ => continue,
-        };
-        report.add(average_value_field(index, metric), about_average(place));
-    }
+    report_mistakes(subject, report, QueryMistake::Average);
 }
 
 /// Reports metrics whose query reads a counter without a rate.
 pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
-    report_expressions(
-        subject,
-        report,
-        |query| plain_counter(query).map(|name| about_counter(ANNOTATION, &name)),
-        |served| &served.plain_counters,
-        &about_counter(RULE, "a series"),
-    );
+    report_mistakes(subject, report, QueryMistake::PlainCounter);
 }
 
 /// Reports metrics whose query computes a quantile of buckets without their label `le`.
 pub(super) fn quantile_without_le(subject: &Subject<'_>, report: &mut Report<'_>) {
-    report_expressions(
-        subject,
-        report,
-        |query| aggregation_without_le(query).map(|name| about_quantile(ANNOTATION, &name)),
-        |served| &served.quantiles_without_le,
-        &about_quantile(RULE, "an aggregation"),
-    );
+    report_mistakes(subject, report, QueryMistake::QuantileWithoutLe);
 }
 
-/// Reports metrics whose query in an annotation has a mistake, and those that are in `names`, whose
-/// rules have it.
-fn report_expressions(
-    subject: &Subject<'_>,
-    report: &mut Report<'_>,
-    find_mistake: fn(&str) -> Option<String>,
-    names: fn(&ServedMetrics) -> &BTreeSet<String>,
-    message_for_rule: &str,
-) {
+/// Reports metrics with a mistake in their query: that of an annotation, or else that of a rule.
+fn report_mistakes(subject: &Subject<'_>, report: &mut Report<'_>, mistake: QueryMistake) {
     let environment = environment_of_unknown_flags(subject.hpa);
     for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let message = match prometheus_query(subject.hpa, metric, &environment) {
-            Some(query) => find_mistake(&query),
-            None => is_of_rule(subject, metric, names).then(|| message_for_rule.to_owned()),
+            _ if !matters(mistake, metric) => None,
+            Some(query) => about_annotation(mistake, &query),
+            None => has_mistake_in_rule(subject, metric, mistake)
+                .then(|| mistake.describe("rule", None)),
+        };
+        let field = match mistake {
+            QueryMistake::Average => average_value_field(index, metric),
+            _ => format!("spec.metrics[{index}]"),
         };
         if let Some(message) = message {
-            report.add(format!("spec.metrics[{index}]"), message);
+            report.add(field, message);
         }
     }
 }
@@ -88,47 +57,29 @@ pub(crate) fn mistake_of_annotation(
     environment: &Environment,
 ) -> Option<String> {
     let query = prometheus_query(hpa, metric, environment)?;
-    let counter = plain_counter(&query).map(|name| about_counter(ANNOTATION, &name));
-    let quantile = || aggregation_without_le(&query).map(|name| about_quantile(ANNOTATION, &name));
-    counter.or_else(quantile).or_else(|| {
-        let is_average = is_divided_by_replicas(metric) && computes_average(&query);
-        is_average.then(|| about_average(ANNOTATION))
-    })
+    let mut mistakes = QueryMistake::ALL.into_iter().filter(|one| matters(*one, metric));
+    mistakes.find_map(|mistake| about_annotation(mistake, &query))
 }
 
-fn about_average(place: &str) -> String {
-    format!(
-        "the query of the {place} is an average already, and the controller divides its value by \
-         the replicas: use a sum in the {place}, or a target of type Value"
-    )
+fn about_annotation(mistake: QueryMistake, query: &str) -> Option<String> {
+    let part = mistake.find(query)?;
+    Some(mistake.describe("annotation", Some(&part)))
 }
 
-fn about_counter(place: &str, series: &str) -> String {
-    format!(
-        "the query of the {place} reads {series} without rate(): by its name, it is a counter, \
-         whose value only grows until its process restarts. Use rate() or increase()"
-    )
-}
-
-fn about_quantile(place: &str, aggregation: &str) -> String {
-    format!(
-        "the query of the {place} has no result: {aggregation} drops the label `le` of the \
-         buckets, which histogram_quantile needs. Group by `le` too, as in by (le, …)"
-    )
-}
-
-/// Whether the controller divides the value of a metric by the replicas.
-fn is_divided_by_replicas(metric: &MetricSpec) -> bool {
+/// Whether a mistake changes what the controller does. An average does if the controller divides
+/// the value of the metric by the replicas.
+fn matters(mistake: QueryMistake, metric: &MetricSpec) -> bool {
     let is_value = metric.object.is_some() || metric.external.is_some();
-    is_value && metric.target().is_some_and(|target| target.average_value.is_some())
+    let is_divided =
+        is_value && metric.target().is_some_and(|target| target.average_value.is_some());
+    mistake != QueryMistake::Average || is_divided
 }
 
-/// Whether one of these metrics of rules is the metric.
-fn is_of_rule(
-    subject: &Subject<'_>,
-    metric: &MetricSpec,
-    names: fn(&ServedMetrics) -> &BTreeSet<String>,
-) -> bool {
+/// Whether the query of the rule that has the metric has the mistake.
+fn has_mistake_in_rule(subject: &Subject<'_>, metric: &MetricSpec, mistake: QueryMistake) -> bool {
     let served = subject.workspace.served.as_ref();
-    served.is_some_and(|served| contains_metric(served, names(served), metric))
+    served.is_some_and(|served| {
+        let names = served.query_mistakes.get(&mistake);
+        names.is_some_and(|names| contains_metric(served, names, metric))
+    })
 }

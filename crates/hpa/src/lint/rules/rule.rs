@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{target_group::OtherAutoscalers, validity::DecodedAutoscaler};
 use crate::{
+    findings::Kind,
     lint::{
         finding::{Report, Severity},
         object::{Reference, TARGET_POINTER},
@@ -61,10 +62,10 @@ impl Rule {
         Self { id, severity, summary, check }
     }
 
-    /// The rule's section in the documentation of this project. Not a link, because the user's
-    /// repository has no such file.
-    pub(in crate::lint) fn help(&self) -> String {
-        format!("section {} of {RULES_PAGE} in hpa-rs", self.id)
+    /// The rule without its check, for the formats of findings.
+    pub(in crate::lint) fn kind(&self) -> Kind {
+        let Self { id, severity, summary, .. } = *self;
+        Kind { id, severity, summary, section: id, page: RULES_PAGE }
     }
 }
 

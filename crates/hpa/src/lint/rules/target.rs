@@ -26,6 +26,8 @@ use crate::{
 
 const TARGET_FIELD: &str = "spec.scaleTargetRef";
 const NAME_FIELD: &str = "metadata.name";
+/// The annotation of a `ScaledObject` whose autoscaler exists already.
+const TRANSFER_ANNOTATION: &str = "scaledobject.keda.sh/transfer-hpa-ownership";
 /// The maximum number of other objects in the findings of a rule about one autoscaler.
 pub(super) const MAX_NAMED_OBJECTS: usize = 10;
 /// The maximum number of objects whose names are compared with that of a missing target.
@@ -213,7 +215,11 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         AutoscalerApi::Core => ("autoscaler", SAME_API_EFFECT),
         AutoscalerApi::Custom => ("autoscaling/v2 autoscaler", BOTH_APIS_EFFECT),
     };
-    for object in scaled_objects.filter(|_| !is_created_by_keda) {
+    let is_taken_over = |object: &Manifest| {
+        api == AutoscalerApi::Core
+            && is_taken_over_by(&object.object, string_at(&manifest.object, "/metadata/name"))
+    };
+    for object in scaled_objects.filter(|one| !is_created_by_keda && !is_taken_over(one)) {
         let message = format!(
             "{} ({}) has the same target, and KEDA creates an {created_kind} for it: {effect}",
             kind_and_name(object),
@@ -221,6 +227,15 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         );
         report.add(TARGET_FIELD, message);
     }
+}
+
+/// Whether KEDA manages the existing autoscaler with this name for a `ScaledObject`, and creates no
+/// other one.
+fn is_taken_over_by(scaled_object: &Value, name: &str) -> bool {
+    let annotations = scaled_object.pointer("/metadata/annotations");
+    let transfer = annotations.and_then(|all| all.get(TRANSFER_ANNOTATION));
+    transfer.and_then(Value::as_str) == Some("true")
+        && string_at(scaled_object, "/spec/advanced/horizontalPodAutoscalerConfig/name") == name
 }
 
 /// The names of autoscalers, each once, with the first place of each that is in a file. An

@@ -5,6 +5,7 @@ use std::path::Path;
 use hpa_calc::crd::{FieldError, UnknownField, versions};
 use hpa_calc::{
     HorizontalPodAutoscaler,
+    api::HorizontalPodAutoscalerSpec,
     defaults::apply_defaults,
     settings::{
         ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy, SettingProblem,
@@ -161,6 +162,9 @@ impl DecodedAutoscaler {
         manifest: &Manifest,
         has_generated_name: bool,
     ) {
+        if string_at(&manifest.object, "/apiVersion") == versions::V1 {
+            self.invalid.extend(missing_policies(&hpa.spec, &manifest.file));
+        }
         apply_defaults(&mut hpa.spec);
         let is_generated = hpa.metadata.name.is_empty() && has_generated_name;
         let name_causes = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
@@ -186,6 +190,28 @@ impl DecodedAutoscaler {
     }
 }
 
+/// Errors about rules without policies in the annotation of v1 with `behavior`. The API server sets
+/// the defaults of v2 only in v2.
+fn missing_policies(
+    spec: &HorizontalPodAutoscalerSpec,
+    file: &str,
+) -> impl Iterator<Item = FieldError> {
+    let behavior = spec.behavior.as_ref();
+    let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
+    let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
+    let rules = [("scaleUp", up), ("scaleDown", down)].into_iter();
+    let incomplete = rules.filter(|(_, rules)| rules.is_some_and(|one| one.policies.is_none()));
+    incomplete.map(move |(name, _)| {
+        let message = format!(
+            "Required value: must specify at least one Policy. {} has no default policies. To add \
+             them, {}",
+            versions::V1,
+            conversion_advice(file)
+        );
+        FieldError { field: format!("spec.behavior.{name}.policies"), message }
+    })
+}
+
 /// Replaces the time zones of scheduled bounds by UTC. The API server accepts any name of at most
 /// [`MAX_ZONE_LEN`] bytes; the controller ignores a schedule with an unknown zone.
 fn with_valid_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
@@ -199,7 +225,7 @@ fn with_valid_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutos
 }
 
 /// Errors about the settings in fields that have an invalid value.
-fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
+pub(crate) fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
     let invalid = problems.iter().filter_map(|problem| match &problem.place {
         SettingPlace::Field(field) if problem.kind == ProblemKind::InvalidValue => {
             Some(FieldError { field: field.clone(), message: problem.message.clone() })
@@ -233,14 +259,19 @@ pub(super) fn removed_version(_: &DecodedAutoscaler, report: &mut Report<'_>) {
     let Manifest { file, object, .. } = report.manifest;
     let api_version = string_at(object, "/apiVersion");
     if let Some(release) = versions::removed_in(api_version) {
-        let command = "hpa convert --to core";
-        let advice = if is_stdin(Path::new(file)) {
-            format!("pipe it through {command}")
-        } else {
-            format!("run {command} {}", quote(file))
-        };
+        let advice = conversion_advice(file);
         let message = format!("{api_version} was removed in Kubernetes {release}: {advice}");
         report.add("apiVersion", message);
+    }
+}
+
+/// How to convert the autoscalers of a file to the latest version.
+fn conversion_advice(file: &str) -> String {
+    let command = "hpa convert --to core";
+    if is_stdin(Path::new(file)) {
+        format!("pipe it through {command}")
+    } else {
+        format!("run {command} {}", quote(file))
     }
 }
 

@@ -256,22 +256,22 @@ fn mistake_in_the_query_of_an_annotation_is_reported(
 
 #[rstest]
 #[case::counter(
-    ServedMetrics { plain_counters: string_set(&["lag"]), ..ServedMetrics::default() },
+    QueryMistake::PlainCounter,
     "counter-without-rate",
     "the query of the rule reads a series without rate(): "
 )]
 #[case::quantile(
-    ServedMetrics { quantiles_without_le: string_set(&["lag"]), ..ServedMetrics::default() },
+    QueryMistake::QuantileWithoutLe,
     "quantile-without-le",
     "the query of the rule has no result: an aggregation drops the label `le` "
 )]
 fn mistake_in_the_query_of_a_rule_is_reported(
-    #[case] served: ServedMetrics,
+    #[case] mistake: QueryMistake,
     #[case] id: &str,
     #[case] start: &str,
 ) {
     let mut workspace = workspace_with_lag(json!({}), json!({}));
-    workspace.served = Some(served.with_unknown_cluster());
+    workspace.served = Some(served_with_mistake(mistake));
     let findings = find_violations(&workspace);
     assert_eq!(rule_ids(&findings), [id], "{findings:?}");
     assert!(findings[0].message.starts_with(start), "{findings:?}");

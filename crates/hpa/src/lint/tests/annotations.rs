@@ -108,6 +108,28 @@ fn mistake_in_the_query_of_a_collector_has_the_line_of_the_query(
 }
 
 #[test]
+fn metric_without_the_annotations_that_its_collector_needs_has_its_line() {
+    let metric = |name: &str| {
+        let selector = "selector: {matchLabels: {type: prometheus}}";
+        format!(
+            "  - type: External\n    external:\n      metric: {{name: {name}, {selector}}}\n      \
+             target: {{type: AverageValue, averageValue: 5}}\n"
+        )
+    };
+    let annotation = "  annotations:\n    metric-config.external.a.prometheus/query: sum(x)\n";
+    let text = YAML.replace("spec:\n", &format!("{annotation}spec:\n"))
+        + "  metrics:\n"
+        + &metric("a")
+        + &metric("ab");
+    let findings = lint_yaml(&text);
+    let line = text.lines().count() - 2;
+    assert_eq!(findings, [format!("{line} metric-config spec.metrics[1].external")]);
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
+    let message = &find_violations(&workspace)[0].message;
+    assert!(message.starts_with("External/ab {type=prometheus}: "), "{message}");
+}
+
+#[test]
 fn annotation_of_an_unknown_type_has_its_line() {
     let name = "metric-config.pod.rps.json-path/json-key";
     let text = YAML.replace("spec:\n", &format!("  annotations:\n    {name}: $.x\nspec:\n"));

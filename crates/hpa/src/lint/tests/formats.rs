@@ -40,6 +40,7 @@ fn formats_have_rule_position_and_field() {
 fn object_of_a_cluster_has_no_physical_location_in_sarif() {
     let mut findings = lint(manifests_with(&[(0, "/spec/maxReplicas", json!(2))]));
     findings[0].position.line = 0;
+    findings[0].file = crate::findings::CLUSTER.to_owned();
     let sarif: Value = serde_json::from_str(&output::sarif(&findings, &[]).unwrap()).unwrap();
     let location = &sarif["runs"][0]["results"][0]["locations"][0];
     let expected = json!([{ "fullyQualifiedName": "shop/web:spec.minReplicas" }]);

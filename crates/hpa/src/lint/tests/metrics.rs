@@ -3,6 +3,7 @@
 use clap::Parser;
 use hpa_calc::api::MetricSourceType;
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::rules::config::DiscoveryRule;
 
 use super::*;
 use crate::args::{Arguments, Command};
@@ -159,14 +160,21 @@ fn unserved_metric_is_not_reported_while_series_are_unknown() {
     let metric = json!([{ "type": "External", "external": {
         "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
     } }]);
-    let unserved = |discovery_error| {
+    let rule = |name: &str| {
+        let mut rule = DiscoveryRule { series_query: "up".to_owned(), ..<_>::default() };
+        rule.name.as_template = name.to_owned();
+        vec![rule]
+    };
+    let unserved = |unread_rules| {
         let mut served = ServedMetrics::default();
-        served.add(ServedMetrics { discovery_error, ..ServedMetrics::default() });
+        let discovery_error = Some("no response".to_owned());
+        served.add(ServedMetrics { unread_rules, discovery_error, ..ServedMetrics::default() });
         let objects = manifests_with(&[(0, "/spec/metrics", metric.clone())]);
         rule_ids(&find_violations(&in_cluster(objects, served))).contains(&"unserved-metric")
     };
-    assert!(unserved(None));
-    assert!(!unserved(Some("no response".to_owned())));
+    assert!(unserved(Vec::new()));
+    assert!(!unserved(rule("lag")));
+    assert!(unserved(rule("other")), "the rule can't have the metric");
 }
 
 #[rstest]
@@ -204,6 +212,20 @@ fn source_arguments(flags: &[&str]) -> SourceArguments {
         panic!("not hpa lint");
     };
     arguments.sources
+}
+
+#[rstest]
+#[case::value(json!({ "type": "Value", "value": "5" }), true)]
+#[case::average(json!({ "type": "AverageValue", "averageValue": "5" }), false)]
+fn value_target_of_a_schedule_is_reported(#[case] target: Value, #[case] is_reported: bool) {
+    let schedule =
+        json!({ "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "noon" });
+    let metrics = json!([{ "type": "Object", "object": {
+        "describedObject": schedule, "metric": { "name": "noon" }, "target": target,
+    } }]);
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", metrics)]));
+    let is_rule = |finding: &Finding| finding.rule.id == "schedule-value-target";
+    assert_eq!(findings.iter().any(is_rule), is_reported, "{findings:?}");
 }
 
 #[rstest]
@@ -345,9 +367,7 @@ fn average_of_an_average_is_reported(#[case] target: Value, #[case] reported: bo
     let metrics = json!([{ "type": "External", "external": external }]);
     let mut workspace =
         Workspace::from_manifests(numbered(manifests_with(&[(0, "/spec/metrics", metrics)])));
-    let averages = string_set(&["lag"]);
-    workspace.served =
-        Some(ServedMetrics { averages, ..ServedMetrics::default() }.with_unknown_cluster());
+    workspace.served = Some(served_with_mistake(QueryMistake::Average));
     assert_eq!(rule_ids(&find_violations(&workspace)) == ["averaged-twice"], reported);
 }
 
@@ -552,4 +572,49 @@ fn object_metric_of_another_resource_is_unserved(
                         custom.metrics.k8s.io, but that of jobs.batch is";
         assert_eq!(findings[0].message, expected);
     }
+}
+
+#[rstest]
+#[case::unknown_operator("Equals", json!(["a"]), Some("Use In, NotIn, Exists or DoesNotExist"))]
+#[case::no_values("In", json!([]), Some("values set can't be empty"))]
+#[case::values("Exists", json!(["a"]), Some("the metric always fails: values"))]
+#[case::valid("NotIn", json!(["a"]), None)]
+fn invalid_selector_of_a_metric_is_reported(
+    #[case] operator: &str,
+    #[case] values: Value,
+    #[case] message: Option<&str>,
+) {
+    let expression = json!({ "key": "queue", "operator": operator, "values": values });
+    let metric = json!({ "name": "q", "selector": { "matchExpressions": [expression] } });
+    let target = json!({ "type": "Value", "value": "1" });
+    let metric = json!({ "type": "External", "external": { "metric": metric, "target": target } });
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", json!([metric]))]));
+    let found = findings.iter().map(|one| (one.rule.id, one.field.as_str()));
+    let field = "spec.metrics[0].external.metric.selector";
+    let expected = message.map(|_| ("invalid-selector", field));
+    assert!(found.eq(expected), "{findings:?}");
+    let messages = findings.iter().map(|one| one.message.as_str());
+    assert!(messages.zip(message).all(|(text, part)| text.contains(part)), "{findings:?}");
+}
+
+#[rstest]
+#[case::ingress("extensions/v1beta1", "Ingress", Some("fails: use networking.k8s.io/v1"))]
+#[case::deployment("extensions/v1beta1", "Deployment", Some("fails: use apps/v1"))]
+#[case::old_version_of_a_group("networking.k8s.io/v1beta1", "Ingress", None)]
+#[case::core("v1", "Service", None)]
+fn object_of_a_removed_group_is_reported(
+    #[case] api_version: &str,
+    #[case] kind: &str,
+    #[case] end: Option<&str>,
+) {
+    let object = json!({ "apiVersion": api_version, "kind": kind, "name": "web" });
+    let target = json!({ "type": "Value", "value": "1" });
+    let source =
+        json!({ "describedObject": object, "metric": { "name": "hits" }, "target": target });
+    let metric = json!({ "type": "Object", "object": source });
+    let findings = lint(manifests_with(&[(0, "/spec/metrics", json!([metric]))]));
+    let expected = end.map(|_| "removed-object");
+    assert!(rule_ids(&findings).into_iter().eq(expected), "{findings:?}");
+    let messages = findings.iter().map(|one| one.message.as_str());
+    assert!(messages.zip(end).all(|(text, end)| text.ends_with(end)), "{findings:?}");
 }

@@ -202,6 +202,25 @@ fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] report
 }
 
 #[rstest]
+#[case::this("web", true)]
+#[case::another("keda-hpa-web", false)]
+fn scaled_object_that_takes_the_autoscaler_over_is_no_second_one(
+    #[case] name: &str,
+    #[case] taken_over: bool,
+) {
+    let annotations = json!({ "scaledobject.keda.sh/transfer-hpa-ownership": "true" });
+    let objects = manifests_and(json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
+        "spec": {
+            "scaleTargetRef": { "name": "web" },
+            "advanced": { "horizontalPodAutoscalerConfig": { "name": name } },
+        },
+    }));
+    assert_eq!(lint(objects).is_empty(), taken_over);
+}
+
+#[rstest]
 #[case::without(json!({ "specReplicasPath": ".spec.replicas" }), true)]
 #[case::with(json!({ "labelSelectorPath": ".status.selector" }), false)]
 fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] reported: bool) {

@@ -187,12 +187,36 @@ fn percentage_of_v1_is_reported_at_its_field() {
     assert_eq!(lint_yaml(&text), [format!("12 unknown-field {field}")]);
 }
 
+/// In v1, the API server doesn't set the defaults of v2.
+#[test]
+fn behavior_of_v1_needs_policies() {
+    let annotation = "autoscaling.alpha.kubernetes.io/behavior";
+    let yaml = |behavior: &str| {
+        YAML.replace("autoscaling/v2", "autoscaling/v1").replace(
+            "  name: web\nspec:\n",
+            &format!("  name: web\n  annotations:\n    {annotation}: '{behavior}'\nspec:\n"),
+        )
+    };
+    let without = yaml(r#"{"scaleDown":{"stabilizationWindowSeconds":60}}"#);
+    let field = format!("metadata.annotations[{annotation}].ScaleDown.Policies");
+    assert_eq!(lint_yaml(&without), [format!("6 invalid {field}")]);
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &without).unwrap());
+    let expected = "Required value: must specify at least one Policy. autoscaling/v1 has no \
+                    default policies. To add them, run hpa convert --to core f.yaml";
+    assert_eq!(find_violations(&workspace)[0].message, expected);
+    let policies = r#"[{"type":"Percent","value":10,"periodSeconds":60}]"#;
+    let with = yaml(&format!(r#"{{"scaleDown":{{"policies":{policies}}}}}"#));
+    assert!(lint_yaml(&with).is_empty(), "{:?}", lint_yaml(&with));
+}
+
 #[test]
 fn metrics_and_behavior_of_v1_are_reported_at_their_annotations() {
     let prefix = "autoscaling.alpha.kubernetes.io";
     let metrics =
         r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":-5}}]"#;
-    let behavior = r#"{"ScaleDown":{"StabilizationWindowSeconds":-3}}"#;
+    let policies = r#"[{"Type":"Pods","Value":1,"PeriodSeconds":60}]"#;
+    let behavior =
+        format!(r#"{{"ScaleDown":{{"StabilizationWindowSeconds":-3,"Policies":{policies}}}}}"#);
     let v1 = YAML.replace("autoscaling/v2", "autoscaling/v1").replace(
         "  name: web\nspec:\n",
         &format!(

@@ -210,3 +210,20 @@ async fn lease_that_no_status_names_is_found_if_an_instance_handles_other_namesp
         assert_eq!((&*found.name.name, found.others.len()), ("one", count), "{namespace}");
     }
 }
+
+#[tokio::test]
+async fn missing_api_is_reported_by_the_lease_of_a_known_controller() {
+    let testbed = Testbed::new(Config::default());
+    let client = testbed.client();
+    let read = ReadLease { name: name(), holder: Ok(renewed(995)) };
+    let mut lease = ControllerLease::new(read, Vec::new(), Vec::new());
+    assert_eq!(lease.missing_api(&client, &[]).await, None, "a tenant may have created it");
+    lease.may_answer_for_all = true;
+    let missing = lease.missing_api(&client, &[]).await.unwrap_or_default();
+    assert!(missing.starts_with("autoscaling.hpa-rs.dev/v2 is not installed"), "{missing}");
+    let mut of_api = writers(&[("shop", "hpa-controller:scaling/hpa")]);
+    for one in &mut of_api {
+        one.key.api = AutoscalerApi::Custom;
+    }
+    assert_eq!(lease.missing_api(&client, &of_api).await, None, "a status is of the API");
+}

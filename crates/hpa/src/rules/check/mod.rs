@@ -1,22 +1,21 @@
 //! `hpa rules check`: mistakes in rules, and a sample of one metric of each rule.
 
+mod formats;
 mod report;
 mod samples;
 
 use std::{fmt::Write, iter, mem};
 
-use anyhow::Context;
 use hpa_calc::explain::{counted, list_first};
 use hpa_metrics::{resource::ApiResources, with_causes};
 use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
-        config::{Issues, ManifestRules, Position, ResourceRules},
-        labels::AmbiguousLabel,
+        config::{Finding, Issues, ManifestRules, ResourceRules},
         lint::{lint, lint_each, merge_unknown_fields, query_warnings},
         query::on_one_line,
     },
-    source::{RelistError, ServerError, server_mistakes},
+    source::{RelistError, RuleStatus, server_mistakes},
 };
 
 use self::report::{Report, UncheckedRules};
@@ -28,15 +27,19 @@ use super::{
     servers::RuleServers,
 };
 use crate::{
-    args::{RulesCheckArguments, RulesConnection},
+    args::{LintFormat, RulesCheckArguments, RulesConnection},
     manifests::file_name,
     rules_source::{notify_of_delay, read_configs, server_flags, warn_of_delay},
+    terminal,
 };
 
 /// Part of the first line if a server could not be read, before the cause.
 const PROMETHEUS_UNREAD: &str = "; not checked against Prometheus";
 /// Part of the first line if the resources of the API server could not be read, before the cause.
 const CLUSTER_UNREAD: &str = "; not checked against the cluster";
+/// Part of the first line if none of several rules has series.
+const WITHOUT_SERIES: &str =
+    "; no rule has series: Prometheus may be empty, or another server or tenant is meant";
 /// Part of the first line about several places if one of them could not be checked.
 const PARTLY_CHECKED: &str = "; not all checked";
 /// The reason why Prometheus is not read if a server or a reference to one has a mistake.
@@ -44,66 +47,98 @@ const INVALID_SERVERS: &str = "correct the servers first";
 /// The first line names at most this many unchecked rules for each cause.
 const MAX_UNCHECKED_RULES: usize = 10;
 
-/// Checks the rules of a file. Returns the report and the outcome.
+/// Checks the rules of a file. Returns the report in the format of the arguments, and the outcome.
 pub(super) async fn check_rules(
     arguments: &RulesCheckArguments,
 ) -> anyhow::Result<(String, Outcome)> {
-    let all = read_configs(&arguments.file)?;
-    let count = all.len();
-    let (mut sections, mut failed_places, mut all_warning_count) = (String::new(), Vec::new(), 0);
-    let mut worst = Outcome::Success;
+    let file = file_name(&arguments.file);
+    let all = read_configs(&arguments.file).or_else(|error| {
+        let config = Err(error.downcast::<ConfigError>()?);
+        anyhow::Ok(vec![ManifestRules { place: String::new(), config }])
+    })?;
+    let is_only = all.len() == 1;
+    let mut places: Vec<(String, CheckedRules)> = Vec::new();
     for ManifestRules { place, config } in all {
-        let config = config.with_context(|| file_name(&arguments.file));
         let checked = match config {
             Ok(config) => check_config(arguments, &config).await?,
             Err(error) => {
-                let error = with_other_mistakes(error, &arguments.connection).await;
-                if count == 1 {
+                let findings = mistakes_of_error(&error, &arguments.connection).await;
+                let error = describe_error(&file, error, &findings);
+                if is_only && arguments.output == LintFormat::Text {
                     return Err(error);
                 }
-                let text = format!("{error:#}\n");
-                CheckedRules { text, problem_count: 1, warning_count: 0, is_complete: true }
+                CheckedRules { text: format!("{error:#}\n"), findings, unread: String::new() }
             }
         };
-        let outcome = checked.outcome();
-        if count == 1 {
-            return Ok((checked.text, outcome));
-        }
-        // Writing to a string can't fail.
-        let _ = write!(sections, "\n{place}\n{}", checked.text);
-        failed_places.extend((checked.problem_count > 0).then_some(place));
-        all_warning_count += checked.warning_count;
-        worst = worst.max(outcome);
+        places.push((place, checked));
     }
-    let result = match failed_places.as_slice() {
-        [] => describe_counts(0, all_warning_count),
-        places => format!("{} with problems: {}", places.len(), places.join("; ")),
+    let worst = places.iter().map(|(_, checked)| checked.outcome()).max();
+    let worst = worst.unwrap_or(Outcome::Success);
+    if arguments.output == LintFormat::Text {
+        let text = match places.as_slice() {
+            [(_, checked)] => checked.text.clone(),
+            places => report_of_places(places, worst),
+        };
+        return Ok((text, worst));
+    }
+    let problems = formats::problems(&file, &places);
+    for problem in &problems {
+        terminal::warn(problem);
+    }
+    let text = match arguments.output {
+        LintFormat::Sarif => formats::sarif(&file, &places, &problems),
+        _ => formats::json(&file, &places),
+    };
+    Ok((text?, worst))
+}
+
+/// The report about several places of a file.
+fn report_of_places(places: &[(String, CheckedRules)], worst: Outcome) -> String {
+    let failed = places.iter().filter(|(_, checked)| has_problems(&checked.findings));
+    let failed: Vec<&str> = failed.map(|(place, _)| place.as_str()).collect();
+    let result = if failed.is_empty() {
+        describe_counts(places.iter().flat_map(|(_, checked)| &checked.findings))
+    } else {
+        format!("{} with problems: {}", failed.len(), failed.join("; "))
     };
     let unchecked = if worst == Outcome::Inconclusive { PARTLY_CHECKED } else { "" };
-    Ok((format!("rules in {count} places: {result}{unchecked}\n{sections}"), worst))
+    let mut text = format!("rules in {} places: {result}{unchecked}\n", places.len());
+    for (place, checked) in places {
+        // Writing to a string can't fail.
+        let _ = write!(text, "\n{place}\n{}", checked.text);
+    }
+    text
 }
 
 /// The report about the rules of one place.
 struct CheckedRules {
     text: String,
-    problem_count: usize,
-    warning_count: usize,
-    /// Whether all servers that should have been read answered.
-    is_complete: bool,
+    findings: Vec<Finding>,
+    /// The part of the first line about servers that should have been read and didn't answer. Empty
+    /// if there are none.
+    unread: String,
 }
 
 impl CheckedRules {
     fn outcome(&self) -> Outcome {
-        match self {
-            Self { is_complete: false, .. } => Outcome::Inconclusive,
-            Self { problem_count: 0, .. } => Outcome::Success,
-            _ => Outcome::Failure,
+        if !self.unread.is_empty() {
+            return Outcome::Inconclusive;
         }
+        if has_problems(&self.findings) { Outcome::Failure } else { Outcome::Success }
     }
 }
 
+fn has_problems(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| !finding.is_warning)
+}
+
 /// The numbers of problems and warnings, such as "no problems, 2 warnings".
-fn describe_counts(problem_count: usize, warning_count: usize) -> String {
+fn describe_counts<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> String {
+    let (mut problem_count, mut warning_count) = (0, 0);
+    for finding in findings {
+        let count = if finding.is_warning { &mut warning_count } else { &mut problem_count };
+        *count += 1;
+    }
     let problems = match problem_count {
         0 => "no problems".to_owned(),
         _ => counted(problem_count, "problem"),
@@ -130,7 +165,9 @@ async fn check_config(
             Err(error) => check_without_resources(&file, config, &with_causes(&error), &mistakes),
         };
         // The mistakes are certain, and remain in a later check.
-        checked.is_complete |= cause.is_some();
+        if cause.is_some() {
+            checked.unread.clear();
+        }
         return Ok(checked);
     };
     match notify_of_delay(source.relist(), || warn_of_delay(&source)).await {
@@ -152,18 +189,18 @@ async fn check_config(
     if let Some(cause) = failure_of_only_server(config, &compiled, &servers).await {
         return Ok(check_syntax(&file, config, &source.resources(), Some(&cause), &[]));
     }
-    let refused = compiled.errors().map(|error| (error.rule.clone(), error.describe())).collect();
-    let findings = lint_each(config, &compiled, &source.resources());
-    let mistakes = findings.iter().filter(|finding| !finding.is_warning);
+    let of_lint = lint_each(config, &compiled, &source.resources());
+    let mistakes = of_lint.iter().filter(|finding| !finding.is_warning);
     let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
+    let of_compiler: Vec<Finding> = compiled.errors().map(Finding::from).collect();
     let mut report = Report {
         servers: &servers,
-        refused,
-        findings: merge_unknown_fields(findings),
+        refused: compiled.errors().map(|error| error.rule.clone()).collect(),
         mistakes,
+        of_file: [of_compiler, merge_unknown_fields(of_lint)].concat(),
         text: String::new(),
-        problem_count: 0,
-        warning_count: 0,
+        current_rule: (String::new(), None),
+        findings: Vec::new(),
         unchecked: Vec::new(),
         cluster_failures: Vec::new(),
     };
@@ -175,20 +212,23 @@ async fn check_config(
         }
     }
     report.add_resource_rules(config, &compiled, &objects).await;
-    let Report { text, problem_count, warning_count, unchecked, cluster_failures, .. } = report;
+    let Report { text, mut findings, unchecked, cluster_failures, .. } = report;
     sections.push((config.positions.get("resourceRules"), text));
-    let counts = describe_counts(problem_count, warning_count);
-    let sections = in_file_order(sections).concat();
-    let unchecked = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
-    let headline = format!("{file}: {counts}{unchecked}");
-    let text = servers.add_notes(format!("{headline}\n{sections}"));
-    Ok(CheckedRules { text, problem_count, warning_count, is_complete: unchecked.is_empty() })
-}
-
-/// The texts in the order of their positions in the file.
-fn in_file_order(mut texts: Vec<(Option<Position>, String)>) -> Vec<String> {
-    texts.sort_by_key(|(position, _)| *position);
-    texts.into_iter().map(|(_, text)| text).collect()
+    sections.sort_by_key(|(position, _)| *position);
+    findings.sort_by_key(|finding| finding.position);
+    let unread = describe_unchecked(&unchecked) + &describe_cluster_failures(&cluster_failures);
+    let has_no_series = |rule: &RuleStatus| {
+        rule.last_success.is_some() && rule.error.is_none() && rule.series_count == 0
+    };
+    let mut rules = source.rule_status();
+    // The status of a resource rule names no server.
+    rules.retain(|rule| !rule.server.is_empty());
+    let is_empty =
+        config.resource_rules.is_none() && rules.len() > 1 && rules.iter().all(has_no_series);
+    let empty = if is_empty { WITHOUT_SERIES } else { "" };
+    let mut text = format!("{file}: {}{empty}{unread}\n", describe_counts(&findings));
+    text.extend(sections.into_iter().map(|(_, section)| section));
+    Ok(CheckedRules { text: servers.add_notes(text), findings, unread })
 }
 
 /// The part of the first line about rules whose servers didn't answer. Empty if there are none.
@@ -211,47 +251,49 @@ fn describe_cluster_failures(failures: &[String]) -> String {
     format!("; {}", on_one_line(&failures.join("; ")))
 }
 
-/// Adds the mistakes in all other fields to an error about undecodable fields. If there are
-/// several mistakes, the first line has their number, and all follow in the order of the file.
-async fn with_other_mistakes(error: anyhow::Error, flags: &RulesConnection) -> anyhow::Error {
-    let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
-        return error;
+/// The mistakes in a file with undecodable fields, those in all other fields included, in the order
+/// of the file. Another error is the only mistake.
+async fn mistakes_of_error(error: &ConfigError, flags: &RulesConnection) -> Vec<Finding> {
+    let ConfigError::Fields(Issues { issues, rest }) = error else {
+        let position = match error {
+            ConfigError::Syntax(error) => Some(error.position),
+            _ => None,
+        };
+        let (path, message) = (String::new(), error.to_string());
+        return vec![Finding { path, position, is_warning: false, message }];
     };
-    let Ok(mapper) = resource_mapper(flags).await else { return error };
-    let Ok(resources) = mapper.load().await else { return error };
+    let mut findings = issues.clone();
+    let Ok(mapper) = resource_mapper(flags).await else { return findings };
+    let Ok(resources) = mapper.load().await else { return findings };
     let rules = RuleSet::compile(rest, &resources);
-    // If a field is misspelled, another field may be missing or incomplete, which is no separate
-    // mistake.
-    let is_independent = |path: &str| {
-        rest.positions.0.contains_key(path)
-            && !issues.iter().any(|issue| issue.path.starts_with(path))
-    };
-    let rejected = rules.errors().filter(|error| is_independent(&error.path));
-    let findings = lint(rest, &rules, &resources).into_iter();
-    let findings: Vec<_> = findings.filter(|finding| is_independent(&finding.path)).collect();
-    let warning_count = findings.iter().filter(|finding| finding.is_warning).count();
-    let servers = server_mistakes(rest, &flags.prometheus.server_permissions()).into_iter();
+    let servers = server_mistakes(rest, &flags.prometheus.server_permissions());
     // The name of a server, or all servers, may be in a misspelled field.
     let are_servers_known =
         !issues.iter().any(|issue| issue.path.is_empty() || issue.path.starts_with("servers"));
-    let servers = servers.filter(|mistake| {
-        let is_reference = mistake.path.ends_with(".server");
-        is_independent(&mistake.path) && (are_servers_known || !is_reference)
-    });
-    let undecodable = issues.iter().map(|issue| (Some(issue.position), issue.to_string()));
-    let lines: Vec<_> = undecodable
-        .chain(rejected.map(|error| (error.position, error.describe())))
-        .chain(findings.iter().map(|finding| (finding.position, finding.to_string())))
-        .chain(servers.map(|mistake| (mistake.position, mistake.to_string())))
-        .collect();
-    if lines.len() == 1 {
-        return error;
+    let servers = servers
+        .into_iter()
+        .filter(|mistake| are_servers_known || !mistake.path.ends_with(".server"));
+    let others = rules.errors().map(Finding::from);
+    let others = others.chain(lint(rest, &rules, &resources)).chain(servers);
+    // If a field is misspelled, another field may be missing or incomplete, which is no separate
+    // mistake.
+    findings.extend(others.filter(|finding| {
+        let path = finding.path.as_str();
+        rest.positions.0.contains_key(path)
+            && !issues.iter().any(|issue| issue.path.starts_with(path))
+    }));
+    findings.sort_by_key(|finding| finding.position);
+    findings
+}
+
+/// The error of a file with these mistakes. If there are several, the first line has their number.
+fn describe_error(file: &str, error: ConfigError, findings: &[Finding]) -> anyhow::Error {
+    if findings.len() == 1 {
+        return anyhow::Error::new(error).context(file.to_owned());
     }
-    // The outermost context is the name of the file.
-    let counts = describe_counts(lines.len() - warning_count, warning_count);
-    let headline = format!("{error}: {counts}");
-    let text: Vec<String> = iter::once(headline).chain(in_file_order(lines)).collect();
-    anyhow::Error::msg(text.join("\n"))
+    let headline = format!("{file}: {}", describe_counts(findings));
+    let lines = findings.iter().map(ToString::to_string);
+    anyhow::Error::msg(iter::once(headline).chain(lines).collect::<Vec<_>>().join("\n"))
 }
 
 /// The reason why the server of `resourceRules` can't be read, if the file has no other rules. A
@@ -279,17 +321,20 @@ fn check_without_resources(
     file: &str,
     config: &Config,
     cause: &str,
-    servers: &[ServerError],
+    servers: &[Finding],
 ) -> CheckedRules {
     let errors = RuleSet::syntax_errors(config);
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
-    let missing = missing.map(|path| (None, format!("{path} is missing")));
-    let errors = errors.iter().map(|error| (error.position, error.describe()));
-    let servers = servers.iter().map(|mistake| (mistake.position, mistake.to_string()));
-    let lines: Vec<_> = errors.chain(missing).chain(servers).collect();
-    let problem_count = lines.len();
+    let missing = missing.map(|path| Finding {
+        path: path.to_owned(),
+        position: config.positions.get("resourceRules"),
+        is_warning: false,
+        message: "it is missing".to_owned(),
+    });
+    let findings = errors.iter().map(Finding::from).chain(missing);
+    let findings = findings.chain(servers.iter().cloned()).collect();
     let unread = format!("{CLUSTER_UNREAD}: {}", on_one_line(cause));
-    report_of_file(file, config, in_file_order(lines), problem_count, 0, &unread)
+    report_of_file(file, config, findings, "", unread)
 }
 
 /// Checks rules without a Prometheus server. `cause` is the reason why those that should have been
@@ -299,51 +344,39 @@ fn check_syntax(
     config: &Config,
     resources: &ApiResources,
     cause: Option<&str>,
-    servers: &[ServerError],
+    servers: &[Finding],
 ) -> CheckedRules {
     let rules = RuleSet::compile(config, resources);
-    let findings = lint(config, &rules, resources);
-    let mistake_count = findings.iter().filter(|finding| !finding.is_warning).count();
-    let problem_count = rules.errors().count() + mistake_count + servers.len();
-    let refused = rules.errors().map(|error| (error.position, error.describe()));
-    let warnings = query_warnings(config, &rules, resources);
-    let others = findings.iter().chain(&warnings).map(|one| (one.position, one.to_string()));
-    let servers = servers.iter().map(|mistake| (mistake.position, mistake.to_string()));
-    let mut lines = in_file_order(refused.chain(others).chain(servers).collect());
-    let labels = rules.custom.iter().chain(&rules.external).flatten();
-    let ambiguous = labels.flat_map(|rule| rule.labels.ambiguous());
-    let ambiguous: Vec<String> = ambiguous
-        .map(|AmbiguousLabel { resource, used, unused }| {
-            format!("warning: {resource} has two labels: queries use {used}, not {unused}")
-        })
-        .collect();
-    let all_warnings = findings.iter().chain(&warnings).filter(|finding| finding.is_warning);
-    let warning_count = all_warnings.count() + ambiguous.len();
-    lines.extend(ambiguous);
-    if cause.is_none() && problem_count == 0 {
-        lines.push(format!("To check against series, add {}", server_flags(config)));
-    }
+    let findings = rules.errors().map(Finding::from);
+    let findings = findings.chain(lint(config, &rules, resources));
+    let findings = findings.chain(query_warnings(config, &rules, resources));
+    let findings: Vec<Finding> = findings.chain(servers.iter().cloned()).collect();
+    let hint = if cause.is_none() && !has_problems(&findings) {
+        format!("To check against series, add {}\n", server_flags(config))
+    } else {
+        String::new()
+    };
     let unread = cause.map(|cause| format!("{PROMETHEUS_UNREAD}: {}", on_one_line(cause)));
-    let unread = unread.unwrap_or_default();
-    report_of_file(file, config, lines, problem_count, warning_count, &unread)
+    report_of_file(file, config, findings, &hint, unread.unwrap_or_default())
 }
 
-/// The report of a check that read only the file. The first line has the numbers of findings and of
-/// rules. It ends with `unread`, which is empty if no server should have been read.
+/// The report of a check that read only the file, with a `hint` as its end. The first line has the
+/// numbers of findings and of rules. It ends with `unread`, which is empty if no server should have
+/// been read.
 fn report_of_file(
     file: &str,
     config: &Config,
-    lines: Vec<String>,
-    problem_count: usize,
-    warning_count: usize,
-    unread: &str,
+    mut findings: Vec<Finding>,
+    hint: &str,
+    unread: String,
 ) -> CheckedRules {
-    let (counts, rules) = (describe_counts(problem_count, warning_count), rule_counts(config));
-    let is_complete = unread.is_empty();
-    let in_the_file = if is_complete { "" } else { " in the file" };
+    findings.sort_by_key(|finding| finding.position);
+    let (counts, rules) = (describe_counts(&findings), rule_counts(config));
+    let in_the_file = if unread.is_empty() { "" } else { " in the file" };
     let headline = format!("{file}: {counts}{in_the_file} ({rules}){unread}");
-    let text = iter::once(headline).chain(lines).map(|line| line + "\n").collect();
-    CheckedRules { text, problem_count, warning_count, is_complete }
+    let lines = findings.iter().map(ToString::to_string);
+    let text: String = iter::once(headline).chain(lines).map(|line| line + "\n").collect();
+    CheckedRules { text: text + hint, findings, unread }
 }
 
 /// The numbers of rules, such as "1 rule, 2 external rules, resourceRules".

@@ -1,11 +1,15 @@
 //! The report of rules that were checked against a Prometheus server.
 
-use std::collections::BTreeMap;
-
+use hpa_calc::explain::list_first;
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     promql::{self, Node},
-    rules::{Config, RuleSet, lint::Finding, query::on_one_line, resource_metrics::UsageResource},
+    rules::{
+        Config, RuleSet,
+        config::{Finding, Position},
+        query::on_one_line,
+        resource_metrics::UsageResource,
+    },
     source::{InspectedMetric, RuleInspection},
 };
 
@@ -29,16 +33,17 @@ pub(super) struct UncheckedRules {
 /// The report. The caller takes its `text` after each rule.
 pub(super) struct Report<'p> {
     pub(super) servers: &'p RuleServers<'p>,
-    /// The mistakes of the refused rules, by the names of the rules.
-    pub(super) refused: BTreeMap<String, String>,
-    /// The findings of `lint` about all rules.
-    pub(super) findings: Vec<Finding>,
-    /// The paths of the fields with a mistake.
+    /// The names of the refused rules.
+    pub(super) refused: Vec<String>,
+    /// The paths of the fields in which `lint` found a mistake.
     pub(super) mistakes: Vec<String>,
+    /// The findings about the file that are not in the text yet.
+    pub(super) of_file: Vec<Finding>,
     pub(super) text: String,
-    /// The number of problems, without warnings.
-    pub(super) problem_count: usize,
-    pub(super) warning_count: usize,
+    /// The name and the position of the current rule.
+    pub(super) current_rule: (String, Option<Position>),
+    /// The problems and warnings in the text.
+    pub(super) findings: Vec<Finding>,
     /// The rules whose server didn't answer, which are no problems. The first line lists them.
     pub(super) unchecked: Vec<UncheckedRules>,
     /// The kinds of objects in the results of `resourceRules` that could not be compared with the
@@ -53,13 +58,24 @@ impl Report<'_> {
     }
 
     pub(super) fn warning(&mut self, text: &str) {
-        self.warning_count += 1;
-        self.line(&format!("  warning: {}", on_one_line(text)));
+        self.add_finding(true, text);
     }
 
     pub(super) fn problem(&mut self, text: &str) {
-        self.problem_count += 1;
-        self.line(&format!("  problem: {}", on_one_line(text)));
+        self.add_finding(false, text);
+    }
+
+    /// Reports a finding about the current rule.
+    fn add_finding(&mut self, is_warning: bool, text: &str) {
+        let ((path, position), message) = (self.current_rule.clone(), on_one_line(text));
+        self.record(&message, Finding { path, position, is_warning, message: message.clone() });
+    }
+
+    /// Adds a finding, and a line with this text about it.
+    fn record(&mut self, text: &str, finding: Finding) {
+        let severity = if finding.is_warning { "warning" } else { "problem" };
+        self.line(&format!("  {severity}: {text}"));
+        self.findings.push(finding);
     }
 
     pub(super) fn not_checked(&mut self, rule: &str, cause: &str) {
@@ -93,11 +109,11 @@ impl Report<'_> {
 
     /// Reports the findings about the fields whose path starts with `prefix`.
     fn add_findings(&mut self, prefix: &str) {
-        let of_rule = self.findings.extract_if(.., |finding| finding.path.starts_with(prefix));
-        for Finding { path, position, is_warning, message } in of_rule.collect::<Vec<_>>() {
+        let of_rule = self.of_file.extract_if(.., |finding| finding.path.starts_with(prefix));
+        for finding in of_rule.collect::<Vec<_>>() {
+            let Finding { path, position, message, .. } = &finding;
             let position = position.map(|at| format!("{at}: ")).unwrap_or_default();
-            let text = format!("{position}{path}: {message}");
-            if is_warning { self.warning(&text) } else { self.problem(&text) }
+            self.record(&on_one_line(&format!("{position}{path}: {message}")), finding);
         }
     }
 
@@ -108,13 +124,10 @@ impl Report<'_> {
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         let query = on_one_line(&rule.definition.series_query);
         self.line(&format!("{}{position}: {query}", status.rule));
+        self.current_rule = (status.rule.clone(), rule.position);
         let prefix = format!("{}.", status.rule);
-        let refused = self.refused.get(&status.rule).cloned();
-        if let Some(error) = &refused {
-            self.problem(error);
-        }
         self.add_findings(&prefix);
-        if refused.is_some() {
+        if self.refused.contains(&status.rule) {
             return;
         }
         let is_mistaken = self.mistakes.iter().any(|path| path.starts_with(&prefix));
@@ -129,9 +142,9 @@ impl Report<'_> {
         if let Some(error) = &status.error {
             return self.problem(error);
         }
-        let (series, metrics) = (status.series_count, status.metric_count);
-        self.line(&format!("  series: {series}, metrics: {metrics}"));
-        if series == 0 {
+        // A name is a metric of each resource that a label of its series names.
+        self.line(&format!("  series: {}, metrics: {}", status.series_count, rule.metrics.len()));
+        if status.series_count == 0 {
             return self.add_missing_series(rule).await;
         }
         if is_mistaken {
@@ -139,7 +152,7 @@ impl Report<'_> {
         }
         if rule.metrics.is_empty() {
             let query = &rule.definition.series_query;
-            return if metrics == 0 {
+            return if status.metric_count == 0 {
                 self.unused_rule(query, "no series passes seriesFilters and name.matches");
             } else {
                 self.problem(&format!(
@@ -207,6 +220,11 @@ impl Report<'_> {
         if named.len() > MAX_METRICS {
             self.line(&format!("  and {} more", named.len() - MAX_METRICS));
         }
+        if !rule.unused_series.is_empty() {
+            let unused = list_first(&rule.unused_series, MAX_METRICS, ", ");
+            let cause = "the metric is read from other series";
+            self.warning(&format!("not read, because {cause}: {unused}"));
+        }
     }
 
     /// Warns of resources in overrides that have no metric, because no series has their label.
@@ -240,22 +258,15 @@ impl Report<'_> {
         objects: &ClusterObjects,
     ) {
         let Some(rules) = &config.resource_rules else { return };
-        let position = config.positions.get("resourceRules");
-        let position = position.map(|at| format!(" ({at})")).unwrap_or_default();
+        self.current_rule = ("resourceRules".to_owned(), config.positions.get("resourceRules"));
+        let position = self.current_rule.1.map(|at| format!(" ({at})")).unwrap_or_default();
         self.line(&format!("resourceRules{position}"));
-        let statuses = self.servers.source.rule_status();
-        let status = statuses.into_iter().find(|rule| rule.rule == "resourceRules");
-        let refused = self.refused.get("resourceRules").cloned();
-        let error = refused.or_else(|| status.and_then(|status| status.error));
-        if let Some(error) = &error {
-            self.problem(error);
-        }
         self.add_findings("resourceRules.");
-        if error.is_some() || rules.missing_rule().is_some() {
+        let Some(Ok(metrics)) = &compiled.resource else { return };
+        if rules.missing_rule().is_some() {
             return;
         }
         self.cluster_failures.clone_from(&objects.failures);
-        let Some(Ok(metrics)) = &compiled.resource else { return };
         let server = self.servers.server(&rules.server);
         let mut problems = Vec::new();
         let queries = [true, false].into_iter().flat_map(|for_pods| {

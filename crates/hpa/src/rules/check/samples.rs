@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound, ObjectKey, Objects, describe,
     resource::GroupResource,
     values::{NoValue, OmittedSample},
     wire::ItemLabels,
@@ -198,7 +198,13 @@ impl Report<'_> {
         {
             text = format!("{text}: {reason}");
         }
-        let is_nan = text.contains(&NoValue::NotANumber.to_string());
+        let is_nan = matches!(
+            error,
+            MetricError::NoValueForObject(NotFound::UnusableSample {
+                reason: NoValue::NotANumber,
+                ..
+            })
+        );
         if is_nan { self.warning(&text) } else { self.problem(&text) }
     }
 

@@ -107,7 +107,10 @@ async fn compare_servers(
     let requests = requests::requests_for(autoscalers).into_iter();
     for request in requests.filter(|request| !is_skipped(&request.path)) {
         let compared = compare_values(left, right, request, tolerance).await;
-        report.requests.push(compared.context("the comparison is incomplete")?);
+        let compared = compared.context("the comparison is incomplete")?;
+        if !report.repeats_v1beta1(&compared) {
+            report.requests.push(compared);
+        }
     }
     Ok(report)
 }

@@ -7,12 +7,17 @@ use hpa_calc::explain::counted;
 use super::{OPTIONAL_APIS, requests::MetricRequest, server::Unanswered};
 use crate::rules::outcome::Outcome;
 
+/// The starts of the paths of requests for custom metrics.
+const CUSTOM_V1BETA1: &str = "/apis/custom.metrics.k8s.io/v1beta1/";
+const CUSTOM_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2/";
+
 pub(super) struct Report {
     pub(super) left: ServerSummary,
     pub(super) right: ServerSummary,
     pub(super) apis: Vec<ApiComparison>,
     /// The number of autoscalers whose metrics were requested.
     pub(super) autoscaler_count: usize,
+    /// In the order of the paths, without those for which [`Report::repeats_v1beta1`].
     pub(super) requests: Vec<RequestComparison>,
 }
 
@@ -62,9 +67,24 @@ impl Report {
         self.list_difference_count() + self.different_request_count()
     }
 
-    /// The number of metrics that only one server lists, and of APIs that only one server has.
+    /// The number of metrics that only one server lists, and of APIs that only one server has. A
+    /// version with the same metrics as an earlier one of its API doesn't count again.
     fn list_difference_count(&self) -> usize {
-        self.apis.iter().map(ApiComparison::difference_count).sum()
+        let repeats = |index: usize, api: &ApiComparison| {
+            self.apis.iter().take(index).any(|earlier| api.has_the_differences_of(earlier))
+        };
+        let apis = self.apis.iter().enumerate().filter(|(index, api)| !repeats(*index, api));
+        apis.map(|(_, api)| api.difference_count()).sum()
+    }
+
+    /// Whether a request for v1beta2 of custom metrics had the result of the same request for
+    /// v1beta1. Adapters usually answer both with the same values, which count once.
+    pub(super) fn repeats_v1beta1(&self, compared: &RequestComparison) -> bool {
+        let Some(rest) = compared.request.path.strip_prefix(CUSTOM_V1BETA2) else { return false };
+        let path = format!("{CUSTOM_V1BETA1}{rest}");
+        let earlier = self.requests.binary_search_by(|one| one.request.path.cmp(&path));
+        let earlier = earlier.ok().and_then(|index| self.requests.get(index));
+        earlier.is_some_and(|earlier| earlier.result() == compared.result())
     }
 
     /// The number of requests whose values differ.
@@ -129,7 +149,10 @@ impl Report {
                 }
             }
         };
-        compared + &unanswered.concat()
+        let without_value = self.requests.iter().filter(|request| request.lacks_value()).count();
+        let without_value = (without_value > 0)
+            .then(|| format!("; {} without a value on both", counted(without_value, "request")));
+        compared + &unanswered.concat() + &without_value.unwrap_or_default()
     }
 
     /// If only lists of metrics were compared, and they are equal, nothing is known about values.
@@ -147,6 +170,20 @@ impl Report {
     /// The number of compared values.
     pub(super) fn compared_value_count(&self) -> usize {
         self.requests.iter().map(|request| request.value_count).sum()
+    }
+}
+
+impl RequestComparison {
+    /// Whether both servers answered, and neither has a value: for example, because the metric is
+    /// misspelled.
+    fn lacks_value(&self) -> bool {
+        self.unanswered.is_none() && self.differences.is_empty() && self.value_count == 0
+    }
+
+    /// The result without the request.
+    fn result(&self) -> (bool, Option<Unanswered>, usize, &[String]) {
+        let Self { request: _, is_compared, unanswered, value_count, differences } = self;
+        (*is_compared, *unanswered, *value_count, differences.as_slice())
     }
 }
 
@@ -178,6 +215,15 @@ impl ApiComparison {
         !self.is_compared && OPTIONAL_APIS.contains(&self.name)
     }
 
+    /// Whether this is another version of the same API, and its lists differ in the same metrics.
+    fn has_the_differences_of(&self, other: &Self) -> bool {
+        let group = |api: &Self| api.name.split('/').next();
+        group(self) == group(other)
+            && self.statuses_differ == other.statuses_differ
+            && self.only_left == other.only_left
+            && self.only_right == other.only_right
+    }
+
     fn difference_count(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
         // Different statuses are a difference even if neither server lists a metric.
@@ -200,15 +246,19 @@ impl fmt::Display for Report {
             counted(self.compared_value_count(), "value"),
             counted(different, "request"),
         )?;
-        for RequestComparison { request, differences, unanswered, .. } in &self.requests {
+        for compared in &self.requests {
+            let RequestComparison { request, differences, unanswered, .. } = compared;
             let is_forbidden = *unanswered == Some(Unanswered::Forbidden);
-            if differences.is_empty() && !is_forbidden {
+            if differences.is_empty() && !is_forbidden && !compared.lacks_value() {
                 continue;
             }
             let autoscalers: Vec<&str> = request.autoscalers.iter().map(String::as_str).collect();
             writeln!(f, "  {} ({})", request.path, autoscalers.join(", "))?;
             for difference in differences {
                 writeln!(f, "    {difference}")?;
+            }
+            if compared.lacks_value() {
+                writeln!(f, "    neither server has a value")?;
             }
             if is_forbidden {
                 writeln!(f, "    needed right: {}", request.needed_right())?;

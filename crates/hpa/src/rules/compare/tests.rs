@@ -84,6 +84,7 @@ async fn respond(
 
 const CUSTOM_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2";
 const RPS: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps";
+const RPS_V1BETA2: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps";
 
 fn autoscaler(metrics: Value) -> Value {
     json!({
@@ -198,7 +199,6 @@ async fn missing_api_and_error_are_reported() {
 
 /// A server with both versions of the custom metrics API, whose v1beta2 has a metric with a value.
 fn server_with_v1beta2(value: &str) -> FakeServer {
-    let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/rps";
     let list = json!({"resources": [{"name": "pods/rps"}]});
     let item = json!({"describedObject": {"kind": "Pod", "name": "web-1"}, "value": value});
     let values = json!({"kind": "MetricValueList", "items": [item]});
@@ -206,7 +206,7 @@ fn server_with_v1beta2(value: &str) -> FakeServer {
         .with_custom_metrics(&["pods/rps"])
         .with_pod_values(&[("web-1", "20")])
         .with_response(CUSTOM_V1BETA2, 200, list)
-        .with_response(path, 200, values)
+        .with_response(RPS_V1BETA2, 200, values)
 }
 
 #[tokio::test]
@@ -223,6 +223,33 @@ async fn each_version_that_both_servers_have_is_compared() {
     ] {
         assert!(text.contains(expected), "{expected} is missing in {text}");
     }
+}
+
+#[rstest]
+#[case::equal("20", "no differences: 1 value compared\n")]
+#[case::different("40", "2 differences (1 in lists of metrics, 1 in values): 1 value compared\n")]
+#[tokio::test]
+async fn metric_with_the_same_result_in_both_versions_counts_once(
+    #[case] value: &str,
+    #[case] first: &str,
+) {
+    let list = |names: &[&str]| {
+        let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"resources": resources})
+    };
+    let values = json!({"kind": "MetricValueList", "items": [
+        {"describedObject": {"kind": "Pod", "name": "web-1"}, "value": value},
+    ]});
+    let names: &[&str] = if value == "20" { &["pods/rps"] } else { &["pods/rps", "pods/new"] };
+    let right = FakeServer::default()
+        .with_custom_metrics(names)
+        .with_response(CUSTOM_V1BETA2, 200, list(names))
+        .with_response(RPS, 200, values.clone())
+        .with_response(RPS_V1BETA2, 200, values);
+    let report = report(&server_with_v1beta2("20"), &right, rps()).await.unwrap();
+    let text = report.to_string();
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("\n1 request for the metrics of 1 autoscaler, 1 value: "), "{text}");
 }
 
 #[tokio::test]
@@ -398,6 +425,24 @@ fn needed_right_of_a_request_is_that_of_a_role(#[case] path: &str, #[case] right
 async fn equal_errors_are_no_difference() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
     assert_eq!((report.difference_count(), report.compared_value_count()), (0, 0));
+}
+
+#[tokio::test]
+async fn metric_that_neither_server_has_is_named() {
+    let server = || {
+        FakeServer::default().with_custom_metrics(&["pods/rps"]).with_pod_values(&[("web-1", "20")])
+    };
+    let mut metrics = rps();
+    let mut missing = metrics[0].clone();
+    missing["pods"]["metric"]["name"] = json!("nosuch");
+    metrics.as_array_mut().unwrap().push(missing);
+    let report = report(&server(), &server(), metrics).await.unwrap();
+    assert_eq!(report.outcome(), Outcome::Success);
+    let text = report.to_string();
+    let first = "no differences: 1 value compared; 1 request without a value on both\n";
+    assert!(text.starts_with(first), "{text}");
+    let line = "/pods/*/nosuch (shop/web)\n    neither server has a value\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The first line of an explanation.
 
-use hpa_calc::explain::counted;
+use hpa_calc::{explain::counted, suggestions::most_similar};
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
@@ -101,8 +101,10 @@ impl Headline<'_> {
             _ => format!("{count} of {rules}"),
         };
         let unread_rules = inspected.len().saturating_sub(explanation.rules.len());
+        let may_have =
+            |index: usize| inspected.get(index).is_none_or(|rule| rule.definition.may_have(metric));
         let refused = explanation.rules.iter().filter_map(|report| match &report.outcome {
-            RuleOutcome::Refused(error) => Some(error),
+            RuleOutcome::Refused(error) if may_have(report.index) => Some(error),
             _ => None,
         });
         let refused: Vec<_> = refused.collect();
@@ -126,7 +128,9 @@ impl Headline<'_> {
                     1 => "the only rule doesn't have it".to_owned(),
                     _ => format!("none of {rules} has it"),
                 };
-                let reason = metric_in(self.other_rules, metric).unwrap_or_else(none);
+                let reason = metric_in(self.other_rules, metric)
+                    .or_else(|| similar_metric(inspected, metric))
+                    .unwrap_or_else(none);
                 format!("{metric} has no value: {reason}")
             }
         };
@@ -150,6 +154,14 @@ fn metric_in(rules: &[RuleInspection], metric: &str) -> Option<String> {
             "{rule} has it, but in another API: hpa rules explain {api} {resource}{metric}"
         ))
     })
+}
+
+/// Names the metric that may be meant, and its rule. `None` if no name is similar.
+fn similar_metric(rules: &[RuleInspection], metric: &str) -> Option<String> {
+    let names = rules.iter().flat_map(|rule| rule.metrics.iter().map(|one| one.metric.as_str()));
+    let similar = most_similar(metric, names)?;
+    let rule = rules.iter().find(|rule| rule.metrics.iter().any(|one| one.metric == similar))?;
+    Some(format!("no rule has it; did you mean {similar} of {}?", rule.status.rule))
 }
 
 /// The distinct failures of servers that left the series of a rule unknown.

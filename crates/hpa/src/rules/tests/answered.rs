@@ -262,6 +262,21 @@ async fn series_like_a_misspelled_name_is_named() {
 }
 
 #[tokio::test]
+async fn first_line_says_that_no_rule_has_series() {
+    let url = serve_prometheus().await;
+    let rules = ["jobs", "orders", "lag"].map(|series| external_rule(series, NOT_NAMESPACED));
+    let first = async |rules: &[String]| {
+        let rules = format!("externalRules:\n{}", rules.concat());
+        check_rules(&rules, &url).await.0.lines().next().unwrap_or_default().to_owned()
+    };
+    let empty = "; no rule has series: Prometheus may be empty, or another server or tenant is \
+                 meant";
+    assert!(first(&rules[..2]).await.ends_with(empty));
+    assert!(!first(&rules).await.contains(empty), "lag has series");
+    assert!(!first(&rules[..1]).await.contains(empty), "the name of one series may be wrong");
+}
+
+#[tokio::test]
 async fn findings_stand_under_their_rule() {
     let url = serve_prometheus().await;
     let rules = ["lag", "depth"].map(|series| external_rule(series, ""));
@@ -276,6 +291,20 @@ async fn findings_stand_under_their_rule() {
         assert!(report.contains(&section), "{report}");
     }
     assert!(report.lines().skip(1).all(|line| line.starts_with(['e', ' '])), "{report}");
+}
+
+#[tokio::test]
+async fn usage_is_not_served_without_the_rule_of_the_other_resource() {
+    let url = serve_prometheus().await;
+    let all = resource_rules();
+    let (cpu, _) = all.split_once(", memory:").unwrap();
+    let flags = ["--prometheus-url", &url];
+    let (text, outcome) = explain_with(&format!("{cpu}}}\n"), "resource", "pods/cpu", &flags).await;
+    assert_eq!(outcome, Outcome::Failure);
+    let end = ", by resourceRules.cpu.containerQuery, but metrics.k8s.io doesn't serve them: \
+               resourceRules.memory is missing";
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("pods/cpu has values of ") && first.ends_with(end), "{text}");
 }
 
 #[rstest]

@@ -215,7 +215,7 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
     let failure = format!("Prometheus at {url}: unknown response code 502");
     let expected = format!("; not checked against Prometheus: externalRules[0]: {failure}\n");
     assert!(report.contains(&expected), "{report}");
-    assert!(report.contains(": m\n  series: 1, metrics: 1\n"), "{report}");
+    assert!(report.contains(": m\n  series: 1, metrics: 2\n"), "{report}");
 
     let (first, outcome) = explain_rules(&rules, "external", "other", &url).await;
     assert_eq!(first, format!("other: the value cannot be told: {failure}"));
@@ -338,7 +338,7 @@ struct ListParameters {
 }
 
 /// The response of an API server that lists a page of the objects with these names.
-fn list_page(names: &[String], parameters: &ListParameters) -> serde_json::Value {
+fn list_page(names: &[String], parameters: &ListParameters) -> Value {
     let end = names.len().min(parameters.start + parameters.limit);
     let next = if end < names.len() { end.to_string() } else { String::new() };
     let items = names[parameters.start..end].iter();
@@ -363,7 +363,7 @@ async fn serve_cluster(pods: Option<Vec<String>>) -> tempfile::NamedTempFile {
         resource("nodes", "Node", "Cluster"),
         resource("namespaces", "Namespace", "Cluster"),
     ];
-    let discovery = |items: serde_json::Value| {
+    let discovery = |items: Value| {
         json!({
             "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
             "items": items,

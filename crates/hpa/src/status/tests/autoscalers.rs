@@ -69,10 +69,7 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
             (Level::Error, "3 of 7 autoscalers can't scale"),
             (Level::Error, "FailedGetResourceMetric: 2 autoscalers (shop/a, shop/b)"),
             (Level::Error, "FailedGetScale: 1 autoscaler (shop/c)"),
-            (
-                Level::Error,
-                "1 autoscaler without a status: maybe no controller handles them: shop/f"
-            ),
+            (Level::Error, "1 autoscaler without a status, maybe handled by no controller: shop/f"),
             (Level::Warning, "1 autoscaler held at maxReplicas (TooManyReplicas): shop/e"),
             (
                 Level::Warning,
@@ -115,21 +112,22 @@ fn autoscaler_whose_status_is_not_stored_is_not_judged_by_it() {
 }
 
 #[test]
-fn statuses_that_no_debug_api_confirms_are_named_as_the_source() {
+fn stored_statuses_are_the_named_source_without_a_debug_api() {
     let mut cluster = healthy();
     cluster.status = Err(Unavailable::Off { pod: "scaling/hpa-1".to_owned() });
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("√ 1 autoscaler can scale according to the stored statuses\n"), "{text}");
-    let unread = "- lateness, queue, caches, histories and failed writes of statuses are unknown";
+    let unread = "- lateness, queue, caches, histories, the rules file and failed writes of \
+                  statuses are unknown";
     assert!(text.contains(unread), "{text}");
     // The instance at the URL has other autoscalers.
-    let source = |cluster: &ClusterState| {
+    let names_stored_statuses = |cluster: &ClusterState| {
         run_checks(cluster).text(false).contains("according to the stored statuses")
     };
     (cluster.url, cluster.status) = (Some("http://127.0.0.1:1".into()), Ok(controller_status()));
-    assert!(source(&cluster));
+    assert!(names_stored_statuses(&cluster));
     cluster.reconciled_at_url = BTreeSet::from(["shop/web".to_owned()]);
-    assert!(!source(&cluster));
+    assert!(!names_stored_statuses(&cluster));
 }
 
 /// The metrics API answers 503, while its `APIService` is available.

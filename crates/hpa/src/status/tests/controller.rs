@@ -5,13 +5,11 @@ use crate::liveness::{ReadLease, status_writers};
 
 /// The level and text of the check of kube-controller-manager.
 fn check_of_built_in(cluster: &ClusterState) -> (Level, String) {
-    let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
-    let mut checks = checks.filter(|check| {
-        let text = &check.text;
+    let mut checks = checks_of(cluster).into_iter();
+    let of_built_in = checks.find(|(_, text)| {
         text.contains("kube-controller-manager") && !text.contains("handles the autoscalers")
     });
-    let Check { level, text, .. } = checks.next().expect("a check");
-    (level, text)
+    of_built_in.expect("a check")
 }
 
 #[rstest]
@@ -343,6 +341,23 @@ fn controller_without_election_is_ok_if_its_debug_api_answers() {
     assert_eq!(problems(&cluster), [], "its debug API answers");
 }
 
+#[test]
+fn error_of_the_url_names_the_holder_of_the_lease() {
+    let mut cluster = healthy();
+    cluster.url = Some("http://127.0.0.1:1".to_owned());
+    cluster.status = Err(Unavailable::Unreachable("no response".to_owned()));
+    let error = "the debug API can't be read: the debug API can't be reached: no response";
+    let holder = "; the lease scaling/hpa is held by hpa-1, renewed 2.0s ago";
+    let expected = [(Level::Error, format!("{error}{holder}"))];
+    let errors = |cluster: &ClusterState| {
+        let found = problems(cluster).into_iter();
+        found.filter(|(_, text)| text.starts_with("the debug API")).collect::<Vec<_>>()
+    };
+    assert_eq!(errors(&cluster), expected);
+    cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
+    assert_eq!(errors(&cluster), [(Level::Error, error.to_owned())], "no instance holds it");
+}
+
 /// The instance at the URL is for one namespace.
 #[test]
 fn debug_api_at_a_url_answers_only_for_its_autoscalers() {
@@ -366,11 +381,6 @@ fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutosc
     one.manager = Some(format!("hpa-controller:{}/{}", lease.namespace, lease.name));
     one.status_stored_at = EXPIRED.parse().ok();
     one
-}
-
-fn checks_of(cluster: &ClusterState) -> Vec<(Level, String)> {
-    let checks = run_checks(cluster).sections.into_iter().flat_map(|section| section.checks);
-    checks.map(|Check { level, text, .. }| (level, text)).collect()
 }
 
 /// The statuses of steady autoscalers name the lease of the release before.

@@ -6,7 +6,7 @@ use hpa_calc::suggestions::{is_similar, most_similar};
 use hpa_go_compat::yaml::{Content, Node, ScalarType};
 
 use super::{
-    Config, ConfigError, DiscoveryRule, Issue, Issues, NameMapping, OverrideTarget, Overrides,
+    Config, ConfigError, DiscoveryRule, Finding, Issues, NameMapping, OverrideTarget, Overrides,
     Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules, Server,
     duration::parse_duration,
 };
@@ -89,7 +89,7 @@ pub(super) fn decode_values(values: &Node, chart: Chart) -> Result<(Config, bool
 struct Decoder {
     path: String,
     positions: Positions,
-    issues: Vec<Issue>,
+    issues: Vec<Finding>,
     node_count: usize,
 }
 
@@ -123,9 +123,9 @@ impl Decoder {
 
     fn add_issue(&mut self, node: &Node, message: impl Into<String>) {
         if self.issues.len() < MAX_ISSUES {
-            let issue =
-                Issue { position: node.position, path: self.path.clone(), message: message.into() };
-            self.issues.push(issue);
+            let (path, position) = (self.path.clone(), Some(node.position));
+            let message = message.into();
+            self.issues.push(Finding { path, position, is_warning: false, message });
         }
     }
 

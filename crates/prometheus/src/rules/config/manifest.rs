@@ -5,7 +5,7 @@ use hpa_calc::suggestions::is_similar;
 use hpa_go_compat::yaml::{self, Content, Node, Position};
 
 use super::{
-    Config, ConfigError, Issue, Issues,
+    Config, ConfigError, Finding, Issues,
     decode::{Chart, decode_values, similar_section},
     object_kind,
 };
@@ -58,7 +58,7 @@ fn find_rules(text: &str, document: &Node) -> Vec<ManifestRules> {
         let may_be_values = kind.is_empty() || kind == "HelmRelease";
         let mistake = if may_be_values { controller_mistake(document, 0) } else { None };
         let in_values = mistake.map(|issue| ManifestRules {
-            place: place(issue.position),
+            place: place(issue.position.unwrap_or_default()),
             config: Err(ConfigError::Fields(Issues { issues: vec![issue], rest: Box::default() })),
         });
         return in_values.into_iter().collect();
@@ -127,7 +127,7 @@ fn find_values<'n>(
 }
 
 /// The mistake in values of the controller's chart that have no `metrics.prometheus.rules`.
-fn controller_mistake(node: &Node, depth: usize) -> Option<Issue> {
+fn controller_mistake(node: &Node, depth: usize) -> Option<Finding> {
     let Content::Mapping(members) = &node.content else { return None };
     let found = members.iter().find_map(|(key, value)| {
         is_similar(key.text()?, "metrics").then_some(())?;
@@ -137,9 +137,10 @@ fn controller_mistake(node: &Node, depth: usize) -> Option<Issue> {
         let mut values = members.iter().filter(|_| depth < MAX_DEPTH);
         return values.find_map(|(_, value)| controller_mistake(value, depth + 1));
     };
-    let issue = |key: &Node, path: &str, message: String| Issue {
-        position: key.position,
+    let issue = |key: &Node, path: &str, message: String| Finding {
         path: path.to_owned(),
+        position: Some(key.position),
+        is_warning: false,
         message,
     };
     let unknown = |key: &Node, path: &str, known: &str| {
@@ -206,7 +207,8 @@ fn parse_embedded(file: &str, line: usize, content: &str) -> Result<Config, Conf
             Err(error.into())
         }
         Err(ConfigError::Fields(mut issues)) => {
-            issues.issues.iter_mut().for_each(|issue| move_position(&mut issue.position));
+            let positions = issues.issues.iter_mut().filter_map(|issue| issue.position.as_mut());
+            positions.for_each(move_position);
             issues.rest.positions.0.values_mut().for_each(move_position);
             Err(ConfigError::Fields(issues))
         }

@@ -265,27 +265,42 @@ fn object_kind(document: &Node) -> Option<&str> {
 /// The errors in the fields of a file, in their order. At most 100 are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues {
-    pub issues: Vec<Issue>,
+    pub issues: Vec<Finding>,
     /// The other fields of the file.
     pub rest: Box<Config>,
 }
 
-/// A field that is unknown, repeated or has an invalid value.
+/// A mistake or a likely mistake in a field of a rules file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issue {
-    pub position: Position,
+pub struct Finding {
     /// The path of the field, such as `rules[0].seriesQuery`. Empty for the whole document.
     pub path: String,
+    pub position: Option<Position>,
+    /// Whether the rule may still work.
+    pub is_warning: bool,
     pub message: String,
 }
 
-impl fmt::Display for Issue {
+impl Finding {
+    /// A mistake in a field of the file.
+    pub(crate) fn mistake(config: &Config, path: String, message: String) -> Self {
+        let position = config.positions.get(&path);
+        Self { path, position, is_warning: false, message }
+    }
+}
+
+impl std::error::Error for Finding {}
+
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.position)?;
+        if let Some(position) = self.position {
+            write!(f, "{position}: ")?;
+        }
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
-        f.write_str(&self.message)
+        let warning = if self.is_warning { "warning: " } else { "" };
+        write!(f, "{warning}{}", self.message)
     }
 }
 

@@ -77,8 +77,8 @@ pub enum RuleOutcome {
     NoSeries {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// Whether the rule has the metric once the series that `seriesQuery` names exists.
-        is_described: bool,
+        /// Whether the rule gets the metric as soon as series exist.
+        will_have: bool,
     },
     /// The filters or `name.matches` exclude all series.
     AllFiltered {
@@ -285,7 +285,7 @@ fn without_metric(discovered: &DiscoveredRule, metric: &str) -> RuleOutcome {
     if series.series_count() == 0 {
         return RuleOutcome::NoSeries {
             series_query: rule.series_query.clone(),
-            is_described: rule.describes(metric),
+            will_have: rule.will_have(metric),
         };
     }
     match series.naming(metric) {

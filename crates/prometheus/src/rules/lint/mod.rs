@@ -6,8 +6,6 @@ mod resource_rules;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResources, GroupResource};
 
@@ -15,32 +13,20 @@ use crate::{
     promql::{self, Expr, Node, SyntaxError},
     rules::{
         Compat, Config, RuleSet,
-        config::{DiscoveryRule, Position},
+        config::{DiscoveryRule, Finding},
         explain::{expression_warnings, object_warnings},
+        labels::AmbiguousLabel,
         mistake::UNKNOWN_FIELD,
         query::{Objects, QueryError, on_one_line},
         rule::{Naming, Rule},
+        ruleset::InvalidRule,
     },
 };
 
-/// A mistake or a likely mistake in a rules file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The field, such as `rules[0].metricsQuery`.
-    pub path: String,
-    pub position: Option<Position>,
-    /// Whether the rule may still work.
-    pub is_warning: bool,
-    pub message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(position) = self.position {
-            write!(f, "{position}: ")?;
-        }
-        let warning = if self.is_warning { "warning: " } else { "" };
-        write!(f, "{}: {warning}{}", self.path, self.message)
+impl From<&InvalidRule> for Finding {
+    fn from(rule: &InvalidRule) -> Self {
+        let (path, position, message) = (rule.path.clone(), rule.position, rule.describe_problem());
+        Self { path, position, is_warning: false, message }
     }
 }
 
@@ -102,7 +88,8 @@ pub fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 /// Finds likely mistakes in the queries of `rules`, each rendered for one kind of objects, and of
-/// `externalRules`. These are warnings that `explain` also has for the query of a request.
+/// `externalRules`. These are warnings that `explain` also has for the query of a request. Also
+/// finds labels that queries don't use.
 pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule_path: String::new(), findings: Vec::new() };
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
@@ -110,12 +97,14 @@ pub fn query_warnings(config: &Config, rules: &RuleSet, resources: &ApiResources
         linter.rule_path = config.rule_name("rules", index);
         linter.check_expression(definition, rule);
         linter.check_selection_and_grouping(definition, rule);
+        linter.check_labels(rule);
     }
     for (index, (definition, rule)) in config.external_rules.iter().zip(&rules.external).enumerate()
     {
         let Ok(rule) = rule else { continue };
         linter.rule_path = config.rule_name("externalRules", index);
         linter.check_expression(definition, rule);
+        linter.check_labels(rule);
     }
     linter.findings
 }
@@ -178,6 +167,14 @@ impl Linter<'_> {
         let Some(series) = rule.series_name() else { return };
         for warning in expression_warnings(series, &definition.metrics_query) {
             self.add_warning("metricsQuery", warning.to_string());
+        }
+    }
+
+    /// Warns of labels that queries don't use, because another one is for the same resource.
+    fn check_labels(&mut self, rule: &Rule) {
+        for AmbiguousLabel { resource, used, unused } in rule.labels.ambiguous() {
+            let message = format!("{resource} has two labels: queries use {used}, not {unused}");
+            self.add_warning("resources", message);
         }
     }
 

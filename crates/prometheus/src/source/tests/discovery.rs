@@ -32,6 +32,20 @@ async fn servers_of_the_rules_are_listed_once() {
 }
 
 #[tokio::test]
+async fn outage_is_logged_by_the_client_and_not_by_the_discovery() {
+    let server = prometheus();
+    let source = source_with(&server, RULES, Compat::Off);
+    for (status, is_logged) in [(403, false), (502, true)] {
+        for key in ["http_requests_total", "inflight", "queue_length"] {
+            server.answers.lock().insert(key.to_owned(), (status, json!("")));
+        }
+        let error = source.relist().await.unwrap_err();
+        assert!(matches!(error, RelistError::ServersFailed { .. }), "{error}");
+        assert_eq!(source.is_logged_outage(&error), is_logged, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn discovery_lists_the_metrics_of_all_rules() {
     let server = prometheus();
     let source = source_with(&server, RULES, Compat::Off);
@@ -148,6 +162,20 @@ async fn server_failed_if_no_valid_rule_gets_a_response() {
         causes[0]
     );
     assert_eq!(source.undiscovered(&request("inflight").into()), Some(expected));
+}
+
+#[tokio::test]
+async fn series_that_another_one_replaces_are_unused() {
+    let server = prometheus();
+    let series = ["threads", "threads_busy"].map(|name| json!({ "__name__": name }));
+    server.set_series("threads", &json!(series));
+    let rule = "externalRules: [{seriesQuery: threads, metricsQuery: m, name: NAME,
+        resources: {namespaced: false}}]";
+    for (name, unused) in [("{as: threads}", vec!["threads"]), ("{}", Vec::new())] {
+        let source = source_with(&server, &rule.replace("NAME", name), Compat::Off);
+        source.relist().await.unwrap();
+        assert_eq!(source.inspect_external()[0].unused_series, unused);
+    }
 }
 
 #[tokio::test]

@@ -138,9 +138,28 @@ async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
 
     let renamed =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
-    std::fs::write(&path, renamed).unwrap();
+    std::fs::write(&path, &renamed).unwrap();
     wait_until(&|| has_custom(&source, &GroupResource::pods(), true, "busy")).await;
     assert!(!has_custom(&source, &GroupResource::pods(), true, "inflight"));
     assert_eq!(source.problems(), [""; 0]);
+
+    std::fs::remove_file(&path).unwrap();
+    wait_until(&|| source.has_refused_file()).await;
+    assert!(source.problems()[0].starts_with("unable to read the rules file: "));
+    assert!(has_custom(&source, &GroupResource::pods(), true, "busy"));
+    std::fs::write(&path, &renamed).unwrap();
+    wait_until(&|| !source.has_refused_file()).await;
     task.abort();
+}
+
+#[tokio::test]
+async fn reload_ends_the_wait_for_the_groups_that_it_adds() {
+    let source = source_with(&prometheus(), "rules: [{seriesQuery: up}]", Compat::Off);
+    let of_file = source.wait_for_groups(|groups| groups.custom).await;
+    assert!(!of_file.external, "{of_file:?}");
+    let wait = source.wait_for_groups(|groups| groups.external);
+    let reload = async { source.reload("externalRules: [{seriesQuery: up}]") };
+    let (groups, reloaded) = tokio::join!(wait, reload);
+    reloaded.unwrap();
+    assert!(groups.external && !groups.custom, "{groups:?}");
 }

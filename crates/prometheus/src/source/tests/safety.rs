@@ -38,10 +38,10 @@ async fn readiness_reasons_contain_no_text_of_the_server() {
     source.reload("rules: [{seriesQueries: secret}]").unwrap_err();
     source.relist().await.unwrap_err();
     let reasons = source.readiness().unwrap_err();
-    assert_eq!(reasons[0], "the rules file is invalid");
+    assert_eq!(reasons[0], "the rules file is invalid or unreadable");
     assert_eq!(reasons[2], "rules[1]: the response isn't a response of Prometheus");
     let text = source.undiscovered(&request("inflight").into()).unwrap();
-    let expected = "the metrics of rules are not discovered yet: the rules file is invalid; \
+    let expected = "the metrics of rules are not discovered yet: the rules file is invalid or unreadable; \
                     Prometheus at http://main: unknown response code 302; Prometheus at \
                     http://main: the response isn't a response of Prometheus; Prometheus at \
                     http://main: Prometheus reported an error";

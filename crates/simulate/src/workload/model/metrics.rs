@@ -23,6 +23,8 @@ pub struct Metric {
     value_source: ValueSource,
     /// The workload that `value_source` refers to.
     workload: Option<WorkloadId>,
+    /// Selects the random numbers of the scrapes.
+    random_key: u64,
     /// Value and time of the counter at the last scrape, to compute rates.
     last_counter: Option<(f64, f64)>,
     pub series: Series<f64>,
@@ -47,13 +49,15 @@ pub struct MetricSources {
 impl MetricSources {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let objects = scenario.object_metrics.iter().filter_map(|spec| {
-            let metric = Metric::new(&spec.metric, &spec.labels, &spec.value, scenario)?;
+            let ObjectRef { kind, namespace, name, .. } = &spec.object;
+            let owner = [kind, namespace, name].map(String::as_str);
+            let metric = Metric::new(&owner, &spec.metric, &spec.labels, &spec.value, scenario)?;
             Some(ObjectMetric { object: spec.object.clone(), metric })
         });
         let externals = scenario
             .external_metrics
             .iter()
-            .filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario));
+            .filter_map(|spec| Metric::new(&[], &spec.metric, &spec.labels, &spec.value, scenario));
         Self {
             settings: scenario.metrics.clone(),
             objects: objects.collect(),
@@ -122,7 +126,10 @@ impl MetricSources {
 }
 
 impl Metric {
+    /// `owner` has the kind, namespace and name of the metric's object. It is empty for external
+    /// metrics.
     fn new(
+        owner: &[&str],
         name: &str,
         labels: &BTreeMap<String, String>,
         value_source: &ValueSource,
@@ -136,8 +143,11 @@ impl Metric {
             }
             ValueSource::Backlog(_) | ValueSource::Curve(_) => None,
         };
+        let label_parts = labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+        let subject: Vec<_> = owner.iter().copied().chain([name]).chain(label_parts).collect();
         Some(Self {
             name: name.to_owned(),
+            random_key: random::hash(&subject),
             labels: labels.clone(),
             value_source: value_source.clone(),
             workload,
@@ -166,10 +176,8 @@ impl Metric {
             ValueSource::Backlog(queue) => backlogs.get(queue).copied(),
             ValueSource::Curve(load) => Some(load.at(scrape.at.max(0.0))),
         };
-        let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
-        let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
         if let Some(value) = value {
-            scrape.record(&mut self.series, key, value);
+            scrape.record(&mut self.series, self.random_key, value);
         }
     }
 
@@ -246,8 +254,10 @@ fn scrape_rate(pod: &mut Pod, scrape: &Scrape<'_>) {
     let rate = (pod.served - pod.scraped_served) / window;
     pod.rate_scraped_at = scrape.at;
     pod.scraped_served = pod.served;
-    if scrape.at >= pod.no_metrics_until && !scrape.is_missed(pod.random_key) {
-        let value = scrape.with_noise(rate, pod.random_key);
+    // Independent of the gaps and errors of the usage, whose keys differ in a few bits.
+    let key = !pod.random_key;
+    if scrape.at >= pod.no_metrics_until && !scrape.is_missed(key) {
+        let value = scrape.with_noise(rate, key);
         pod.rate.push(Sample { at: scrape.at, window, value }, scrape.settings);
     }
 }

@@ -1,11 +1,7 @@
 //! Errors of scenarios.
 
-use std::{io, path::PathBuf};
-
 use hpa_calc::crd::FieldError;
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
-
-use crate::workload::samples_file::SamplesError;
 
 /// An error while a scenario is loaded.
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +17,9 @@ pub enum ScenarioError {
     UnknownField { place: String, name: String, known: Vec<&'static str> },
     #[error("{0}")]
     InvalidField(FieldError),
-    #[error("cannot read {path}")]
-    ReadFile { path: PathBuf, source: io::Error },
-    #[error("{path} is larger than {limit} bytes")]
-    FileTooLarge { path: PathBuf, limit: u64 },
-    #[error("{path}")]
-    Samples { path: PathBuf, source: SamplesError },
+    /// A file of samples can't be read or parsed.
+    #[error("{file}: {problem}")]
+    Samples { file: String, problem: String },
 }
 
 impl ScenarioError {

@@ -11,7 +11,7 @@ pub use self::{
     incident::{Incident, IncidentKind, OutageScope},
     spec::{
         ExternalMetricSpec, MetricsSettings, ObjectMetricSpec, ObjectRef, PAST_MINUTES,
-        PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, ValueSource, WorkloadSpec,
+        PAST_SECONDS, PodMetricSpec, QueueSpec, ReadFile, Scenario, ValueSource, WorkloadSpec,
     },
     validate::MAX_PODS,
 };

@@ -1,6 +1,6 @@
 //! The schema of scenarios.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,8 +47,8 @@ pub struct Scenario {
     pub faults: Vec<Value>,
 }
 
-/// The maximum size of a scenario file, and of a CSV file that it refers to, in bytes.
-const MAX_FILE_SIZE: u64 = 4 << 20;
+/// Reads a file that a scenario refers to.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// The time that [`WorkloadSpec::past`] describes: four weeks.
 pub const PAST_MINUTES: u32 = 28 * 24 * 60;
@@ -258,36 +258,28 @@ impl Scenario {
     }
 
     /// Parses and validates a scenario. Files that it refers to aren't read: see
-    /// [`Scenario::load`].
+    /// [`Scenario::parse_with_files`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario = Self::decode(text)?;
         scenario.validate().map_err(ScenarioError::InvalidField)?;
         Ok(scenario)
     }
 
-    /// Reads and validates a scenario file and the sample files that it refers to.
-    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let mut scenario = Self::decode(&read_file(path)?)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        scenario.load_samples(|file, column| {
-            let path = folder.join(file);
-            let samples = parse_offsets(&read_file(&path)?, column);
-            samples.map_err(|source| ScenarioError::Samples { path, source })
-        })?;
+    /// Parses and validates a scenario. `read` reads the sample files that it refers to.
+    pub fn parse_with_files(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioError> {
+        let mut scenario = Self::decode(text)?;
+        scenario.load_samples(read)?;
         scenario.validate().map_err(ScenarioError::InvalidField)?;
         Ok(scenario)
     }
 
-    /// Replaces the points of all loads that are recorded in files. `read` reads the column of one
-    /// file.
-    pub fn load_samples<E>(
-        &mut self,
-        mut read: impl FnMut(&str, Option<&str>) -> Result<Vec<(Seconds, f64)>, E>,
-    ) -> Result<(), E> {
+    /// Replaces the points of all loads that are recorded in files.
+    pub(crate) fn load_samples(&mut self, read: ReadFile<'_>) -> Result<(), ScenarioError> {
         for samples in self.loads_mut().into_iter().flat_map(Load::samples_mut) {
-            if let Some(file) = &samples.file {
-                samples.points = read(file, samples.column.as_deref())?;
-            }
+            let Some(file) = &samples.file else { continue };
+            let error = |problem| ScenarioError::Samples { file: file.clone(), problem };
+            let points = parse_offsets(&read(file).map_err(error)?, samples.column.as_deref());
+            samples.points = points.map_err(|problem| error(problem.to_string()))?;
         }
         Ok(())
     }
@@ -316,17 +308,4 @@ impl Scenario {
         let external = self.external_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
         workloads.chain(queues).chain(objects).chain(external).collect()
     }
-}
-
-fn read_file(path: &Path) -> Result<String, ScenarioError> {
-    let error = |source| ScenarioError::ReadFile { path: path.to_owned(), source };
-    let metadata = fs::metadata(path).map_err(error)?;
-    if !metadata.is_file() {
-        // A device or a pipe may never end.
-        return Err(error(io::Error::other("not a regular file")));
-    }
-    if metadata.len() > MAX_FILE_SIZE {
-        return Err(ScenarioError::FileTooLarge { path: path.to_owned(), limit: MAX_FILE_SIZE });
-    }
-    fs::read_to_string(path).map_err(error)
 }

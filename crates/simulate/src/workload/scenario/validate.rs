@@ -19,8 +19,7 @@ pub(crate) fn check_pods(field: impl Into<String>, pods: u32) -> Result<(), Fiel
 }
 
 impl Scenario {
-    /// Validates a scenario that was built in code. [`Scenario::parse`] and [`Scenario::load`] do
-    /// this already.
+    /// Validates a scenario that was built in code. [`Scenario::parse`] does this already.
     pub fn validate(&self) -> Result<(), FieldError> {
         within("defaultProfile", self.default_profile.validate())?;
         ensure(self.duration.get() > 0.0, "duration", "must be more than 0")?;

@@ -18,7 +18,8 @@ use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::{metrics::SimulatedMetrics, runner::Runner};
 use crate::{
@@ -62,13 +63,7 @@ impl Shared {
 /// Stops the simulation when it is dropped.
 #[derive(Debug)]
 pub struct RunningSimulation {
-    task: JoinHandle<()>,
-}
-
-impl Drop for RunningSimulation {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Simulation {
@@ -109,7 +104,7 @@ impl Simulation {
         create_objects(testbed, &self.shared.scenario)?;
         let mut runner = Runner::new(testbed.clone(), Arc::clone(&self.shared));
         runner.create_pods();
-        Ok(RunningSimulation { task: tokio::spawn(runner.run()) })
+        Ok(RunningSimulation { _task: AbortOnDropHandle::new(tokio::spawn(runner.run())) })
     }
 
     pub fn clock(&self) -> &SimulatedClock {

@@ -41,18 +41,18 @@ const MAX_ERROR_CHARS: usize = 1000;
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
 /// again inherits nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Autoscaler {
     latest: RwLock<Latest>,
     is_undecodable: AtomicBool,
     scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
-    overwritten_replicas: Mutex<OverwrittenReplicas>,
+    pub(crate) overwritten_replicas: Mutex<OverwrittenReplicas>,
     history: Mutex<HistoryState>,
     early_retries: Mutex<EarlyRetries>,
     /// The due time of the next periodic reconcile, if an additional one is queued before it.
     periodic_due: Mutex<Option<Instant>>,
-    change_reconciles: Mutex<ChangeReconciles>,
+    pub(crate) change_reconciles: Mutex<ChangeReconciles>,
     /// Hash of the target reference of the last reconcile.
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
@@ -66,7 +66,7 @@ pub struct Autoscaler {
     pub(crate) peer_writes: PeerWrites,
     /// Start of the last reconcile that wrote the status, in monotonic time. Only recorded with a
     /// status interval.
-    status_written_at: Mutex<Option<Duration>>,
+    pub(crate) status_written_at: Mutex<Option<Duration>>,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
     /// The last decisions. Only recorded for the debug API.
     pub(crate) decisions: Mutex<Option<Box<Decisions>>>,
@@ -75,7 +75,7 @@ pub struct Autoscaler {
 }
 
 /// The latest known version of an object.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Latest {
     object: Arc<HorizontalPodAutoscaler>,
     /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
@@ -137,8 +137,7 @@ impl FailureChange {
 
 impl Latest {
     fn new(object: HorizontalPodAutoscaler) -> Self {
-        let object = Arc::new(without_spare_capacity(object));
-        Self { object, spec_hash: None, settings: OnceLock::new() }
+        Self { object: Arc::new(without_spare_capacity(object)), ..Self::default() }
     }
 }
 
@@ -159,23 +158,8 @@ impl Autoscaler {
         Self {
             early_retries: Mutex::new(early_retries),
             latest: RwLock::new(Latest::new(object)),
-            is_undecodable: AtomicBool::new(false),
             scale_distrusted_at: Mutex::new(Some(Instant::now())),
-            replica_mismatch: Mutex::default(),
-            overwritten_replicas: Mutex::default(),
-            history: Mutex::default(),
-            periodic_due: Mutex::default(),
-            change_reconciles: Mutex::default(),
-            target_hash: Mutex::default(),
-            failure: Mutex::default(),
-            status_failure: Mutex::default(),
-            is_status_unstored: AtomicBool::new(false),
-            invalid_annotations: Mutex::default(),
-            peer_writes: PeerWrites::default(),
-            status_written_at: Mutex::default(),
-            last_reconcile: Mutex::default(),
-            decisions: Mutex::default(),
-            forecasts: Mutex::default(),
+            ..Self::default()
         }
     }
 
@@ -248,18 +232,6 @@ impl Autoscaler {
         }
     }
 
-    /// Records that this reconcile has written these replicas.
-    pub(crate) fn record_scale_write(&self, replicas: i32) {
-        self.overwritten_replicas.lock().record_write(replicas);
-    }
-
-    /// Compares the replicas that a reconcile reads with those that the last one wrote. If they
-    /// differ, another client has overwritten the scaling. Returns the written replicas if that is
-    /// to be reported: after several consecutive scalings.
-    pub(crate) fn check_overwritten_replicas(&self, replicas: i32) -> Option<i32> {
-        self.overwritten_replicas.lock().observe(replicas)
-    }
-
     /// Stores the target of the current reconcile. Returns whether it is new: the previous
     /// reconcile had another target, or there was no previous reconcile.
     pub fn replace_target(&self, target: &CrossVersionObjectReference) -> bool {
@@ -321,17 +293,6 @@ impl Autoscaler {
         *self.periodic_due.lock() = Some(periodic);
     }
 
-    /// Records the start of a reconcile, on which [`Autoscaler::due_for_change`] depends.
-    pub(crate) fn record_reconcile_start(&self, start: Instant) {
-        self.change_reconciles.lock().record_start(start);
-    }
-
-    /// The due time of the reconcile for the next known change of a metric or of scheduled bounds:
-    /// the time of the change, but at least a second after the last reconcile for a change.
-    pub(crate) fn due_for_change(&self, change: Instant) -> Instant {
-        self.change_reconciles.lock().due_for(change)
-    }
-
     /// Stores the message about invalid annotations, `None` if all are valid. Returns whether to
     /// report it: there is one, and it differs from the previous one.
     pub fn replace_invalid_annotations(&self, message: Option<&str>) -> bool {
@@ -339,14 +300,6 @@ impl Autoscaler {
         let is_new = message.is_some() && last.as_deref() != message;
         *last = message.map(ToOwned::to_owned);
         is_new
-    }
-
-    pub(crate) fn status_written_at(&self) -> Option<Duration> {
-        *self.status_written_at.lock()
-    }
-
-    pub(crate) fn set_status_written_at(&self, at: Duration) {
-        *self.status_written_at.lock() = Some(at);
     }
 
     /// Stores the response to a GET, unless its UID differs or a newer version is cached.
