@@ -87,15 +87,16 @@ impl ControllerStatus {
         let stale = ages.filter(|(_, age)| **age > STALE_CACHE_SECONDS);
         let (resources, texts): (Vec<_>, Vec<_>) =
             stale.map(|(resource, age)| (resource, format!("{resource} for {age:.0}s"))).unzip();
-        let why = self.describe_watch_error(resources.iter().copied());
+        if texts.is_empty() {
+            return None;
+        }
+        let why = self.describe_watch_error(resources.into_iter());
         let why = why.unwrap_or_else(|| "its log says why, often a right is missing".to_owned());
-        (!texts.is_empty()).then(|| {
-            format!(
-                "The controller may decide without newer changes, because its watches fail or are \
-                 silent ({}): {why}.",
-                texts.join(", ")
-            )
-        })
+        Some(format!(
+            "The controller may decide without newer changes, because its watches fail or are \
+             silent ({}): {why}.",
+            texts.join(", ")
+        ))
     }
 
     /// A clause with the first error of the watches of these resources. `None` if they have none.
@@ -155,7 +156,7 @@ impl fmt::Display for FailedStatusWrites {
     }
 }
 
-/// A changed rules file that is invalid. The previous rules stay in use.
+/// A rules file that is invalid or unreadable. The previous rules stay in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedRulesFile {
@@ -303,8 +304,8 @@ impl StayDecision {
                               HPAControllerWatchStale in docs/alerts.md has the causes, such as a \
                               missing right to watch pods.";
 
-    /// A doubt if these inputs scale the same replicas with other pods than the controller counted:
-    /// it may not know of newer ones.
+    /// A doubt if these inputs scale the same replicas with other pods than the controller counted.
+    /// The controller may not have seen the newest pods.
     pub fn doubt(&self, inputs: &Inputs) -> Option<String> {
         let decision = inputs.decide();
         let explanation = decision.explanation();
@@ -464,8 +465,8 @@ impl From<DecisionSettings> for Settings {
     }
 }
 
-/// The time by which the controller's clock, which its response has as `at`, is behind the
-/// reader's. Negative if it is ahead. A slow response is no lag.
+/// The lag of the controller's clock behind the reader's. `at` is the time in the controller's
+/// response. Negative if the controller's clock is ahead. A slow response is no lag.
 pub fn clock_lag(
     at: Timestamp,
     requested_at: Timestamp,

@@ -55,8 +55,8 @@ const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and s
 /// The doubt about a decision without metrics that the controller could read.
 const DECIDED_BY_CONTROLLER: &str = "the controller has read metrics that can't be read here";
 
-/// The outcome of a read of the controller's records, with the time by which the dashboard's clock
-/// is ahead of the controller's.
+/// The outcome of a read of the controller's records, with the lead of the dashboard's clock over
+/// the controller's.
 type RecordOutcome = Result<(ControllerRecords, SignedDuration), String>;
 
 /// Watches an autoscaler while a page shows it.
@@ -272,8 +272,8 @@ impl Detail {
         let mut limit = Duration::ZERO;
         if self.record_reads.is_empty() {
             // A view without the records would replace one that has them.
-            let timeout = self.cluster.options.request_timeout;
-            limit = if self.had_record_outcome { timeout } else { RECORDS_TIMEOUT };
+            let request_timeout = self.cluster.options.request_timeout;
+            limit = if self.had_record_outcome { request_timeout } else { RECORDS_TIMEOUT };
             let (id, clock) = (self.id.clone(), self.cluster.options.clock.clone());
             let (manager, after) = (entry.controller.name.clone(), entry.series.past_until());
             self.record_reads.spawn(async move {

@@ -18,7 +18,7 @@ use crate::past::{IdleAutoscaler, PastDecision, UnstoredStatus, shifted};
 pub(crate) enum RowState {
     /// No controller acts on the autoscaler, or maybe none.
     NotHandled,
-    /// By the status, stabilization holds the replicas, but the window has ended since.
+    /// The status reports stabilization, but its window has ended since.
     OldStatus,
     #[serde(untagged)]
     Reported(State),

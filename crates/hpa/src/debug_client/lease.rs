@@ -39,8 +39,8 @@ pub(crate) struct LeaseHolder {
     pub(crate) renewed: Option<Timestamp>,
     /// Whether the lease has a renew time that a `Timestamp` can't represent.
     pub(crate) has_unreadable_time: bool,
-    /// The time by which the holder's clock is ahead of the API server's, if it clearly is, or is
-    /// behind: then it is negative.
+    /// The lead of the holder's clock over the API server's. Negative if the holder's clock is
+    /// behind, and zero if the difference is small.
     pub(crate) clock_lead: SignedDuration,
     pub(crate) duration: SignedDuration,
     pub(crate) transitions: i32,

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 /// server.
 const OWN_PATHS: [&str; 3] = ["/api/", "/apis/autoscaling/", "/apis/coordination.k8s.io/"];
 
-/// The time by which the API server's clock is ahead of this machine's. All requests of a command
-/// go to one API server.
+/// The lead of the API server's clock over this machine's. All requests of a command go to one API
+/// server.
 static OFFSET: Mutex<SignedDuration> = Mutex::new(SignedDuration::ZERO);
 
 /// The current time by the API server's clock, see [`api_server_time`].

@@ -210,11 +210,10 @@ impl Agreement {
             Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
                                      with: check --since and --replicas-query."
                 .to_owned(),
-            Trust::Paused => {
-                "Trust: none. The autoscaler is paused, maybe in one direction, or in \
-                              a dry run: remove that setting from a copy, and replay the copy (-f)."
-                    .to_owned()
-            }
+            Trust::Paused => "Trust: none. The autoscaler is paused, maybe in one direction, or \
+                              in a dry run: remove that setting from a copy, and replay the copy \
+                              (-f)."
+                .to_owned(),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Metric {
     ) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");
-        let source = set_source(spec).with_context(context)?;
+        let source = source_of_spec(spec).with_context(context)?;
         let name = spec.metric_name().to_owned();
         let is_resource = matches!(source, Source::Resource { .. });
         if is_resource && !matches!(name.as_str(), "cpu" | "memory") {
@@ -209,7 +209,7 @@ fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
 }
 
 /// The source of the first member that is set.
-fn set_source(spec: &MetricSpec) -> Option<Source> {
+fn source_of_spec(spec: &MetricSpec) -> Option<Source> {
     Some(match spec {
         MetricSpec { resource: Some(_), .. } => Source::Resource { container: None },
         MetricSpec { container_resource: Some(resource), .. } => {

@@ -95,8 +95,18 @@ impl NameRule {
     }
 
     /// The name of all metrics, if it doesn't depend on the series.
-    pub fn constant(&self) -> Option<&str> {
+    fn constant(&self) -> Option<&str> {
         (!self.template.contains('$')).then_some(&*self.template)
+    }
+
+    /// Whether there can be series that have this metric. `series` is the name of all series of the
+    /// rule. `true` if neither that nor the name of the metric is fixed.
+    pub(super) fn may_give(&self, series: Option<&str>, metric: &str) -> bool {
+        match (series, self.constant()) {
+            (Some(series), _) => self.metric(series).as_deref() == Some(metric),
+            (None, Some(constant)) => constant == metric,
+            (None, None) => true,
+        }
     }
 }
 

@@ -145,11 +145,9 @@ impl Rule {
     /// Whether there can be series from which the rule derives the metric. `true` if the rule
     /// states neither the name of the series nor that of the metric.
     pub fn may_have(&self, metric: &str) -> bool {
-        match (self.series_name(), self.name.constant()) {
-            (Some(series), _) => self.derives(series, metric),
-            (None, Some(constant)) => constant == metric,
-            (None, None) => true,
-        }
+        let series = self.series_name();
+        let is_filtered = |series| matches!(self.naming(series), Naming::Filtered(_));
+        self.name.may_give(series, metric) && !series.is_some_and(is_filtered)
     }
 
     /// Whether [`Self::naming`] derives the metric from the series.
@@ -196,11 +194,7 @@ impl DiscoveryRule {
     /// `name` is.
     pub fn may_have(&self, metric: &str) -> bool {
         let Ok(name) = NameRule::new(&self.name) else { return true };
-        match (series_name(&self.series_query), name.constant()) {
-            (Some(series), _) => name.metric(series).as_deref() == Some(metric),
-            (None, Some(constant)) => constant == metric,
-            (None, None) => true,
-        }
+        name.may_give(series_name(&self.series_query), metric)
     }
 }
 

@@ -143,11 +143,14 @@ fn reason(base: &Variant, suggested: &Trial, goal: &Goal) -> String {
     let (max_risk, default) = (goal.max_risk, &goal.default);
     let mut reason = match suggested.score.risk {
         risk if default.risk <= max_risk && risk <= default.risk + RISK_STEP => {
-            "the least cost of the tried settings that risk no more than the default behavior"
+            "the lowest cost among the tried settings with no more risk than the default behavior"
                 .to_owned()
         }
         risk if risk <= max_risk + RISK_STEP => {
-            format!("the least cost of the tried settings that risk at most {}", percent(max_risk))
+            format!(
+                "the lowest cost among the tried settings with a risk of at most {}",
+                percent(max_risk)
+            )
         }
         risk => format!(
             "the least risk: none of the settings that were tried reach {}, these {}",

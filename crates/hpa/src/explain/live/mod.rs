@@ -65,7 +65,7 @@ struct FoundController {
     past: Result<AutoscalerDetail, Unavailable>,
     /// The pod or the URL of the record.
     past_source: Option<String>,
-    /// The time by which the controller's clock is behind this one, as in a simulation.
+    /// The lag of the controller's clock behind this one, as in a simulation.
     clock_lag: SignedDuration,
     /// A clause about the leases, for warnings about settings that kube-controller-manager ignores.
     /// Empty if hpa-rs acts, or if no lease is known.
