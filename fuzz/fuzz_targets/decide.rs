@@ -96,13 +96,14 @@ impl Input<'_> {
     fn settings(&self) -> Settings {
         let [downscale_stabilization, cpu_initialization, initial_readiness] =
             self.durations.map(SignedDuration::from_secs);
-        Settings::default()
-            .with_tolerance(self.tolerance)
-            .with_downscale_stabilization(downscale_stabilization)
-            .with_cpu_initialization_period(cpu_initialization)
-            .with_initial_readiness_delay(initial_readiness)
-            .with_scale_to_zero(self.scale_to_zero)
-            .with_strict_scale_to_zero(self.strict_scale_to_zero)
+        Settings::default().with(|settings| {
+            settings.tolerance = self.tolerance;
+            settings.downscale_stabilization = downscale_stabilization;
+            settings.cpu_initialization_period = cpu_initialization;
+            settings.initial_readiness_delay = initial_readiness;
+            settings.scale_to_zero = self.scale_to_zero;
+            settings.strict_scale_to_zero = self.strict_scale_to_zero;
+        })
     }
 
     fn scale(&self) -> Result<Scale, ScaleReadError> {
@@ -168,7 +169,7 @@ fuzz_target!(|input: Input<'_>| {
     let pods: Vec<Pod> = pods.expect("the pods are valid");
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
     let (up, down) = input.pause;
-    let settings = input.settings().with_pause(Pause { up, down });
+    let settings = input.settings().with(|settings| settings.pause = Pause { up, down });
     let (scale, now) = (input.scale(), time(input.now));
     let autoscalers = (0..input.autoscaler_count % 3).map(|index| index.to_string()).collect();
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {

@@ -22,9 +22,10 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
     };
     let resources = ApiResources::new([resource("pod"), resource("namespace")]);
     let target = |name: &str| OverrideTarget { group: String::new(), resource: name.to_owned() };
-    let overrides = ["pod", "namespace"].map(|name| (name.to_owned(), target(name)));
-    let mapping =
-        ResourceMapping { overrides: overrides.into_iter().collect(), ..Default::default() };
+    let mut mapping = ResourceMapping::default();
+    for name in ["pod", "namespace"] {
+        mapping.overrides.set(name.to_owned(), target(name));
+    }
     let labels = ResourceLabels::new(&mapping, &resources).expect("valid");
     let template = QueryTemplate::new("<<.LabelMatchers>>").expect("valid");
 

@@ -42,13 +42,14 @@ pub(crate) fn check_egress_to_prometheus(helm: &Helm) -> Result<()> {
 
 /// Ingresses and `RouteGroups` may be read only if skipper's metrics are read.
 pub(crate) fn check_skipper_rights(helm: &Helm) -> Result<()> {
+    let url = "collectors.prometheusUrl=http://prometheus:9090";
     for (set, expected) in [
         ("collectors.enabled=true", &[] as &[&str]),
         ("collectors.enabled=true,collectors.skipperIngress=true", &["ingresses"]),
         ("collectors.enabled=true,collectors.skipperRouteGroup=true", &["routegroups"]),
         ("collectors.skipperIngress=true,collectors.skipperRouteGroup=true", &[]),
     ] {
-        let objects = helm.template_with(set)?;
+        let objects = helm.template_with(&format!("{url},{set}"))?;
         let roles = of_kind(&objects, "ClusterRole");
         let role = roles.first().context("no ClusterRole")?;
         let granted: Vec<&str> = role["rules"]

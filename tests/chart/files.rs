@@ -85,15 +85,26 @@ pub(crate) fn check_setting_names() -> Result<()> {
     Ok(())
 }
 
-/// The role files can be applied without helm, so their names must be the default of `hpa run`.
-pub(crate) fn check_role_names() -> Result<()> {
-    for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
-        let role = read_controller_file(file)?;
-        ensure!(role["kind"] == kind && role["metadata"]["name"] == "hpa-controller", "{file}");
-        ensure!(
-            role["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
-            "{file} has no rules"
-        );
-    }
+/// `role.yaml` can be applied without helm. Its rules name the lease and the `ConfigMaps` that
+/// `hpa run` uses by default.
+pub(crate) fn check_lease_of_role() -> Result<()> {
+    let code = std::fs::read_to_string(repository_path("crates/hpa/src/args/lease.rs"))?;
+    let (before, _) = code.split_once("leader_elect_resource_name: String").context("no flag")?;
+    let (_, default) = before.rsplit_once("default_value = \"").context("no default")?;
+    let (lease, _) = default.split_once('"').context("no end of the default")?;
+    let role = read_controller_file("files/role.yaml")?;
+    let rules = role["rules"].as_array().context("no rules")?;
+    let names = |resource: &str| -> Vec<&str> {
+        let rules = rules.iter().filter(|rule| rule["resources"] == json!([resource]));
+        let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten();
+        names.filter_map(Value::as_str).collect()
+    };
+    let (leases, config_maps) = (names("leases"), names("configmaps"));
+    ensure!(leases == [lease], "the role names {leases:?}, expected {lease}");
+    let prefix = format!("{lease}-history-");
+    ensure!(
+        !config_maps.is_empty() && config_maps.iter().all(|name| name.starts_with(&prefix)),
+        "the role names {config_maps:?}, expected {prefix}..."
+    );
     Ok(())
 }

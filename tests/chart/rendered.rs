@@ -398,6 +398,10 @@ pub(crate) fn check_invalid_values(helm: &Helm) -> Result<()> {
         ("forecasts.prometheusUrl=prometheus:9090", "prometheusUrl"),
         ("forecasts.timeZone=Europe Berlin", "timeZone"),
         ("collectors.prometheusUrl=prometheus:9090", "prometheusUrl"),
+        (
+            "collectors.enabled=true,collectors.externalRps=true",
+            "externalRps need collectors.prometheusUrl",
+        ),
         ("log.level=warning", "level"),
         ("log.level=", "level"),
         ("log.level=hpa_control=debug", "level"),
@@ -422,6 +426,10 @@ pub(crate) fn check_valid_values(helm: &Helm, binary: &Path) -> Result<()> {
         "autoscaling.allowSettings={none}",
         "forecasts.timeZone=America/Argentina/Buenos_Aires",
         "forecasts.timeZone=Etc/GMT+5",
+        "collectors.enabled=true,collectors.externalRps=true,\
+         extraArgs={--prometheus-url=http://prometheus:9090}",
+        "collectors.enabled=true,collectors.externalRps=true,\
+         extraEnv[0].name=HPA_PROMETHEUS_URL,extraEnv[0].value=http://prometheus:9090",
         "log.level=off",
         "log.level=WARN",
         r"log.level=info\,hpa_controller::reconcile=debug\,kube_client=trace",

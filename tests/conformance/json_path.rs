@@ -1,6 +1,6 @@
 //! `json_path`: numbers that kube-metrics-adapter extracts from JSON documents.
 
-use hpa_collectors::jsonpath::{Aggregator, Compat, ExtractError, Extractor, JsonType, Query};
+use hpa_collectors::jsonpath::{Aggregator, Compat, ExtractError, Extractor, Query};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let aggregator = match case.aggregator.as_str() {
         "" => None,
-        name => Some(name.parse::<Aggregator>().map_err(|error| error.to_string())?),
+        name => Some(Aggregator::new(name).ok_or_else(|| format!("unknown aggregator {name}"))?),
     };
     let query = if case.json_key.is_empty() {
         Ok(Query::expression(&case.json_eval))
@@ -74,10 +74,10 @@ fn recorded_kinds(error: &ExtractError, case: &Line) -> &'static [&'static str] 
         ExtractError::Empty => &["empty"],
         ExtractError::NoAggregator => &["no-aggregator"],
         ExtractError::NotNumeric => &["not-numeric"],
-        ExtractError::Type(JsonType::Null) => &["type-null"],
-        ExtractError::Type(JsonType::Bool) => &["type-bool"],
-        ExtractError::Type(JsonType::String) => &["type-string"],
-        ExtractError::Type(JsonType::Object) => &["type-object"],
+        ExtractError::Type("null") => &["type-null"],
+        ExtractError::Type("a boolean") => &["type-bool"],
+        ExtractError::Type("a string") => &["type-string"],
+        ExtractError::Type(_) => &["type-object"],
         ExtractError::Path { .. } => &["parse"],
         ExtractError::Document { .. } => &["document"],
         // In an expression, an error of a path may be recorded as one of the evaluation.

@@ -71,7 +71,7 @@ fn compare_config(expected: &Value, config: &MetricConfig) -> Result<(), String>
     let object = config.object.as_ref().map(|object| {
         json!({
             "apiVersion": object.api_version, "kind": object.kind, "name": object.name,
-            "namespace": object.namespace,
+            "namespace": config.namespace,
         })
     });
     ensure_equal("object", &expected["object"], &json!(object))?;

@@ -9,7 +9,7 @@ use hpa_metrics::{
 };
 use hpa_prometheus::rules::{
     Compat, CustomRegistry, Rule, RuleSeries, Series,
-    config::{DiscoveryRule, NameMapping, OverrideTarget, RegexFilter, ResourceMapping},
+    config::{DiscoveryRule, NameMapping, OverrideTarget, Overrides, RegexFilter, ResourceMapping},
     registry::DiscoveredRule,
     rule::Naming,
 };
@@ -191,13 +191,16 @@ impl RuleFields {
             group: target.group,
             resource: target.resource,
         };
-        let overrides = self.resources.overrides.into_iter();
+        let mut overrides = Overrides::default();
+        for (label, fields) in self.resources.overrides {
+            overrides.set(label, target(fields));
+        }
         DiscoveryRule {
             series_query: self.series_query,
             series_filters: self.series_filters.into_iter().map(filter).collect(),
             resources: ResourceMapping {
                 template: self.resources.template,
-                overrides: overrides.map(|(label, fields)| (label, target(fields))).collect(),
+                overrides,
                 namespaced: self.resources.namespaced,
             },
             name: NameMapping { matches: self.name.matches, as_template: self.name.r#as },

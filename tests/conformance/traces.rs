@@ -86,12 +86,13 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let Trace { start, config, mut hpa, other_hpa_selectors, steps, .. } =
         Trace::deserialize(line).map_err(|error| format!("invalid line: {error}"))?;
     let seconds = SignedDuration::from_secs;
-    let settings = Settings::default()
-        .with_tolerance(config.tolerance)
-        .with_downscale_stabilization(seconds(config.downscale_stabilization_seconds))
-        .with_cpu_initialization_period(seconds(config.cpu_initialization_period_seconds))
-        .with_initial_readiness_delay(seconds(config.initial_readiness_delay_seconds))
-        .with_scale_to_zero(config.scale_to_zero);
+    let settings = Settings::default().with(|settings| {
+        settings.tolerance = config.tolerance;
+        settings.downscale_stabilization = seconds(config.downscale_stabilization_seconds);
+        settings.cpu_initialization_period = seconds(config.cpu_initialization_period_seconds);
+        settings.initial_readiness_delay = seconds(config.initial_readiness_delay_seconds);
+        settings.scale_to_zero = config.scale_to_zero;
+    });
     let other_selectors = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();
     let mut shadow = Shadow::new(&hpa);

@@ -98,27 +98,29 @@ async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
     Ok(())
 }
 
-/// A token for one server is invalid for the other, and a token alone grants no rights.
+/// Each header accepts only tokens of its audience: `authorization` those for the API server,
+/// `hpa-debug-authorization` those for the debug API. The API server rejects debug tokens. A valid
+/// token of a user without the right gets 403.
 async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
-    let debug = cluster.create_token(LEASE, Some("debug.hpa-rs.dev")).await?;
-    let wrong_audience = cluster.create_token(LEASE, None).await?;
-    let user = cluster.create_user_token().await?;
+    let debug_token = cluster.create_token(LEASE, Some("debug.hpa-rs.dev")).await?;
+    let api_token = cluster.create_token(LEASE, None).await?;
+    let user_token = cluster.create_user_token().await?;
     let header = "hpa-debug-authorization";
     let rows = [
         ("no token", None, 401),
-        ("debug token", Some((header, debug.as_str())), 200),
-        ("the account's token for the API server", Some(("authorization", &wrong_audience)), 200),
-        ("debug token for the API server", Some(("authorization", &debug)), 401),
-        ("token for the API server as debug token", Some((header, &wrong_audience)), 401),
-        ("a user without the right", Some(("authorization", &user)), 403),
-        ("a user's token as debug token", Some((header, &user)), 401),
+        ("debug token", Some((header, debug_token.as_str())), 200),
+        ("the account's token for the API server", Some(("authorization", &api_token)), 200),
+        ("debug token for the API server", Some(("authorization", &debug_token)), 401),
+        ("token for the API server as debug token", Some((header, &api_token)), 401),
+        ("a user without the right", Some(("authorization", &user_token)), 403),
+        ("a user's token as debug token", Some((header, &user_token)), 401),
         ("an invalid token", Some(("authorization", "x")), 401),
     ];
     for (case, token, expected) in rows {
         let status = cluster.get_directly(leader, "/debug/v1/status", token).await?;
         ensure!(status == expected, "{case}: {status} instead of {expected}");
     }
-    let refused = cluster.get_from_api_server(&debug).await?;
+    let refused = cluster.get_from_api_server(&debug_token).await?;
     ensure!(refused == 401, "kube-apiserver answers {refused} to a debug token");
     Ok(())
 }

@@ -88,7 +88,9 @@ impl Cluster {
             objects::pod("web", 1),
             objects::hpa("web", 1..=4, [objects::cpu_metric(50)]),
         ]);
-        let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
+        let settings = Settings::default().with(|settings| {
+            settings.downscale_stabilization = SignedDuration::ZERO;
+        });
         let options = Options { settings, sync_period: PERIOD, ..options };
         let dependencies = Dependencies::new(clients(testbed.client()), &options);
         let controller = RunningController::start(dependencies, options);

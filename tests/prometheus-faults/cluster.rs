@@ -248,7 +248,9 @@ fn source(prometheus: &Prometheus) -> PrometheusSource {
 }
 
 fn controller(testbed: &Testbed, source: Arc<PrometheusSource>) -> RunningController {
-    let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
+    let settings = Settings::default().with(|settings| {
+        settings.downscale_stabilization = SignedDuration::ZERO;
+    });
     let options = Options { settings, sync_period: PERIOD, ..controller_options() };
     let clients = clients(testbed.client());
     let dependencies =

@@ -423,8 +423,10 @@ pub(crate) fn client_limits() -> ClientLimits {
 
 fn options() -> Options {
     let window = SignedDuration::try_from(WINDOW).expect("a duration in range");
-    let settings =
-        Settings::default().with_downscale_stabilization(window).with_strict_scale_to_zero(true);
+    let settings = Settings::default().with(|settings| {
+        settings.downscale_stabilization = window;
+        settings.strict_scale_to_zero = true;
+    });
     Options { settings, sync_period: PERIOD, ..hpa_tests::harness::controller_options() }
 }
 

@@ -16,7 +16,7 @@ use crate::targets::{Id, Kind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
     /// A controller under test, or another client: the author of all changes by requests.
-    Controller,
+    Client,
     /// A person or another tool.
     User,
     /// Other components of the cluster.
@@ -65,11 +65,11 @@ pub(crate) struct AutoscalerVersion {
     pub(crate) instance: Option<String>,
 }
 
-/// A completed reconcile.
+/// A reconcile that has reached its conclusion. Its status write follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Reconcile {
     pub(crate) started: Duration,
-    pub(crate) ended: When,
+    pub(crate) concluded: When,
     pub(crate) instance: String,
     pub(crate) autoscaler: Id,
     pub(crate) uid: String,
@@ -210,7 +210,7 @@ impl Journal {
             if from != to {
                 let mut entries = self.entries.lock();
                 let when = entries.next_when(self.clock.age());
-                let by = change.client.map_or(entries.acting, |_| Actor::Controller);
+                let by = change.client.map_or(entries.acting, |_| Actor::Client);
                 let instance = change.client.unwrap_or_default().to_owned();
                 entries.scalings.push(Scaling {
                     when,
@@ -226,7 +226,7 @@ impl Journal {
     }
 
     fn autoscaler_changed(&self, change: &ObjectChange<'_>) {
-        let is_true = |condition: &Value| {
+        let is_scaled_to_zero = |condition: &Value| {
             condition["type"] == "ScaledToZero" && condition["status"] == "True"
         };
         let Some(object) = change.new.or(change.old) else { return };
@@ -238,7 +238,7 @@ impl Journal {
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             spec: object["spec"].clone(),
             annotations: object["metadata"]["annotations"].clone(),
-            is_scaled_to_zero: conditions.is_some_and(|all| all.iter().any(is_true)),
+            is_scaled_to_zero: conditions.is_some_and(|all| all.iter().any(is_scaled_to_zero)),
             is_deleted: change.new.is_none(),
             instance: change.client.map(str::to_owned),
         };
@@ -264,7 +264,7 @@ impl fmt::Display for Journal {
         });
         let reconciles = entries.reconciles.iter().map(|one| {
             let Reconcile { instance, autoscaler, started, explanation, .. } = one;
-            (one.ended, format!("{instance} {autoscaler} since {started:?}: {explanation}"))
+            (one.concluded, format!("{instance} {autoscaler} since {started:?}: {explanation}"))
         });
         let leases = entries.leases.iter().zip(entries.leases.iter().skip(1));
         let leases = leases.filter(|(before, after)| before.holder != after.holder);
@@ -297,18 +297,18 @@ struct InstanceObserver {
 }
 
 impl Observer for InstanceObserver {
-    fn concluded(&self, concluded: &ReconcileBeforeStatusWrite<'_>) {
-        let conclusion = concluded.conclusion;
+    fn concluded(&self, reconcile: &ReconcileBeforeStatusWrite<'_>) {
+        let conclusion = reconcile.conclusion;
         let explanation = &conclusion.explanation;
-        let key = concluded.key;
+        let key = reconcile.key;
         let mut entries = self.journal.entries.lock();
-        let ended = entries.next_when(self.journal.clock.age());
+        let concluded = entries.next_when(self.journal.clock.age());
         let reconcile = Reconcile {
-            started: ended.at.saturating_sub(concluded.duration),
-            ended,
+            started: concluded.at.saturating_sub(reconcile.duration),
+            concluded,
             instance: self.instance.clone(),
             autoscaler: Id::new(&key.namespace, &key.name),
-            uid: concluded.hpa.metadata.uid.clone(),
+            uid: reconcile.hpa.metadata.uid.clone(),
             current: explanation.current_replicas.into(),
             desired: explanation.desired_replicas.into(),
             scaled_to: conclusion.scaled_to.map(i64::from),

@@ -113,8 +113,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A Deployment in the default namespace. `web` is scaled by CPU, `api` by a pods metric and
-    /// with a behavior, others by an external metric, and `jobs` down to zero.
+    /// A Deployment in [`NAMESPACE`]. `web` is scaled by CPU, `api` by a pods metric and with
+    /// a behavior, others by an external metric, and `jobs` down to zero.
     pub(crate) fn in_shop(name: &str) -> Self {
         let source = match name {
             "web" => Source::Cpu,

@@ -17,7 +17,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, MetricQuery, ReadError, Reading, Selector, settings::Settings,
 };
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options};
+use hpa_controller::{Clock, Dependencies, LeaderTask, Options};
 use hpa_metrics::MetricsClient;
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
@@ -39,19 +39,6 @@ const VALUE: i64 = 100;
 /// The duration of a ramp, and of each of its steps.
 const RAMP: Duration = Duration::from_mins(10);
 const STEP: Duration = Duration::from_secs(6);
-
-struct ScheduleChanges(Arc<Schedules>);
-
-impl KnownMetricChanges for ScheduleChanges {
-    fn next_change(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-        since: Timestamp,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
-        self.0.next_change(hpa, since, now)
-    }
-}
 
 /// Returns each value some time after it was read, like a metric beside one that is slow.
 struct SlowClient {
@@ -104,9 +91,10 @@ impl Cluster {
             objects::hpa("web", 1..=100, [metric(kind)]),
             schedule,
         ]);
-        let settings = Settings::default()
-            .with_downscale_stabilization(SignedDuration::ZERO)
-            .with_exact_schedules(true);
+        let settings = Settings::default().with(|settings| {
+            settings.downscale_stabilization = SignedDuration::ZERO;
+            settings.exact_schedules = true;
+        });
         let options = Options { settings, sync_period: PERIOD, ..controller_options() };
         let mut tasks = JoinSet::new();
         let dependencies = dependencies(&testbed, &clock, &options, delay, &mut tasks);
@@ -151,7 +139,9 @@ fn dependencies(
     Dependencies {
         clock: Arc::new(clock.clone()),
         metrics: Arc::new(SlowClient { client, delay }),
-        metric_changes: Arc::new(ScheduleChanges(schedules)),
+        next_metric_change: Arc::new(move |hpa: &HorizontalPodAutoscaler, since, now| {
+            schedules.next_change(hpa, since, now)
+        }),
         leader_tasks: vec![status],
         ..dependencies
     }
@@ -284,25 +274,15 @@ async fn change_during_a_slow_reconcile_does_not_wait_for_the_next_period(
 /// A panic after a reconcile, while the controller finds out when the next one is due.
 #[tokio::test(start_paused = true)]
 async fn autoscaler_stays_queued_after_a_panic() {
-    struct PanicAtFirst(AtomicBool);
-
-    impl KnownMetricChanges for PanicAtFirst {
-        fn next_change(
-            &self,
-            _: &HorizontalPodAutoscaler,
-            _: Timestamp,
-            _: Timestamp,
-        ) -> Option<Timestamp> {
-            assert!(self.0.swap(true, Ordering::Relaxed), "the first call panics");
-            None
-        }
-    }
-
     let schedule = schedule("ScalingSchedule", VirtualClock::start().now());
     let cluster =
         Cluster::start_with("ScalingSchedule", schedule, Duration::ZERO, |dependencies| {
-            let metric_changes = Arc::new(PanicAtFirst(AtomicBool::new(false)));
-            Dependencies { metric_changes, ..dependencies }
+            let was_called = AtomicBool::new(false);
+            let panic_at_first = move |_: &HorizontalPodAutoscaler, _: Timestamp, _: Timestamp| {
+                assert!(was_called.swap(true, Ordering::Relaxed), "the first call panics");
+                None::<Timestamp>
+            };
+            Dependencies { next_metric_change: Arc::new(panic_at_first), ..dependencies }
         });
     sleep(Duration::from_secs(1)).await;
     let first = cluster.testbed.replicas("web");

@@ -79,7 +79,7 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
         ..Dependencies::new(clients, &options)
     };
     let controller = RunningController::start(dependencies, options);
-    let end = variant.cluster.duration.get();
+    let end = variant.scenario.duration.get();
     simulation.wait_for(|seen| seen.second >= end).await;
     controller.kill().await;
     drop(running);
@@ -95,5 +95,5 @@ fn scenario_with_hpa(variant: &Variant) -> Scenario {
     manifest["apiVersion"] = json!("autoscaling/v2");
     manifest["kind"] = json!("HorizontalPodAutoscaler");
     manifest["metadata"] = json!(variant.autoscaler.metadata);
-    Scenario { manifests: vec![manifest], ..variant.cluster.clone() }
+    Scenario { manifests: vec![manifest], ..variant.scenario.clone() }
 }

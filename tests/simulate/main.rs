@@ -67,8 +67,8 @@ fn scalings(run: &Run) -> Vec<Scaling> {
 /// number of scalings.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
     let max_seconds = if are_long_tests_enabled() { MAX_SECONDS } else { SHORT_MAX_SECONDS };
-    let duration = variant.cluster.duration.get().min(max_seconds);
-    variant.cluster.duration = Seconds::new(duration);
+    let duration = variant.scenario.duration.get().min(max_seconds);
+    variant.scenario.duration = Seconds::new(duration);
     let (first, actual) = run_controller(&variant).await;
     variant.controller.initial_delay = Some(Seconds::new(first));
     let simulated = scalings(&variant.run());

@@ -12,6 +12,14 @@
 {{- if and .Values.collectors.enabled .Values.namespaces }}
 {{- fail "collectors.enabled=true reads autoscalers and pods of all namespaces: leave out namespaces" }}
 {{- end }}
+{{- with .Values.collectors }}
+{{- /* Without a URL, `hpa run` only warns that these flags have no effect. */}}
+{{- $extra := toJson (list $.Values.extraArgs $.Values.extraEnv) }}
+{{- $url := or .prometheusUrl $.Values.metrics.prometheus.url (regexMatch "--prometheus-url|HPA_PROMETHEUS_URL" $extra) }}
+{{- if and .enabled (or .skipperIngress .skipperRouteGroup .externalRps) (not $url) }}
+{{- fail "collectors.skipperIngress, skipperRouteGroup and externalRps need collectors.prometheusUrl" }}
+{{- end }}
+{{- end }}
 {{- with .Values.metrics.prometheus }}
 {{- if and .rules.resource (not (and .rules.resource.cpu .rules.resource.memory)) }}
 {{- fail "metrics.prometheus.rules.resource needs both cpu and memory" }}

@@ -8,7 +8,7 @@ use std::{
 use crate::metrics_api::{
     RequestInfo, ResourceAttributes, Route, StatusError,
     accept::Conversions,
-    discovery::{self, Resource, ResourceList, Versions},
+    discovery::{self, Resource, ResourceList},
     group::installed_apis,
     request::{custom_query, external_query, usage_query},
     table::ConvertedResponse,
@@ -18,10 +18,13 @@ use crate::metrics_api::{
 use hpa_calc::MetricsApi;
 use hpa_metrics::{
     ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
+    mark_logged_if_due,
     source::{ListedCustomMetric, ListedExternalMetric},
-    take_log_slot,
 };
-use hpa_prometheus::{client::RuleQueryFailure, rules::Compat};
+use hpa_prometheus::{
+    client::{QueryFailure, RuleQueryFailure},
+    rules::Compat,
+};
 use http::{HeaderValue, header};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -54,7 +57,7 @@ impl Adapter {
         let outcome = match route {
             Route::Groups => Ok(self.serve_groups(preferences)),
             Route::Group(group) => {
-                encode_document(preferences, &discovery::group(group, self.versions()))
+                encode_document(preferences, &discovery::group(group, self.options.compat))
             }
             Route::Resources(version) => {
                 let resources = self.resources(version.group);
@@ -74,13 +77,6 @@ impl Adapter {
         outcome.unwrap_or_else(|error| preferences.error(&error))
     }
 
-    fn versions(&self) -> Versions {
-        match self.options.compat {
-            Compat::Off => Versions::All,
-            Compat::Reference => Versions::Preferred,
-        }
-    }
-
     fn serve_groups(&self, preferences: Preferences<'_>) -> Reply {
         let is_aggregated = preferences
             .negotiate(Conversions::Discovery)
@@ -88,7 +84,7 @@ impl Adapter {
         if is_aggregated {
             return self.serve_aggregated_groups(preferences);
         }
-        let groups = discovery::groups(self.groups(), self.versions(), self.options.port);
+        let groups = discovery::groups(self.groups(), self.options.compat, self.options.port);
         encode_document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
     }
 
@@ -153,7 +149,7 @@ impl Adapter {
             };
             let resource = query.resource.to_string();
             self.failures.log(&error, &query.namespace, &query.metric, &resource);
-            status_of(&error, &query.metric, &resource, name)
+            status_of(&error, &query.metric, &resource, name, self.options.compat)
         })?;
         let list = CustomList::new(version, &query, &values)?;
         let times = values.items.iter().map(|item| item.timestamp);
@@ -174,7 +170,7 @@ impl Adapter {
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
             let group = MetricsApi::External.group();
             self.failures.log(&error, &query.namespace, &query.metric, group);
-            status_of(&error, &query.metric, resource, None)
+            status_of(&error, &query.metric, resource, None, self.options.compat)
         })?;
         let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(MetricsApi::External, Timestamp::now(), times);
@@ -293,8 +289,8 @@ pub(crate) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Logs the error of a metric. `resource` is that of the objects, or the API of external
-    /// metrics.
+    /// Logs the error of a metric. `resource` is the resource of the objects, or the API of
+    /// external metrics.
     fn log(&self, error: &MetricError, namespace: &str, metric: &str, resource: &str) {
         let reason = describe(error);
         if error.is_not_found() {
@@ -313,12 +309,18 @@ impl FailureLog {
         if logged.len() >= MAX_LOGGED_FAILURES {
             logged.clear();
         }
-        take_log_slot(logged.entry(self.hasher.hash_one(failure)).or_default(), Instant::now())
+        mark_logged_if_due(logged.entry(self.hasher.hash_one(failure)).or_default(), Instant::now())
     }
 }
 
-/// The status for an error. `resource` and `name` are those of the objects, for the message.
-fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
+/// The status for an error. `resource` and `name` of the objects are for the message.
+fn status_of(
+    error: &MetricError,
+    metric: &str,
+    resource: &str,
+    name: Option<&str>,
+    compat: Compat,
+) -> StatusError {
     match error {
         // Another status than for a metric that doesn't exist.
         MetricError::UnknownMetric(NotFound::Unread { .. }) => StatusError::service_unavailable(
@@ -331,8 +333,23 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
         }
         MetricError::List(_) => StatusError::internal("unable to list matching resources"),
         MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
-        // The details are only logged: users who may read metrics must not see them.
-        _ => StatusError::internal("unable to fetch metrics"),
+        _ if compat == Compat::Reference => StatusError::internal(FETCH_FAILED),
+        _ => StatusError::internal(fetch_failure(error)),
+    }
+}
+
+/// The message of prometheus-adapter if a query fails.
+const FETCH_FAILED: &str = "unable to fetch metrics";
+
+/// The message for a failed query, with a short reason. The details are only logged: users who may
+/// read metrics must not see them.
+fn fetch_failure(error: &MetricError) -> String {
+    let MetricError::Fetch(cause) = error else { return FETCH_FAILED.to_owned() };
+    let of_rule = cause.downcast_ref::<RuleQueryFailure>().map(|rule| &rule.failure);
+    match of_rule.or_else(|| cause.downcast_ref::<QueryFailure>()).map(QueryFailure::reason) {
+        Some(reason) if reason.contains("Prometheus") => format!("{FETCH_FAILED} ({reason})"),
+        Some(reason) => format!("{FETCH_FAILED} (Prometheus: {reason})"),
+        None => FETCH_FAILED.to_owned(),
     }
 }
 
@@ -343,8 +360,7 @@ fn usage_error(summary: &str, error: &MetricError) -> StatusError {
         MetricError::UnknownMetric(
             reason @ (NotFound::NotConfigured | NotFound::NotDiscovered),
         ) => reason.to_string(),
-        // The details are only logged, as in `status_of`.
-        _ => "unable to fetch metrics".to_owned(),
+        _ => fetch_failure(error),
     };
     let message = format!("{summary}: {reason}");
     match error {
@@ -391,11 +407,33 @@ mod tests {
         assert_eq!((status.code, status.message), (code, message));
     }
 
+    #[rstest]
+    #[case::off(Compat::Off, " (Prometheus: no response within 10 s)")]
+    #[case::reference(Compat::Reference, "")]
+    fn failed_query_has_a_short_reason_without_the_server(
+        #[case] compat: Compat,
+        #[case] reason: &str,
+    ) {
+        let (server, limit) = ("http://secret:9090".into(), Duration::from_secs(10));
+        let error = MetricError::from_fetch_error(QueryFailure::Timeout { server, limit });
+        let status = status_of(&error, "jobs", "pods", None, compat);
+        let message = format!("Internal error occurred: unable to fetch metrics{reason}");
+        assert_eq!((status.code, status.message), (500, message));
+        let reported = MetricError::from_fetch_error(QueryFailure::Api {
+            error_type: "execution".to_owned(),
+            message: "secret".to_owned(),
+        });
+        let message = usage_error("failed listing pods", &reported).message;
+        let expected =
+            "failed listing pods: unable to fetch metrics (Prometheus reported execution)";
+        assert_eq!(message, expected);
+    }
+
     #[test]
     fn metric_of_an_unread_rule_is_not_reported_as_404() {
         let (metric, problems) = ("jobs".to_owned(), "Prometheus at http://main: down".to_owned());
         let error = MetricError::UnknownMetric(NotFound::Unread { metric, problems });
-        let status = status_of(&error, "jobs", "pods", None);
+        let status = status_of(&error, "jobs", "pods", None, Compat::Off);
         let message = "the series of the rules that may have jobs have not been read yet";
         assert_eq!((status.code, status.message.as_str()), (503, message));
     }

@@ -23,7 +23,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
-    accesses: IntCounterVec,
+    authorizations: IntCounterVec,
     requests_in_flight: IntGauge,
     // The following metrics have the names of the reference.
     freshness: HistogramVec,
@@ -63,30 +63,49 @@ fn freshness_buckets() -> Vec<f64> {
     std::iter::successors(Some(1.0), |bound| Some(bound * 1.364)).take(20).collect()
 }
 
+/// Registers a metric, and returns it.
+fn registered<M: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: M,
+) -> prometheus::Result<M> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
 impl Metrics {
     pub fn new() -> Result<Self, MetricsError> {
-        let metrics = Self {
-            registry: Registry::new(),
-            requests: IntCounterVec::new(
-                Opts::new("hpa_adapter_requests_total", "Requests by API group, verb and code"),
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let histogram = |options: HistogramOpts, labels: &[&str]| {
+            registered(&registry, HistogramVec::new(options, labels)?)
+        };
+        let gauge = |options: Opts| registered(&registry, IntGauge::with_opts(options)?);
+        Ok(Self {
+            requests: counter(
+                "hpa_adapter_requests_total",
+                "Requests by API group, verb and code",
                 &["group", "verb", "code"],
             )?,
-            request_seconds: HistogramVec::new(
+            request_seconds: histogram(
                 HistogramOpts::new(
                     "hpa_adapter_request_duration_seconds",
                     "Duration of requests by API group",
                 ),
                 &["group"],
             )?,
-            authentications: IntCounterVec::new(
-                Opts::new("hpa_adapter_authentications_total", "Authentications by result"),
+            authentications: counter(
+                "hpa_adapter_authentications_total",
+                "Authentications by result",
                 &["result"],
             )?,
-            accesses: IntCounterVec::new(
-                Opts::new("hpa_adapter_authorizations_total", "Authorizations by result"),
+            authorizations: counter(
+                "hpa_adapter_authorizations_total",
+                "Authorizations by result",
                 &["result"],
             )?,
-            freshness: HistogramVec::new(
+            freshness: histogram(
                 HistogramOpts::new(
                     "metrics_apiserver_metric_freshness_seconds",
                     "Freshness of metrics exported",
@@ -94,15 +113,13 @@ impl Metrics {
                 .buckets(freshness_buckets()),
                 &["group"],
             )?,
-            apiserver_requests: IntCounterVec::new(
-                Opts::new(
-                    "apiserver_request_total",
-                    "Counter of apiserver requests broken out for each verb, dry run value, group, \
-                     version, resource, scope, component, and HTTP response code.",
-                ),
+            apiserver_requests: counter(
+                "apiserver_request_total",
+                "Counter of apiserver requests broken out for each verb, dry run value, group, \
+                 version, resource, scope, component, and HTTP response code.",
                 &[&APISERVER_LABELS[..], &["code"]].concat(),
             )?,
-            apiserver_request_seconds: HistogramVec::new(
+            apiserver_request_seconds: histogram(
                 HistogramOpts::new(
                     "apiserver_request_duration_seconds",
                     "Response latency distribution in seconds for each verb, dry run value, group, \
@@ -111,7 +128,7 @@ impl Metrics {
                 .buckets(DURATION_BUCKETS.to_vec()),
                 &APISERVER_LABELS,
             )?,
-            apiserver_requests_in_flight: IntGauge::with_opts(
+            apiserver_requests_in_flight: gauge(
                 Opts::new(
                     "apiserver_current_inflight_requests",
                     "Number of currently used inflight request limit of this apiserver per request \
@@ -119,21 +136,12 @@ impl Metrics {
                 )
                 .const_label("request_kind", "readOnly"),
             )?,
-            requests_in_flight: IntGauge::new(
+            requests_in_flight: gauge(Opts::new(
                 "hpa_adapter_requests_in_flight",
                 "Requests in progress",
-            )?,
-        };
-        metrics.register(metrics.requests.clone())?;
-        metrics.register(metrics.request_seconds.clone())?;
-        metrics.register(metrics.authentications.clone())?;
-        metrics.register(metrics.accesses.clone())?;
-        metrics.register(metrics.freshness.clone())?;
-        metrics.register(metrics.requests_in_flight.clone())?;
-        metrics.register(metrics.apiserver_requests.clone())?;
-        metrics.register(metrics.apiserver_request_seconds.clone())?;
-        metrics.register(metrics.apiserver_requests_in_flight.clone())?;
-        Ok(metrics)
+            ))?,
+            registry,
+        })
     }
 
     /// Adds metrics of other components.
@@ -171,8 +179,8 @@ impl Metrics {
         self.authentications.with_label_values(&[result]).inc();
     }
 
-    pub(crate) fn observe_access(&self, result: &str) {
-        self.accesses.with_label_values(&[result]).inc();
+    pub(crate) fn observe_authorization(&self, result: &str) {
+        self.authorizations.with_label_values(&[result]).inc();
     }
 
     /// Observes the age of returned values.
@@ -351,7 +359,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.observe_request(RequestLabels::default(), 200, Duration::ZERO);
         metrics.observe_authentication("anonymous");
-        metrics.observe_access("allowed");
+        metrics.observe_authorization("allowed");
         metrics.observe_freshness(
             MetricsApi::Custom,
             Timestamp::now(),

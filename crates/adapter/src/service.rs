@@ -13,8 +13,7 @@ use std::{
 };
 
 use crate::metrics_api::{
-    NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query,
-    status::{Forbidden, bounded},
+    NoRoute, RequestInfo, Route, StatusError, UrlQuery, discovery, query, status::bounded,
 };
 use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User};
 use hpa_metrics::{ApiGroups, MetricSource, describe};
@@ -160,11 +159,9 @@ impl Adapter {
                 return self.admission.share_of_anonymous(peer.address()).limit_unread(response);
             }
         };
-        if user.name == ANONYMOUS {
-            self.metrics.observe_authentication("anonymous");
-        } else {
-            self.metrics.observe_authentication("authenticated");
-        }
+        let is_anonymous = user.name == ANONYMOUS;
+        let result = if is_anonymous { "anonymous" } else { "authenticated" };
+        self.metrics.observe_authentication(result);
         let info = match info {
             Ok(info) => info,
             Err(response) => return share.limit_unread(response),
@@ -260,14 +257,13 @@ impl Adapter {
         let access = self.authorizer.authorize(user, &reviewed, share.reviews()).await;
         let (result, response) = match access {
             Ok(access) if access.allowed => {
-                self.metrics.observe_access("allowed");
+                self.metrics.observe_authorization("allowed");
                 return Ok(());
             }
             Ok(access) => {
                 debug!(user = user.name, path, "forbidden");
-                let forbidden =
-                    Forbidden { user: &user.name, request: info, reason: &access.reason };
-                ("forbidden", preferences.error(&StatusError::forbidden(forbidden)))
+                let error = StatusError::forbidden(&user.name, info, &access.reason);
+                ("forbidden", preferences.error(&error))
             }
             Err(ReviewError::TooMany) => ("busy", preferences.too_many_requests()),
             Err(error) => {
@@ -276,7 +272,7 @@ impl Adapter {
                 ("error", internal_error(path, &error))
             }
         };
-        self.metrics.observe_access(result);
+        self.metrics.observe_authorization(result);
         Err(Box::new(response))
     }
 

@@ -44,8 +44,8 @@ pub(crate) struct Load {
     period: Duration,
     tick_length: Duration,
     start: Instant,
-    /// Initial pods of each target, and its average load in pods.
-    pods_per_target: u32,
+    /// The initial pods of each target, and its average load in pods.
+    pub(crate) pods_per_target: u32,
     state: Mutex<State>,
 }
 
@@ -91,13 +91,7 @@ impl Load {
         }
     }
 
-    /// The initial pods of each target, and its average load in pods.
-    pub(crate) fn pods_per_target(&self) -> u32 {
-        self.pods_per_target
-    }
-
-    /// Adds a target with its initial pods. `index` must be unique: it determines where the target
-    /// starts in a wave and in the jitter.
+    /// Adds a target with its initial pods. `index` must be unique.
     pub(crate) fn add(&self, namespace: &str, name: &str, index: u32) {
         let target = Target { replicas: self.pods_per_target, index };
         let mut state = self.state.lock();

@@ -50,8 +50,11 @@ pub(crate) fn namespace_names(population: &Population) -> Vec<String> {
     (0..population.namespaces).map(|index| format!("bench-{index}")).collect()
 }
 
-/// Namespace and name of the targets, in the order of their creation.
-pub(crate) fn targets(population: &Population) -> impl Iterator<Item = (String, String)> + use<> {
+/// Namespace and name of a target.
+pub(crate) type TargetId = (String, String);
+
+/// The targets, in the order of their creation.
+pub(crate) fn targets(population: &Population) -> impl Iterator<Item = TargetId> + use<> {
     let namespaces = population.namespaces;
     (0..population.autoscalers)
         .map(move |index| (format!("bench-{}", index % namespaces), format!("app-{index}")))

@@ -188,8 +188,9 @@ fn end_of_value(text: &str) -> Option<usize> {
     })
 }
 
+/// The samples with this name.
 pub(crate) fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
-    text.lines().filter_map(sample).filter(move |sample| sample.name == name)
+    text.lines().filter_map(parse_sample).filter(move |sample| sample.name == name)
 }
 
 /// Returns the sum of the samples with a name, or `None` if there are none.
@@ -197,7 +198,8 @@ pub(crate) fn sum(text: &str, name: &str) -> Option<f64> {
     samples(text, name).map(|sample| sample.value).reduce(|sum, value| sum + value)
 }
 
-fn sample(line: &str) -> Option<Sample<'_>> {
+/// Parses a line. Returns `None` for a comment.
+fn parse_sample(line: &str) -> Option<Sample<'_>> {
     if line.starts_with('#') {
         return None;
     }

@@ -22,7 +22,8 @@ pub const MAX_POLICY_PERIOD: SignedDuration = SignedDuration::from_mins(30);
 /// recommendation can count, unless the controller's own downscale stabilization is longer.
 pub const MAX_STABILIZATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Without `behavior`, one step may double the replicas. It may always raise them to this number.
+/// Without `behavior`, one step may raise the replicas to this number, even if that more than
+/// doubles them.
 const SCALE_UP_LIMIT_MINIMUM: i32 = 4;
 
 /// A scaling policy: one of the spec, or a default.
@@ -103,25 +104,24 @@ impl<'a> EffectiveBehavior<'a> {
     ///
     /// If the spec has no `behavior`, no policies apply: replicas may at most double in one step,
     /// or rise to 4, and scaling down is limited by the stabilization window alone. If it has one,
-    /// the defaults of the API apply to every member that is unset. Of the controller's downscale
-    /// stabilization, only whole seconds count then, as in the reference.
+    /// the defaults of the API apply to every member that is unset, and the controller's downscale
+    /// stabilization is truncated to whole seconds, as in the reference.
     pub fn new(spec: &'a HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
-        let behavior = spec.behavior.as_deref();
-        let default_down = match behavior {
-            Some(_) => SignedDuration::from_secs(settings.downscale_stabilization.as_secs()),
-            None => settings.downscale_stabilization,
+        let has_behavior = spec.behavior.is_some();
+        let default_down = if has_behavior {
+            SignedDuration::from_secs(settings.downscale_stabilization.as_secs())
+        } else {
+            settings.downscale_stabilization
         };
-        let rules = |direction, rules, default_window| EffectiveRules {
+        let rules = |direction, default_window| EffectiveRules {
             direction,
-            rules,
+            rules: spec.scaling_rules(direction),
             default_window,
-            has_behavior: behavior.is_some(),
+            has_behavior,
         };
-        let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
-        let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
         Self {
-            up: rules(Direction::Up, up, SignedDuration::ZERO),
-            down: rules(Direction::Down, down, default_down),
+            up: rules(Direction::Up, SignedDuration::ZERO),
+            down: rules(Direction::Down, default_down),
         }
     }
 
@@ -153,8 +153,8 @@ impl<'a> EffectiveBehavior<'a> {
         self.up.stabilization_window().max(self.down.stabilization_window())
     }
 
-    /// The recommendations within the stabilization window of a direction. Without `behavior`, the
-    /// window includes its start, and nothing stabilizes a scale-up, as in the reference.
+    /// The recommendations within the stabilization window of a direction. As in the reference, a
+    /// window without `behavior` includes its start, and there is none for scaling up.
     pub(crate) fn recent_recommendations(
         &self,
         direction: Direction,

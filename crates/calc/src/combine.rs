@@ -9,7 +9,9 @@ use crate::{
     },
     fallback::{FallbackProposal, Fallbacks},
     forecast,
-    metric::{Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, metric_status},
+    metric::{
+        EvaluatedMetric, FailedMetric, MetricContext, MetricSpecError, evaluate, metric_status,
+    },
     readings::{LoadForecast, MetricForecast, MetricQuery, Readings},
     replicas::Proposal,
 };
@@ -24,7 +26,7 @@ pub(crate) struct CombinedMetrics {
     pub(crate) explanations: Vec<MetricExplanation>,
 }
 
-/// The largest proposal so far. If it is 0 replicas, any later proposal replaces it.
+/// The largest proposal so far. As in the reference, any later proposal replaces one of 0 replicas.
 #[derive(Default)]
 pub(crate) struct LargestProposal {
     pub(crate) replicas: i32,
@@ -57,7 +59,7 @@ pub(crate) fn combine(
     specs: &[MetricSpec],
     queries: &[Result<MetricQuery, MetricSpecError>],
     readings: Readings,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
     fallbacks: &mut Fallbacks<'_>,
     forecasts: &[Option<MetricForecast>],
 ) -> CombinedMetrics {
@@ -124,8 +126,8 @@ impl LargestProposal {
         }
     }
 
-    /// Raises the proposal to that of the largest forecast, if that is larger. If forecasts are
-    /// only observed, explains this forecast and changes nothing.
+    /// Raises the proposal to that of the largest forecast, if the forecast asks for more replicas.
+    /// If forecasts are only observed, explains the forecast and changes nothing.
     fn raise_by_forecasts(&mut self, explanations: &mut [MetricExplanation]) {
         let forecasts = explanations.iter().enumerate().filter_map(|(index, metric)| {
             let forecast = metric.forecast.as_deref()?;
@@ -139,10 +141,10 @@ impl LargestProposal {
             forecast;
         let replicas = forecast.proposed_replicas;
         let because = format!(
-            "a load of {} at {at:.0} (now {}; quantile {})",
+            "a load of {} at {at:.0} (now {}; quantile {}%)",
             number(load),
             number(forecast.load),
-            number(quantile * 100.0) + "%"
+            number(quantile * 100.0)
         );
         let asked = counted(replicas, "replica");
         let text = if forecast.may_raise {
@@ -214,7 +216,7 @@ fn explain(
     proposal: &Proposal,
     target: TargetValue,
     effects: Vec<SettingEffect>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> MetricExplanation {
     MetricExplanation {
         metric: name.to_owned(),
@@ -268,7 +270,7 @@ mod tests {
         });
         // With 0 `status.replicas`, no ratio is within tolerance.
         let scale = Scale { spec_replicas: current, status_replicas: 0, selector: String::new() };
-        let context = Context {
+        let context = MetricContext {
             namespace: "ns",
             scale: &scale,
             pods: &[],

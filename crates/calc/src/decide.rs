@@ -17,7 +17,7 @@ use crate::{
     history::{Direction, History},
     messages,
     metric::MISSING_REQUESTS,
-    normalize::{NormalizeInput, NormalizedReplicas},
+    normalize::{NormalizeInput, NormalizedReplicas, limit_message},
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, kind_without_metrics},
     readings::Readings,
     settings::{Bounds, BoundsChange, PodSelection, SettingsSummary},
@@ -41,8 +41,8 @@ impl<'a> Plan<'a> {
     /// Decides on the readings.
     ///
     /// `readings` answer [`Plan::queries`]; a metric without a reading counts as failed. `history`
-    /// is what the autoscaler's last reconcile returned, see [`Conclusion::history`], or empty for
-    /// the first one. `now` is the time of the whole decision.
+    /// is the [`Conclusion::history`] of the autoscaler's last reconcile, or empty for the first
+    /// one. `now` is the time of the whole decision.
     ///
     /// [`Conclusion::history`]: crate::conclude::Conclusion::history
     pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
@@ -116,8 +116,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The reason of the condition about the limit that a proposal exceeds without stabilization: a
-/// bound that the desired replicas are at, or a disabled direction.
+/// The limit that would apply even without stabilization, as the reason of its condition: a bound
+/// that the proposal exceeds and that the desired replicas are at, or a disabled direction.
 fn lasting_limit(
     input: &NormalizeInput<'_>,
     bounds: Bounds,
@@ -172,7 +172,7 @@ impl Decision<'_> {
     /// Sets the condition that names the settings of the autoscaler, and their problems.
     fn report_settings(&mut self, schedule: Option<&str>) {
         let summary = self.settings.summary.as_deref();
-        let summary = summary.filter(|summary| !summary.is_for_built_in);
+        let summary = summary.filter(|summary| !summary.may_be_built_in);
         let Some(SettingsSummary { applied, problems, .. }) = summary else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
@@ -397,7 +397,7 @@ impl Decision<'_> {
         let input = NormalizeInput { spec, settings, bounds, current, now };
         let normalized = input.normalize(proposed, &mut self.history);
         self.report_limits(&normalized);
-        if is_held && normalized.limit.reason == ConditionReason::TooFewReplicas {
+        if is_held && normalized.limit == ConditionReason::TooFewReplicas {
             self.explain_held_replica();
         }
         let mut desired = normalized.replicas;
@@ -418,14 +418,13 @@ impl Decision<'_> {
 
     /// Sets the conditions about stabilization, rate limits and bounds.
     fn report_limits(&mut self, normalized: &NormalizedReplicas) {
-        let (reason, message) = match &normalized.stabilization {
-            Some(limit) => (limit.reason.clone(), limit.message),
-            None => (ConditionReason::ReadyForNewScale, messages::SIZE_MATCHES),
-        };
+        let stabilization = normalized.stabilization.clone();
+        let reason = stabilization.unwrap_or(ConditionReason::ReadyForNewScale);
+        let message = limit_message(&reason);
         self.draft.set(ConditionType::AbleToScale, true, reason, message);
-        let (is_limited, limit) = (normalized.is_limited(), &normalized.limit);
-        let reason = limit.reason.clone();
-        self.draft.set(ConditionType::ScalingLimited, is_limited, reason, limit.message);
+        let (is_limited, reason) = (normalized.is_limited(), normalized.limit.clone());
+        let message = limit_message(&reason);
+        self.draft.set(ConditionType::ScalingLimited, is_limited, reason, message);
     }
 
     fn explain_limits(&mut self, proposed: i32, normalized: NormalizedReplicas) {
@@ -439,7 +438,7 @@ impl Decision<'_> {
                 let rules = if is_down { behavior.down() } else { behavior.up() };
                 u32::try_from(rules.stabilization_window().as_secs()).unwrap_or(u32::MAX)
             });
-        self.explanation.stabilized_by = normalized.stabilization.map(|limit| limit.reason);
-        self.explanation.limited_by = is_limited.then_some(normalized.limit.reason);
+        self.explanation.stabilized_by = normalized.stabilization;
+        self.explanation.limited_by = is_limited.then_some(normalized.limit);
     }
 }

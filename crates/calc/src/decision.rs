@@ -135,6 +135,11 @@ impl Decision<'_> {
         }
     }
 
+    /// The replicas that the target has after the decision.
+    pub(crate) fn resulting_replicas(&self) -> i32 {
+        self.scale_to().unwrap_or(self.current)
+    }
+
     /// The explanation of the decision, per metric and limit.
     pub fn explanation(&self) -> &Explanation {
         &self.explanation

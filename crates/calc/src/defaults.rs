@@ -9,8 +9,6 @@ use crate::{
     validation::measure_spec,
 };
 
-/// The default of `minReplicas`.
-pub(crate) const MIN_REPLICAS: i32 = 1;
 /// The target of the default metric, in percent of the requested CPU.
 const CPU_UTILIZATION: i32 = 80;
 
@@ -26,11 +24,12 @@ pub fn prepare_spec(spec: &mut HorizontalPodAutoscalerSpec) {
 /// metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both directions
 /// (API reference of autoscaling/v2; KEP-853 for the rules).
 ///
-/// Members that are set stay as they are, except an empty list of metrics. An empty list of
-/// policies stays, and validation rejects it. The stabilization window for scaling down and the
-/// tolerances stay unset, because their defaults are settings of the controller (KEP-4951).
+/// Members that are set stay as they are, except an empty list of metrics, which counts as unset.
+/// An empty list of policies stays, and validation rejects it. The stabilization window for scaling
+/// down and the tolerances stay unset, because their defaults are settings of the controller
+/// (KEP-4951).
 pub fn apply_defaults(spec: &mut HorizontalPodAutoscalerSpec) {
-    spec.min_replicas.get_or_insert(MIN_REPLICAS);
+    spec.min_replicas = Some(spec.effective_min_replicas());
     if spec.metrics.is_empty() {
         spec.metrics.push(cpu_utilization());
     }

@@ -1,108 +1,71 @@
 //! The Kubernetes events of a decision.
 
-use crate::api::MetricSourceType;
+use crate::api::{MetricSourceType, enums::closed_enum};
 
-/// The type of an event: `Normal` or `Warning`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventType {
-    /// For information.
-    Normal,
-    /// Something failed or needs attention.
-    Warning,
-}
-
-impl EventType {
-    /// The value of the event's `type`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
+closed_enum! {
+    /// The type of an event: `Normal` or `Warning`.
+    EventType {
+        /// For information.
+        Normal,
+        /// Something failed or needs attention.
+        Warning,
     }
 }
 
-/// The reason of an event, from the reference controller or from this project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EventReason {
-    /// Several autoscalers select the same pods.
-    AmbiguousSelector,
-    /// Another controller also writes the autoscaler's status. The reference has no such event.
-    ConflictingController,
-    /// The desired replicas could not be computed.
-    FailedComputeMetricsReplicas,
-    /// A ContainerResource metric could not be read or computed.
-    FailedGetContainerResourceMetric,
-    /// An External metric could not be read or computed.
-    FailedGetExternalMetric,
-    /// An Object metric could not be read or computed.
-    FailedGetObjectMetric,
-    /// The pods that the target owns can't be determined. The reference has no such event.
-    FailedGetOwners,
-    /// A Pods metric could not be read or computed.
-    FailedGetPodsMetric,
-    /// A Resource metric could not be read or computed.
-    FailedGetResourceMetric,
-    /// The target's scale could not be read.
-    FailedGetScale,
-    /// The target's scale could not be written.
-    FailedRescale,
-    /// The autoscaler's status could not be written.
-    FailedUpdateStatus,
-    /// Forecasts would have helped in the past, so they are used, or observed, from now on. The
-    /// reference has no such event.
-    ForecastStarted,
-    /// Forecasts are no longer used or observed. The reference has no such event.
-    ForecastStopped,
-    /// An annotation or field of this project is ignored or not used as written. The reference has
-    /// no such event.
-    InvalidAnnotation,
-    /// The metric's type is unknown.
-    InvalidMetricSourceType,
-    /// The target's selector does not parse.
-    InvalidSelector,
-    /// The fallback of a metric is no longer active. The reference has no such event.
-    MetricFallbackEnded,
-    /// The fallback of a metric is active. The reference has no such event.
-    MetricFallbackStarted,
-    /// Another client changes the target's replicas after each scaling. The reference has no such
-    /// event.
-    ReplicasOverwritten,
-    /// The target has no selector.
-    SelectorRequired,
-    /// The target's scale was written.
-    SuccessfulRescale,
+closed_enum! {
+    /// The reason of an event, from the reference controller or from this project.
+    #[non_exhaustive]
+    EventReason {
+        /// Several autoscalers select the same pods.
+        AmbiguousSelector,
+        /// Another controller also writes the autoscaler's status. Not in the reference.
+        ConflictingController,
+        /// The desired replicas could not be computed.
+        FailedComputeMetricsReplicas,
+        /// A ContainerResource metric could not be read or computed.
+        FailedGetContainerResourceMetric,
+        /// An External metric could not be read or computed.
+        FailedGetExternalMetric,
+        /// An Object metric could not be read or computed.
+        FailedGetObjectMetric,
+        /// The pods that the target owns can't be determined. Not in the reference.
+        FailedGetOwners,
+        /// A Pods metric could not be read or computed.
+        FailedGetPodsMetric,
+        /// A Resource metric could not be read or computed.
+        FailedGetResourceMetric,
+        /// The target's scale could not be read.
+        FailedGetScale,
+        /// The target's scale could not be written.
+        FailedRescale,
+        /// The autoscaler's status could not be written.
+        FailedUpdateStatus,
+        /// Forecasts would have helped in the past, so they are used, or observed, from now on. Not
+        /// in the reference.
+        ForecastStarted,
+        /// Forecasts are no longer used or observed. Not in the reference.
+        ForecastStopped,
+        /// An annotation or field of this project is ignored or not used as written. Not in the
+        /// reference.
+        InvalidAnnotation,
+        /// The metric's type is unknown.
+        InvalidMetricSourceType,
+        /// The target's selector does not parse.
+        InvalidSelector,
+        /// The fallback of a metric is no longer active. Not in the reference.
+        MetricFallbackEnded,
+        /// The fallback of a metric is active. Not in the reference.
+        MetricFallbackStarted,
+        /// Another client changes the target's replicas after each scaling. Not in the reference.
+        ReplicasOverwritten,
+        /// The target has no selector.
+        SelectorRequired,
+        /// The target's scale was written.
+        SuccessfulRescale,
+    }
 }
 
 impl EventReason {
-    /// The value of the event's `reason`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AmbiguousSelector => "AmbiguousSelector",
-            Self::ConflictingController => "ConflictingController",
-            Self::FailedComputeMetricsReplicas => "FailedComputeMetricsReplicas",
-            Self::FailedGetContainerResourceMetric => "FailedGetContainerResourceMetric",
-            Self::FailedGetExternalMetric => "FailedGetExternalMetric",
-            Self::FailedGetObjectMetric => "FailedGetObjectMetric",
-            Self::FailedGetOwners => "FailedGetOwners",
-            Self::FailedGetPodsMetric => "FailedGetPodsMetric",
-            Self::FailedGetResourceMetric => "FailedGetResourceMetric",
-            Self::FailedGetScale => "FailedGetScale",
-            Self::FailedRescale => "FailedRescale",
-            Self::FailedUpdateStatus => "FailedUpdateStatus",
-            Self::ForecastStarted => "ForecastStarted",
-            Self::ForecastStopped => "ForecastStopped",
-            Self::InvalidAnnotation => "InvalidAnnotation",
-            Self::InvalidMetricSourceType => "InvalidMetricSourceType",
-            Self::InvalidSelector => "InvalidSelector",
-            Self::MetricFallbackEnded => "MetricFallbackEnded",
-            Self::MetricFallbackStarted => "MetricFallbackStarted",
-            Self::ReplicasOverwritten => "ReplicasOverwritten",
-            Self::SelectorRequired => "SelectorRequired",
-            Self::SuccessfulRescale => "SuccessfulRescale",
-        }
-    }
-
     /// The reason for a failed metric of this type.
     pub(crate) fn for_failed_metric(source_type: &MetricSourceType) -> Self {
         match source_type {

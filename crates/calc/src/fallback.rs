@@ -200,8 +200,7 @@ impl Decision<'_> {
     /// a fallback.
     pub(crate) fn clear_fallback_condition(&mut self) {
         let condition_type = ConditionType::ExternalMetricFallbackActive;
-        let mut metrics = self.settings.metrics.iter().flat_map(|metrics| metrics.iter());
-        if !metrics.any(|metric| metric.fallback.is_some()) {
+        if !self.settings.has_fallback() {
             self.draft.remove(&condition_type);
         } else if self.draft.status.is_true(&condition_type)
             && !self.history.failing_metrics.iter().any(|state| state.fallback_since.is_some())
@@ -230,9 +229,7 @@ pub(crate) fn failures_by_status(
     hpa: &HorizontalPodAutoscaler,
     readings: &Readings,
 ) -> Vec<FailingMetric> {
-    let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
-    let active =
-        active.filter(|_| hpa.status.is_true(&ConditionType::ExternalMetricFallbackActive));
+    let active = hpa.status.true_condition(&ConditionType::ExternalMetricFallbackActive);
     let Some(active) = active else { return Vec::new() };
     let Some(fallback_since) = active.last_transition_time else { return Vec::new() };
     let metrics = hpa.spec.metrics.iter().enumerate();

@@ -4,8 +4,8 @@
 //! they are trusted. This module converts the forecast load of a metric to replicas, by the
 //! metric's own target and tolerance. The largest such proposal counts if it is above all others,
 //! so a forecast can raise the desired replicas and never lower them. With
-//! [`Forecasting::Observe`], it is only explained. Bounds, policies, stabilization and pauses apply
-//! to it as to every proposal.
+//! [`ForecastMode::Observe`], it is only explained. Bounds, policies, stabilization and pauses
+//! apply to it as to every proposal.
 //!
 //! If a metric failed or its fallback is active, its forecast is ignored, because its load is not
 //! known.
@@ -18,11 +18,11 @@ use crate::{
     event::{Event, EventReason},
     explain::ForecastExplanation,
     go_text,
-    metric::{Context, evaluate},
+    metric::{MetricContext, evaluate},
     plan::{Plan, PlanKind},
     readings::{MetricForecast, Readings},
     replicas::{Load, Proposal, ceil_to_replicas},
-    settings::Forecasting,
+    settings::ForecastMode,
 };
 
 /// The maximum length of the condition's message, in characters.
@@ -54,19 +54,19 @@ impl Plan<'_> {
 pub(crate) fn explain(
     forecast: Option<&MetricForecast>,
     proposal: &Proposal,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Option<Box<ForecastExplanation>> {
     let MetricForecast { reason, forecast, .. } = forecast?;
     let forecast = (*forecast).filter(|_| reason.is_active())?;
     let Load { total: load, per_replica } = proposal.load;
     let proposed_replicas = propose(forecast.load, per_replica, context)?;
-    let may_raise = context.settings.forecasts.mode == Forecasting::Scale;
+    let may_raise = context.settings.forecasts.mode == ForecastMode::Scale;
     Some(ForecastExplanation { load, per_replica, forecast, proposed_replicas, may_raise }.into())
 }
 
 /// The replicas for a forecast load, by the target (the load per replica), the tolerance and the
 /// activation value of the metric. `None` if the load or the target is not usable.
-fn propose(load: f64, per_replica: f64, context: &Context<'_>) -> Option<i32> {
+fn propose(load: f64, per_replica: f64, context: &MetricContext<'_>) -> Option<i32> {
     let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0;
     let current = context.scale.spec_replicas;
     let needed = (load / per_replica * PARTS_PER_POD).round() / PARTS_PER_POD;
@@ -116,7 +116,7 @@ impl Decision<'_> {
             format!("{name}: {text}{effect}")
         });
         let mut message = texts.collect::<Vec<_>>().join("; ");
-        if is_active && self.settings.forecasts.mode == Forecasting::Observe {
+        if is_active && self.settings.forecasts.mode == ForecastMode::Observe {
             message.push_str("; observed only, the replicas don't change");
         }
         let message = go_text::truncate(message, MAX_MESSAGE_LEN);

@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 #[error("time: {0}")]
 pub struct DurationError(String);
 
-/// The largest magnitude of a negative duration, in nanoseconds. A positive duration has at most
-/// one less.
+/// The largest magnitude of a negative duration, in nanoseconds. That of a positive duration is one
+/// less.
 const MAX_MAGNITUDE: u64 = 1 << 63;
 
 /// Parses a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.
@@ -100,8 +100,8 @@ fn unit_nanos(name: &str) -> Option<u64> {
     })
 }
 
-/// Converts the digits after a point to nanoseconds, with the float arithmetic of Go. It ignores
-/// the digits that don't fit into 63 bits.
+/// Converts the digits after a point to nanoseconds, with the float arithmetic of Go. Like Go,
+/// ignores digits that don't fit into 63 bits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the unit")]
 fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0_u64, 1.0);

@@ -22,8 +22,8 @@ pub struct ScaleEvent {
     pub change: i32,
     /// The time of the scaling.
     pub at: Timestamp,
-    /// Whether the next scale event of the same direction may replace this one: it was older than
-    /// the longest policy period when another event was added.
+    /// Whether the next scale event of the same direction may replace this one, because it was
+    /// older than the longest policy period when another event was added.
     pub outdated: bool,
 }
 

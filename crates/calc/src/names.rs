@@ -4,23 +4,23 @@
 /// The maximum length in bytes of a DNS label (RFC 1123) and of the name part of a qualified name.
 pub(crate) const MAX_LABEL_LEN: usize = 63;
 /// The maximum length in bytes of a DNS subdomain.
-pub(crate) const MAX_SUBDOMAIN_LEN: usize = 253;
+const MAX_SUBDOMAIN_LEN: usize = 253;
 
 // The server has two texts for the same limit: one for a name on its own, one for a part of a
 // qualified name.
 pub(crate) const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
-pub(crate) const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
+const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
 pub(crate) const LABEL_HAS_DOTS: &str = "must not contain dots";
 pub(crate) const LABEL_MALFORMED: &str = "a lowercase RFC 1123 label must consist of lower case \
     alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. \
     'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 pub(crate) const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 characters";
-pub(crate) const PREFIX_TOO_LONG: &str = "must be no more than 253 bytes";
-pub(crate) const SUBDOMAIN_MALFORMED: &str = "a lowercase RFC 1123 subdomain must consist of lower \
+const PREFIX_TOO_LONG: &str = "must be no more than 253 bytes";
+const SUBDOMAIN_MALFORMED: &str = "a lowercase RFC 1123 subdomain must consist of lower \
     case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
     character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-pub(crate) const NAME_PART_MALFORMED: &str = "must consist of alphanumeric characters, '-', '_' or \
+const NAME_PART_MALFORMED: &str = "must consist of alphanumeric characters, '-', '_' or \
     '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE_MALFORMED: &str = "a valid label must be an empty string or consist of \

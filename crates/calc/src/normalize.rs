@@ -14,25 +14,18 @@ use crate::{
     time::before,
 };
 
-/// The reason and the message of a condition about a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LimitReason {
-    pub(crate) reason: ConditionReason,
-    pub(crate) message: &'static str,
-}
-
 /// A proposal after each step of the normalization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NormalizedReplicas {
     /// After stabilization.
     pub(crate) stabilized: i32,
     /// The reason, if stabilization changed the proposal.
-    pub(crate) stabilization: Option<LimitReason>,
+    pub(crate) stabilization: Option<ConditionReason>,
     /// After rate limits and bounds.
     pub(crate) replicas: i32,
     /// The reason of the condition `ScalingLimited`: the rate limit or bound that changed the
     /// replicas, or `DesiredWithinRange` if none did.
-    pub(crate) limit: LimitReason,
+    pub(crate) limit: ConditionReason,
 }
 
 impl NormalizedReplicas {
@@ -42,8 +35,7 @@ impl NormalizedReplicas {
     }
 }
 
-/// The inputs of a normalization, other than the proposal and the history. A normalization applies
-/// stabilization, rate limits and bounds.
+/// The inputs of a normalization, other than the proposal and the history.
 pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,
@@ -66,11 +58,11 @@ impl NormalizeInput<'_> {
         // Like `clamp`, but can't panic.
         let in_range = self.current.max(min).min(max);
         let (stabilized, reason) = if !behavior.is_set() {
-            (max, SCALE_DOWN_STABILIZED)
+            (max, ConditionReason::ScaleDownStabilized)
         } else if proposed >= self.current {
-            (in_range, SCALE_UP_STABILIZED)
+            (in_range, ConditionReason::ScaleUpStabilized)
         } else {
-            (in_range, SCALE_DOWN_STABILIZED)
+            (in_range, ConditionReason::ScaleDownStabilized)
         };
         let stabilization = (stabilized != proposed).then_some(reason);
         let (replicas, limit) = if behavior.is_set() {
@@ -81,15 +73,15 @@ impl NormalizeInput<'_> {
         NormalizedReplicas { stabilized, stabilization, replicas, limit }
     }
 
-    fn limit_without_behavior(&self, stabilized: i32) -> (i32, LimitReason) {
+    fn limit_without_behavior(&self, stabilized: i32) -> (i32, ConditionReason) {
         let (max, max_reason) = self.upper_limit(scale_up_limit(self.current));
         let min = self.bounds.min_replicas;
         if stabilized < min {
-            (min, TOO_FEW)
+            (min, ConditionReason::TooFewReplicas)
         } else if stabilized > max {
             (max, max_reason)
         } else {
-            (stabilized, WITHIN_RANGE)
+            (stabilized, ConditionReason::DesiredWithinRange)
         }
     }
 
@@ -99,7 +91,7 @@ impl NormalizeInput<'_> {
         behavior: &EffectiveBehavior<'_>,
         stabilized: i32,
         history: &History,
-    ) -> (i32, LimitReason) {
+    ) -> (i32, ConditionReason) {
         if stabilized > self.current {
             let rate = behavior.up().limit(self.current, history, self.now).max(self.current);
             let (max, reason) = self.upper_limit(rate);
@@ -109,36 +101,42 @@ impl NormalizeInput<'_> {
         } else if stabilized < self.current {
             let rate = behavior.down().limit(self.current, history, self.now).min(self.current);
             let bound = self.bounds.min_replicas;
-            let (min, reason) =
-                if bound < rate { (rate, SCALE_DOWN_LIMIT) } else { (bound, TOO_FEW) };
+            let (min, reason) = if bound < rate {
+                (rate, ConditionReason::ScaleDownLimit)
+            } else {
+                (bound, ConditionReason::TooFewReplicas)
+            };
             if stabilized < min {
                 return (min, reason);
             }
         }
-        (stabilized, WITHIN_RANGE)
+        (stabilized, ConditionReason::DesiredWithinRange)
     }
 
     /// The smaller of `maxReplicas` and the rate limit, and the reason of the condition if it
     /// applies.
-    fn upper_limit(&self, rate_limit: i32) -> (i32, LimitReason) {
+    fn upper_limit(&self, rate_limit: i32) -> (i32, ConditionReason) {
         let bound = self.bounds.max_replicas;
-        if bound > rate_limit { (rate_limit, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
+        if bound > rate_limit {
+            (rate_limit, ConditionReason::ScaleUpLimit)
+        } else {
+            (bound, ConditionReason::TooManyReplicas)
+        }
     }
 }
 
-const SCALE_DOWN_STABILIZED: LimitReason = LimitReason {
-    reason: ConditionReason::ScaleDownStabilized,
-    message: messages::STABILIZED_DOWN,
-};
-const SCALE_UP_STABILIZED: LimitReason =
-    LimitReason { reason: ConditionReason::ScaleUpStabilized, message: messages::STABILIZED_UP };
-const WITHIN_RANGE: LimitReason =
-    LimitReason { reason: ConditionReason::DesiredWithinRange, message: messages::WITHIN_RANGE };
-const TOO_FEW: LimitReason =
-    LimitReason { reason: ConditionReason::TooFewReplicas, message: messages::TOO_FEW };
-const TOO_MANY: LimitReason =
-    LimitReason { reason: ConditionReason::TooManyReplicas, message: messages::TOO_MANY };
-const SCALE_UP_LIMIT: LimitReason =
-    LimitReason { reason: ConditionReason::ScaleUpLimit, message: messages::TOO_FAST_UP };
-const SCALE_DOWN_LIMIT: LimitReason =
-    LimitReason { reason: ConditionReason::ScaleDownLimit, message: messages::TOO_FAST_DOWN };
+/// The message of a condition about stabilization, a rate limit or a bound. Empty for any other
+/// reason.
+pub(crate) fn limit_message(reason: &ConditionReason) -> &'static str {
+    match reason {
+        ConditionReason::DesiredWithinRange => messages::WITHIN_RANGE,
+        ConditionReason::ReadyForNewScale => messages::SIZE_MATCHES,
+        ConditionReason::ScaleDownLimit => messages::TOO_FAST_DOWN,
+        ConditionReason::ScaleDownStabilized => messages::STABILIZED_DOWN,
+        ConditionReason::ScaleUpLimit => messages::TOO_FAST_UP,
+        ConditionReason::ScaleUpStabilized => messages::STABILIZED_UP,
+        ConditionReason::TooFewReplicas => messages::TOO_FEW,
+        ConditionReason::TooManyReplicas => messages::TOO_MANY,
+        _ => "",
+    }
+}

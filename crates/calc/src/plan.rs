@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{HorizontalPodAutoscaler, Pod, Scale},
-    metric::{Context, MetricSpecError, query},
+    metric::{MetricContext, MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
     settings::{Bounds, DEFAULT_METRIC_SETTINGS, ReadinessRules, Settings, Tolerances},
@@ -34,11 +34,6 @@ impl ScaleReadError {
     pub fn read(error: impl std::fmt::Display) -> Self {
         Self::Read(error.to_string())
     }
-
-    /// Whether the autoscaler's spec is invalid: a retry can't succeed until the spec changes.
-    pub fn is_invalid_spec(&self) -> bool {
-        matches!(self, Self::InvalidApiVersion(_))
-    }
 }
 
 /// The pods that a target's selector matches, and the autoscalers that select any of them.
@@ -64,6 +59,9 @@ pub struct SelectedPods {
     /// The names of the other autoscalers of the target, as in `autoscalers`, for reports. Empty if
     /// they are unknown.
     pub sharing_target: Vec<String>,
+    /// The reason why the target's controller can't create pods, such as an exceeded quota, for
+    /// reports. Absent if it is unknown.
+    pub replica_failure: Option<String>,
 }
 
 impl SelectedPods {
@@ -83,9 +81,10 @@ pub struct Plan<'a> {
     pub(crate) kind: PlanKind,
 }
 
-/// The kinds of reconciles. With a schedule of bounds, the bounds depend on the time of the
-/// decision, so [`Plan::decide`] replaces the kind if the replicas are out of bounds, or if the
-/// autoscaler may not scale up from zero.
+/// The kinds of reconciles.
+///
+/// With a schedule, the bounds depend on the time of the decision. [`Plan::decide`] then replaces
+/// the kind if the replicas are out of bounds, or if the autoscaler may not scale up from zero.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     /// The scale could not be read.
@@ -130,8 +129,8 @@ impl MetricsPlan {
         settings: &'a Settings,
         scale: &'a Scale,
         now: Timestamp,
-    ) -> Context<'a> {
-        Context {
+    ) -> MetricContext<'a> {
+        MetricContext {
             namespace: &hpa.metadata.namespace,
             scale,
             pods: &self.pods,

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
-    api::{ConditionReason, CrossVersionObjectReference, Pod, ResourceName},
+    api::{ConditionReason, CrossVersionObjectReference, Pod, ResourceName, enums::closed_enum},
     quantity::MilliValue,
     selector::Selector,
     settings::{PodSelection, Settings},
@@ -182,7 +182,8 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// The value of an object, or the sum of all series, in milli-units. `None` for samples of pods.
+    /// The value of an object, or the sum of all series, in milli-units. `None` for samples of
+    /// pods.
     pub fn total_milli(&self) -> Option<i128> {
         match self {
             Self::Object(sample) => Some(sample.value.as_milli().into()),
@@ -206,12 +207,19 @@ pub struct Readings {
     forecasts: Vec<Option<MetricForecast>>,
     /// By the index of the metric, `None` for one that was read. Only reports have them.
     controller_errors: Vec<Option<String>>,
+    /// The lead of the clock of the decision over that of the samples. Only reports have it.
+    clock_lead: SignedDuration,
 }
 
 impl Readings {
     /// No readings.
     pub const fn new() -> Self {
-        Self { by_metric: Vec::new(), forecasts: Vec::new(), controller_errors: Vec::new() }
+        Self {
+            by_metric: Vec::new(),
+            forecasts: Vec::new(),
+            controller_errors: Vec::new(),
+            clock_lead: SignedDuration::ZERO,
+        }
     }
 
     /// Sets the reading of the metric at an index of `spec.metrics`.
@@ -235,11 +243,24 @@ impl Readings {
     }
 
     /// Sets the errors of the metrics in the controller's last decision, in the order of
-    /// `spec.metrics`: `None` for a metric that it read. Empty if they are unknown. Only reports
-    /// use them: an error explains a metric that can't be read for the report either, and without
-    /// an error, a failure in the stored status is older than the decision.
+    /// `spec.metrics`: `None` for a metric that the controller read. Empty if they are unknown.
+    ///
+    /// Only reports use them. An error explains a metric that can't be read for the report either.
+    /// Without an error, a failure in the stored status is outdated.
     pub fn set_controller_errors(&mut self, errors: Vec<Option<String>>) {
         self.controller_errors = errors;
+    }
+
+    /// Sets the lead of the clock of the decision over that of the samples.
+    ///
+    /// Only reports use it, for the ages of samples. The decision is that of the wrong clock.
+    pub fn set_clock_lead(&mut self, lead: SignedDuration) {
+        self.clock_lead = lead;
+    }
+
+    /// The lead of the clock of the decision over that of the samples. Zero if it is unknown.
+    pub fn clock_lead(&self) -> SignedDuration {
+        self.clock_lead
     }
 
     /// Whether the controller itself read the metric for its last decision. `false` if unknown.
@@ -387,20 +408,22 @@ pub struct MetricForecast {
     pub forecast: Option<LoadForecast>,
 }
 
-/// The reason why forecasts of a metric are active or not, as in the condition
-/// `ForecastActive`. Active forecasts can raise the replicas, unless they are only observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub enum ForecastReason {
-    /// Forecasts would have helped in the past, so they are active.
-    Forecasting,
-    /// The history is too short or incomplete.
-    NotEnoughHistory,
-    /// The load doesn't depend on the time of day or the day of the week.
-    NoSeason,
-    /// Forecasts would not have helped.
-    NoBenefit,
-    /// The past load can't be read.
-    SourceFailed,
+closed_enum! {
+    /// The reason why forecasts of a metric are active or not, as in the condition
+    /// `ForecastActive`. Active forecasts can raise the replicas, unless they are only observed.
+    #[derive(Serialize)]
+    ForecastReason {
+        /// Forecasts would have helped in the past, so they are active.
+        Forecasting,
+        /// The history is too short or incomplete.
+        NotEnoughHistory,
+        /// The load doesn't depend on the time of day or the day of the week.
+        NoSeason,
+        /// Forecasts would not have helped.
+        NoBenefit,
+        /// The past load can't be read.
+        SourceFailed,
+    }
 }
 
 /// The load of a metric at a future time, in the metric's own unit over all pods.
@@ -431,17 +454,6 @@ impl ForecastReason {
     /// Whether forecasts are active.
     pub fn is_active(self) -> bool {
         self == Self::Forecasting
-    }
-
-    /// The reason of the condition.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Forecasting => "Forecasting",
-            Self::NotEnoughHistory => "NotEnoughHistory",
-            Self::NoSeason => "NoSeason",
-            Self::NoBenefit => "NoBenefit",
-            Self::SourceFailed => "SourceFailed",
-        }
     }
 }
 

@@ -15,8 +15,8 @@ pub fn quote(argument: &str) -> Cow<'_, str> {
     quote_operand(argument)
 }
 
-/// The argument as one word of a POSIX shell, quoted only if needed. For arguments after `--`, which
-/// no command takes as options.
+/// The argument as one word of a POSIX shell, quoted only if needed. For arguments after `--`,
+/// which no command takes as options.
 pub fn quote_operand(argument: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {

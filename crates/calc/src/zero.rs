@@ -47,7 +47,11 @@ impl Decision<'_> {
     pub(crate) fn explain_held_replica(&mut self) {
         let Some(since) = self.history.zero_since else { return };
         let at = after(since, self.settings.zero_after);
-        let text = format!("to 0 replicas at {at:.0}, if the metrics ask for it until then");
+        let time = match self.settings.bounds_at(&self.hpa.spec, at).min_replicas {
+            0 => format!("at {at:.0}"),
+            min => format!("once the bounds allow it (minReplicas is {min} at {at:.0})"),
+        };
+        let text = format!("to 0 replicas {time}, if the metrics ask for it until then");
         self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
     }
 

@@ -1,4 +1,4 @@
-//! Metrics of scaling schedules have no tolerance with [`Settings::with_exact_schedules`].
+//! Metrics of scaling schedules have no tolerance with [`Settings::exact_schedules`].
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -47,7 +47,7 @@ fn only_averages_of_schedules_have_no_tolerance(
     #[case] target: &str,
     #[case] expected: Option<i32>,
 ) {
-    let exact = Settings::default().with_exact_schedules(true);
+    let exact = Settings::default().with(|settings| settings.exact_schedules = true);
     assert_eq!(scaled_to(&exact, api_version, kind, target), expected);
     assert_eq!(scaled_to(&Settings::default(), api_version, kind, target), None);
 }

@@ -97,15 +97,12 @@ impl Clients {
         self.services.get(name)
     }
 
-    /// Adds the operator's credential for the origin of a tenant's URL, if there is one.
-    pub(crate) fn with_credential(&self, request: HttpRequest) -> Result<HttpRequest, FetchError> {
-        self.with_credential_as("Bearer", request)
-    }
-
-    pub(crate) fn with_credential_as(
+    /// Adds the operator's credential for the origin of a tenant's URL, if there is one, with a
+    /// scheme such as `Bearer`.
+    pub(crate) fn with_credential(
         &self,
-        scheme: &str,
         request: HttpRequest,
+        scheme: &str,
     ) -> Result<HttpRequest, FetchError> {
         let is_origin = |(origin, _): &&(Uri, _)| url::is_same_origin(origin, &request.uri);
         let Some((_, credential)) = self.credentials.iter().find(is_origin) else {

@@ -22,6 +22,7 @@ use crate::{
     config::MetricConfig,
     error::{ConfigError, FetchError, QueryError},
     guarded_http::{Destination, HttpRequest, Reply},
+    registry::COLLECTORS,
     settings::Limits,
 };
 
@@ -102,13 +103,6 @@ pub enum MetricSelector {
 }
 
 impl MetricSelector {
-    fn external_types(&self) -> Option<&'static [&'static str]> {
-        match self {
-            Self::ExternalType(types) => Some(types),
-            _ => None,
-        }
-    }
-
     fn matches(self, metric: &MetricConfig) -> bool {
         let kind = metric.object.as_ref().map(|object| object.kind.as_str());
         match (self, metric.metric_type) {
@@ -147,7 +141,11 @@ impl Registration {
 
     /// The types of external metrics that the collector reads.
     pub(crate) fn external_types(&self) -> impl Iterator<Item = &'static str> {
-        self.selectors.iter().filter_map(MetricSelector::external_types).flatten().copied()
+        let types = self.selectors.iter().filter_map(|selector| match selector {
+            MetricSelector::ExternalType(types) => Some(*types),
+            _ => None,
+        });
+        types.flatten().copied()
     }
 
     /// Whether the collector reads external metrics of this type.
@@ -188,6 +186,21 @@ pub struct Environment {
     /// pods.
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     pub compat: Compat,
+}
+
+impl Default for Environment {
+    /// All collectors, and the defaults of the flags of kube-metrics-adapter.
+    fn default() -> Self {
+        Self {
+            collectors: COLLECTORS.to_vec(),
+            prometheus_aliases: BTreeSet::new(),
+            sqs_regions: BTreeSet::new(),
+            external_rps_metric: "skipper_serve_host_duration_seconds_count".to_owned(),
+            default_interval_nanos: 60_000_000_000,
+            permissions: BTreeMap::new(),
+            compat: Compat::Off,
+        }
+    }
 }
 
 impl Environment {

@@ -16,15 +16,6 @@ use crate::{
     error::ConfigError,
 };
 
-/// The object that a metric describes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectReference {
-    pub api_version: String,
-    pub kind: String,
-    pub name: String,
-    pub namespace: String,
-}
-
 /// A metric of an autoscaler, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricConfig {
@@ -42,7 +33,7 @@ pub struct MetricConfig {
     /// The parsed annotations, shared by metrics with the same type and name.
     annotation_config: Option<Arc<AnnotationConfig>>,
     /// `describedObject` of a metric of the type Object.
-    pub object: Option<ObjectReference>,
+    pub object: Option<CrossVersionObjectReference>,
     /// Whether the setting `per-replica` is present. Only Object metrics with a Prometheus query
     /// use it: their value is divided by the number of replicas.
     pub per_replica: bool,
@@ -103,12 +94,6 @@ impl MetricConfig {
         if spec.source_type.as_str() != metric_type.name() {
             return None;
         }
-        let object = spec.object.as_ref().map(|object| ObjectReference {
-            api_version: object.described_object.api_version.clone(),
-            kind: object.described_object.kind.clone(),
-            name: object.described_object.name.clone(),
-            namespace: hpa.metadata.namespace.clone(),
-        });
         Some(Self {
             namespace: hpa.metadata.namespace.clone(),
             autoscaler: hpa.metadata.name.clone(),
@@ -117,7 +102,7 @@ impl MetricConfig {
             target: hpa.spec.scale_target_ref.clone(),
             collector: String::new(),
             annotation_config: None,
-            object,
+            object: spec.object.as_ref().map(|object| object.described_object.clone()),
             per_replica: false,
             interval: 0,
             min_pod_ready_age: 0,
@@ -150,8 +135,12 @@ impl MetricConfig {
     }
 
     /// A setting. `message` is the error if it is missing.
-    pub(crate) fn require(&self, name: &str, message: &'static str) -> Result<&str, ConfigError> {
-        self.value(name).ok_or_else(|| ConfigError::new(message))
+    pub(crate) fn require(
+        &self,
+        name: &'static str,
+        message: &'static str,
+    ) -> Result<&str, ConfigError> {
+        self.value(name).ok_or_else(|| ConfigError::of_setting(name, message))
     }
 
     /// Checks that the metric has a selector. `message` is the error if it has none.
@@ -224,13 +213,16 @@ impl MetricConfig {
 
     /// The metric in the notation of the reference's events: `External/rps {type=prometheus}`.
     pub fn display_name(&self) -> String {
-        let name = format!("{}/{}", self.metric_type.name(), self.metric.name);
-        let labels = self.labels().filter(|labels| !labels.is_empty());
-        let Some(labels) = labels else { return name };
-        let pairs: Vec<String> =
-            labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        format!("{name} {{{}}}", pairs.join(","))
+        display_name(self.metric_type, &self.metric)
     }
+}
+
+/// A metric in the notation of [`MetricConfig::display_name`].
+pub fn display_name(metric_type: MetricType, metric: &MetricIdentifier) -> String {
+    let name = format!("{}/{}", metric_type.name(), metric.name);
+    let labels = metric.selector.iter().flat_map(|selector| &selector.match_labels);
+    let pairs: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    if pairs.is_empty() { name } else { format!("{name} {{{}}}", pairs.join(",")) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Reply, http_error},
-    jsonpath::{Extractor, Query},
+    jsonpath::{Aggregator, Extractor, Query},
 };
 
 /// The settings of a metric that is read from a document.
@@ -36,13 +36,14 @@ impl<'m> JsonSettings<'m> {
             (false, false) => format!("and json-eval {both}"),
             _ => return Ok(Self { key, eval, aggregator: metric.value("aggregator") }),
         };
-        Err(ConfigError::new(format!("config value json-key {problem}")))
+        Err(ConfigError::of_setting("json-eval", format!("config value json-key {problem}")))
     }
 
     pub(crate) fn extractor(&self, compat: Compat) -> Result<Arc<Extractor>, ConfigError> {
-        let unknown = |name: &str| ConfigError::Aggregator(name.to_owned());
-        let aggregator =
-            self.aggregator.map(|name| name.parse().map_err(|_| unknown(name))).transpose()?;
+        let parse = |name: &str| {
+            Aggregator::new(name).ok_or_else(|| ConfigError::Aggregator(name.to_owned()))
+        };
+        let aggregator = self.aggregator.map(parse).transpose()?;
         let query = if self.key.is_empty() {
             Query::expression(self.eval)
         } else {

@@ -3,8 +3,7 @@
 
 use std::{borrow::Cow, io, net::IpAddr, time::Duration};
 
-use hpa_calc::{explain::counted, go_duration::DurationError, report::error_texts};
-use hpa_go_compat::proxy::ProxyError;
+use hpa_calc::{explain::counted, report::error_texts};
 use hpa_metrics::describe;
 use hpa_prometheus::{client::QueryFailure, promql::SyntaxError};
 
@@ -42,14 +41,15 @@ pub enum ConfigError {
     /// A setting is missing.
     #[error("config value {0} not found")]
     Missing(&'static str),
-    #[error("parse {0:?}: {1}")]
-    Url(String, &'static str),
+    /// The URL in a setting is invalid.
+    #[error("parse {url:?}: {problem}")]
+    Url { key: &'static str, url: String, problem: &'static str },
     #[error("aggregator function: {0} is unknown")]
     Aggregator(String),
-    #[error(transparent)]
-    Duration(#[from] DurationError),
+    /// A setting is invalid: its name and value.
     #[error("invalid {0} config value: {1}")]
     Invalid(&'static str, String),
+    /// The setting `json-key` is invalid.
     #[error(transparent)]
     JsonPath(ExtractError),
     #[error("no prometheus query defined for metric")]
@@ -60,7 +60,10 @@ pub enum ConfigError {
     FluxNoQuery(String),
     #[error("the metric region: {0} is not configured")]
     SqsRegion(String),
-    /// A message of one collector.
+    /// A setting is missing or invalid, with the message of one collector.
+    #[error("{message}")]
+    Setting { key: &'static str, message: Cow<'static, str> },
+    /// Another problem, with the message of one collector.
     #[error("{0}")]
     Other(Cow<'static, str>),
 }
@@ -69,6 +72,26 @@ impl ConfigError {
     /// An error with the message of one collector.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self::Other(message.into())
+    }
+
+    /// An error of the setting `key`, with the message of one collector.
+    pub fn of_setting(key: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Setting { key, message: message.into() }
+    }
+
+    /// The setting that is missing or invalid, if the error is about one.
+    pub(crate) fn setting(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing(key)
+            | Self::Url { key, .. }
+            | Self::Invalid(key, _)
+            | Self::Setting { key, .. } => Some(*key),
+            Self::Aggregator(_) => Some("aggregator"),
+            Self::JsonPath(_) => Some("json-key"),
+            Self::NoQuery | Self::FluxNoQuery(_) => Some("query-name"),
+            Self::SqsRegion(_) => Some("region"),
+            _ => None,
+        }
     }
 }
 
@@ -223,9 +246,10 @@ pub enum HttpError {
         address: IpAddr,
         source: io::Error,
     },
-    /// The connection through the proxy failed.
-    #[error("unable to use the proxy")]
-    Proxy(#[source] ProxyFailure),
+    /// The proxy is unreachable, refuses the request, or is misconfigured. The text has no
+    /// credentials of the proxy.
+    #[error("unable to use the proxy: {0}")]
+    Proxy(String),
     #[error("the TLS handshake failed: {0}")]
     Tls(String),
     /// TLS could not be set up with the CA certificates.
@@ -291,19 +315,4 @@ impl HttpError {
             other => other,
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProxyFailure {
-    /// The environment variable is invalid.
-    #[error(transparent)]
-    Settings(#[from] ProxyError),
-    /// The proxy is unreachable, or refuses the request.
-    #[error("{proxy}: {message}")]
-    Connect {
-        /// The URL of the proxy, without credentials.
-        proxy: String,
-        message: String,
-    },
 }

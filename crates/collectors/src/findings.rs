@@ -1,9 +1,15 @@
 //! Finds problems of annotations and metrics, for events and for lint.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, api::MetricSpec, suggestions::most_similar, validation::MAX_METRICS,
+    HorizontalPodAutoscaler,
+    api::{MetricIdentifier, MetricSpec},
+    suggestions::most_similar,
+    validation::MAX_METRICS,
 };
 use hpa_prometheus::promql::{self, Expr, SyntaxError};
 
@@ -11,12 +17,13 @@ use crate::{
     CollectorPlan, ConfigError, Environment, MetricConfig,
     annotations::{Annotations, MetricType},
     collectors::prometheus::query_setting,
+    config::display_name,
     metric_configs,
     registry::{Registration, Server},
 };
 
-/// The maximum total length of the settings of an autoscaler's metrics. Metrics with the same name
-/// share annotations. These count once for each such metric.
+/// The maximum total length of the settings of an autoscaler's metrics. Annotations that several
+/// metrics share count once for each metric.
 pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
 
 /// The maximum total length of the settings of the collected metrics in a namespace.
@@ -35,11 +42,9 @@ const DIVIDED_TWICE: &str = "per-replica divides the value by the replicas, and 
 const MAX_COMPARED_KEYS: usize = 50;
 
 /// A problem of an annotation or metric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// An annotation, all annotations of a metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), a
-    /// metric, or `annotations` for a general problem.
-    pub subject: String,
+    pub subject: FindingSubject,
     pub message: String,
     /// Whether a metric can't be collected, or an annotation is invalid. Otherwise, the finding is
     /// a warning, for example that a setting has no effect.
@@ -48,12 +53,44 @@ pub struct Finding {
     pub has_no_collector: bool,
 }
 
+/// The annotations or the metric of a [`Finding`]. Displayed as in events, for example
+/// `annotations metric-config.TYPE.METRIC.COLLECTOR/*`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FindingSubject {
+    /// The annotations of the autoscaler in general.
+    AllAnnotations,
+    /// One annotation, by its key.
+    Annotation(String),
+    /// The annotations of a metric.
+    MetricAnnotations {
+        /// The start of their keys: `metric-config.TYPE.METRIC.COLLECTOR/`.
+        prefix: String,
+        /// The setting that is missing or invalid, if there is one. It may be a label.
+        setting: Option<String>,
+    },
+    /// A metric without annotations.
+    Metric(MetricType, MetricIdentifier),
+}
+
+impl fmt::Display for FindingSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllAnnotations => f.write_str("annotations"),
+            Self::Annotation(key) => write!(f, "annotation {key}"),
+            Self::MetricAnnotations { prefix, .. } => write!(f, "annotations {prefix}*"),
+            Self::Metric(metric_type, metric) => {
+                write!(f, "metric {}", display_name(*metric_type, metric))
+            }
+        }
+    }
+}
+
 impl Finding {
-    pub(crate) fn error(subject: String, message: String) -> Self {
+    pub(crate) fn error(subject: FindingSubject, message: String) -> Self {
         Self { subject, message, is_error: true, has_no_collector: false }
     }
 
-    fn warning(subject: String, message: String) -> Self {
+    fn warning(subject: FindingSubject, message: String) -> Self {
         Self { subject, message, is_error: false, has_no_collector: false }
     }
 }
@@ -63,13 +100,11 @@ impl Finding {
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
-    let configs = match metric_configs(hpa, &annotations, environment.compat) {
-        Ok(configs) => configs,
-        Err(error) => {
-            findings.push(Finding::error("annotations".to_owned(), error.to_string()));
-            return findings;
-        }
-    };
+    let configs = metric_configs(hpa, &annotations, environment.compat);
+    let configs = configs.unwrap_or_else(|error| {
+        findings.push(Finding::error(FindingSubject::AllAnnotations, error.to_string()));
+        Vec::new()
+    });
     for config in configs.iter().take(MAX_METRICS) {
         let plan = CollectorPlan::new(config, environment);
         findings.extend(plan.err().and_then(|error| config_finding(config, &error, environment)));
@@ -80,14 +115,12 @@ pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec
 }
 
 /// The collector that reads a metric, and its servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CollectorSource {
     /// The name in the table of collectors.
     pub collector: &'static str,
-    /// The annotations of the metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), or the metric.
-    pub subject: String,
-    /// Whether annotations configure the metric.
-    pub is_annotated: bool,
+    /// The annotations of the metric, or the metric if it has none.
+    pub subject: FindingSubject,
     /// Whether the value is divided by the replicas each time that it is used.
     pub is_per_replica: bool,
     pub servers: Vec<Server>,
@@ -105,13 +138,12 @@ pub fn source_of(
     match CollectorPlan::new(&config, environment) {
         Ok(plan) => Some(Ok(CollectorSource {
             collector: plan.name,
-            subject: subject_of(&config),
-            is_annotated: config.is_annotated(),
+            subject: subject_of(&config, None),
             is_per_replica: plan.is_per_replica(),
             servers: plan.servers(),
         })),
         Err(error @ ConfigError::Annotation(_)) => {
-            Some(Err(Finding::error(subject_of(&config), error.to_string())))
+            Some(Err(Finding::error(subject_of(&config, None), error.to_string())))
         }
         Err(error) => config_finding(&config, &error, environment).map(Err),
     }
@@ -149,7 +181,7 @@ pub(crate) fn annotation_findings(
     let problems = annotations.problems.iter();
     let mut findings: Vec<Finding> = problems
         .map(|problem| {
-            let subject = format!("annotation {}", problem.annotation);
+            let subject = FindingSubject::Annotation(problem.annotation.clone());
             Finding::error(subject, problem.reason.clone())
         })
         .collect();
@@ -173,7 +205,8 @@ pub(crate) fn annotation_findings(
                 None => format!("spec.metrics has no metric {name} of the type {kind}"),
             },
         };
-        let subject = annotations_of(config.type_name(*metric_type), name, &config.collector);
+        let type_name = config.type_name(*metric_type);
+        let subject = metric_annotations(type_name, name, &config.collector, None);
         findings.push(Finding::warning(subject, message));
     }
     findings
@@ -208,17 +241,19 @@ pub(crate) fn config_finding(
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
+    let mut setting = error.setting();
     let message = match (error, config.value("query-name")) {
         (ConfigError::NoQuery | ConfigError::FluxNoQuery(_), Some(name)) => {
             let similar = intended_query(config, name, environment);
-            let similar = similar.map_or_else(String::new, |key| format!(", similar: {key}"));
-            format!("query-name {name} names no annotation{similar} ({error})")
+            setting = similar.or(setting);
+            let hint = similar.map_or_else(String::new, |key| format!(", similar: {key}"));
+            format!("query-name {name} names no annotation{hint} ({error})")
         }
         (ConfigError::SqsRegion(_), _) => format!("{error} (--aws-region)"),
         _ => error.to_string(),
     };
-    (!is_omitted)
-        .then(|| Finding { has_no_collector, ..Finding::error(subject_of(config), message) })
+    let subject = subject_of(config, setting);
+    (!is_omitted).then(|| Finding { has_no_collector, ..Finding::error(subject, message) })
 }
 
 /// The annotation that a `query-name` without an annotation probably means. Of the annotations that
@@ -266,7 +301,7 @@ pub(crate) fn unknown_setting_findings(
             let similar = collector.most_similar_key(key);
             let hint = similar.map_or_else(String::new, |key| format!(": did you mean {key}?"));
             let message = format!("the collector {} has no setting {key}{hint}", collector.name);
-            findings.push(Finding::warning(subject_of(first), message));
+            findings.push(Finding::warning(subject_of(first, Some(key)), message));
         }
     }
     findings
@@ -293,7 +328,9 @@ pub(crate) fn setting_findings(
 ) -> Vec<Finding> {
     let Some(collector) = environment.collector_for(config) else { return Vec::new() };
     let mut findings = Vec::new();
-    let mut warn = |message: String| findings.push(Finding::warning(subject_of(config), message));
+    let mut warn = |setting: Option<&str>, message: String| {
+        findings.push(Finding::warning(subject_of(config, setting), message));
+    };
     let external_type = config.external_type();
     let is_external = config.metric_type == MetricType::External;
     if is_external
@@ -301,34 +338,44 @@ pub(crate) fn setting_findings(
         && !collector.reads_external_type(&config.collector)
     {
         let annotated = &config.collector;
-        warn(format!(
+        let message = format!(
             "the annotations name {annotated}, but the type of the metric is {external_type}"
-        ));
+        );
+        warn(None, message);
     }
     if collector.name == "prometheus"
         && let Ok((key, query)) = query_setting(config)
         && let Some(problem) =
             parse(query).map_or_else(|error| Some(error.to_string()), |query| query.value_problem())
     {
-        warn(format!("{key}: {problem}"));
+        warn(Some(key), format!("{key}: {problem}"));
     }
     let is_divided = collector.name == "prometheus" && config.object.is_some();
     if is_divided && config.per_replica && config.has_average_target {
-        warn(DIVIDED_TWICE.to_owned());
+        warn(Some("per-replica"), DIVIDED_TWICE.to_owned());
     }
     findings
 }
 
 /// The annotations of a metric, or the metric itself if it has none.
-fn subject_of(config: &MetricConfig) -> String {
+fn subject_of(config: &MetricConfig, setting: Option<&str>) -> FindingSubject {
     if !config.is_annotated() {
-        return format!("metric {}", config.display_name());
+        return FindingSubject::Metric(config.metric_type, config.metric.clone());
     }
-    annotations_of(config.annotated_type(), &config.metric.name, &config.collector)
+    let type_name = config.annotated_type();
+    metric_annotations(type_name, &config.metric.name, &config.collector, setting)
 }
 
-fn annotations_of(type_name: &str, metric: &str, collector: &str) -> String {
-    format!("annotations metric-config.{type_name}.{metric}.{collector}/*")
+fn metric_annotations(
+    type_name: &str,
+    metric: &str,
+    collector: &str,
+    setting: Option<&str>,
+) -> FindingSubject {
+    FindingSubject::MetricAnnotations {
+        prefix: format!("metric-config.{type_name}.{metric}.{collector}/"),
+        setting: setting.map(str::to_owned),
+    }
 }
 
 #[cfg(test)]

@@ -49,7 +49,10 @@ pub use crate::{
     collector::{Context, Environment, Sample, Server, Values},
     config::{MetricConfig, metric_configs},
     error::{AnnotationProblem, ConfigError, FetchError, HttpError},
-    findings::{CollectorSource, Finding, collector_of, findings, prometheus_query, source_of},
+    findings::{
+        CollectorSource, Finding, FindingSubject, collector_of, findings, prometheus_query,
+        source_of,
+    },
     guarded_http::{Destination, HttpRequest, Policy, Refusal, Reply},
     registry::CollectorPlan,
     schedules::Compat,

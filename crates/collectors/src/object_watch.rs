@@ -59,11 +59,7 @@ impl ObjectWatch {
         namespace: &str,
         description: &'static str,
     ) -> Self {
-        let api = if namespace.is_empty() {
-            Api::all_with(client, resource)
-        } else {
-            Api::namespaced_with(client, namespace, resource)
-        };
+        let api = StoredObject::api(client, namespace, resource);
         Self {
             description,
             resource: GroupResource::new(&resource.group, &resource.plural),

@@ -1,9 +1,6 @@
 //! The table of all collectors, and the selection of a metric's collector.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use hpa_calc::MilliValue;
 use tokio::time::timeout;
@@ -92,21 +89,6 @@ pub fn external_types() -> impl Iterator<Item = &'static str> {
     COLLECTORS.iter().flat_map(Registration::external_types)
 }
 
-impl Default for Environment {
-    /// All collectors, and the defaults of the flags of kube-metrics-adapter.
-    fn default() -> Self {
-        Self {
-            collectors: COLLECTORS.to_vec(),
-            prometheus_aliases: BTreeSet::new(),
-            sqs_regions: BTreeSet::new(),
-            external_rps_metric: "skipper_serve_host_duration_seconds_count".to_owned(),
-            default_interval_nanos: 60_000_000_000,
-            permissions: BTreeMap::new(),
-            compat: Compat::Off,
-        }
-    }
-}
-
 /// The collector of a metric, with the parsed settings.
 #[derive(Clone, Debug)]
 pub struct CollectorPlan {
@@ -129,7 +111,7 @@ impl CollectorPlan {
             .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
         let is_too_short = metric.interval != 0 && metric.interval < MIN_INTERVAL_NANOS;
         if environment.compat == Compat::Off && is_too_short {
-            return Err(ConfigError::new("the interval must be at least 1s"));
+            return Err(ConfigError::of_setting("interval", "the interval must be at least 1s"));
         }
         let collector = (registration.parse)(metric, environment)?;
         let servers = collector.servers();

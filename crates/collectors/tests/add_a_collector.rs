@@ -38,8 +38,7 @@ mod lines {
     impl Collector for TextLines {
         fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
             let file = metric.value("file").ok_or(ConfigError::Missing("file"))?;
-            let file =
-                file.parse().map_err(|_| ConfigError::Url(file.to_owned(), "is not a URL"))?;
+            let file = file.parse().map_err(|_| ConfigError::Invalid("file", file.to_owned()))?;
             Ok(Self { file })
         }
 

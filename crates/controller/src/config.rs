@@ -10,8 +10,10 @@ use crate::{
     settings::SettingSource,
 };
 
+/// The options of a controller, mostly flags of `hpa run`.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The defaults of all autoscalers.
     pub settings: Settings,
     /// The settings that single autoscalers may override.
     pub setting_policy: SettingPolicy,

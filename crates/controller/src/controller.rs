@@ -14,11 +14,10 @@ use crate::{
     forecast::Forecasts,
     history_store::HistoryHealth,
     informer::Informers,
-    leader::{ControllerLease, Leader},
+    leader::{ControllerLeaseHooks, Leader},
     metrics::TelemetrySources,
     peer_check::{PeerWindow, active_peer},
-    queue::{InitialDelay, WorkQueue},
-    shadow::ShadowRecords,
+    queue::WorkQueue,
 };
 
 /// Runs a controller until `shutdown` is cancelled or an error ends it. Running reconciles may
@@ -38,14 +37,12 @@ pub async fn run(
     set_leader(false);
     let informers = new_informers(&dependencies, &options);
     dependencies.trigger.attach(informers.clone());
-    let shadow = Arc::new(ShadowRecords::default());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
     let history = Arc::new(HistoryHealth::default());
     telemetry.attach(TelemetrySources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
         undecodable_count: informers.undecodable_count.clone(),
-        shadow: shadow.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
         forecasts: forecasts.clone(),
         history: history.clone(),
@@ -63,7 +60,7 @@ pub async fn run(
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
-    let hooks = ControllerLease {
+    let hooks = ControllerLeaseHooks {
         scope: dependencies.instance_scope(&options),
         keep_history: dependencies.keep_history,
         history: history.clone(),
@@ -82,7 +79,6 @@ pub async fn run(
                     options,
                     informers,
                     suspension,
-                    shadow,
                     forecasts,
                     history,
                     leadership,
@@ -109,6 +105,7 @@ fn new_informers(dependencies: &Dependencies, options: &Options) -> Informers {
         queue: Arc::new(WorkQueue::default()),
         undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: options.watch_intervals(),
+        sync_period: options.sync_period,
         dry_run: dependencies.dry_run,
         settings: options.setting_source(),
         field_manager: dependencies.field_manager(),
@@ -160,7 +157,6 @@ fn start_informers(
     informers: &Informers,
     options: &Options,
 ) -> Vec<watch::Receiver<bool>> {
-    let initial_delay = InitialDelay::for_period(options.sync_period);
     let client = &dependencies.clients.api;
     let mut synced = Vec::new();
     for scope in options.scopes() {
@@ -175,7 +171,6 @@ fn start_informers(
                 client.clone(),
                 scope.clone(),
                 autoscalers_synced,
-                initial_delay,
             ));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_calc::HorizontalPodAutoscaler;
 use hpa_lease::{Clock, Election, LeaderTask, SystemClock, TaskPanicked};
 use hpa_metrics::{
     Coalescing, Fallback, Isolating, IsolationSettings, KindMapper, KubeMetricsClient,
@@ -20,7 +21,7 @@ use crate::{
     peer_check::ActivePeer,
     reconcile::Observer,
     scale_target::RestMapper,
-    worker::KnownMetricChanges,
+    worker::NextMetricChange,
 };
 
 /// The default of `--leader-elect-renew-deadline`.
@@ -53,8 +54,7 @@ pub struct Dependencies {
     pub pods: PodLookup,
     /// Receives the controller's informers and queue when it starts.
     pub trigger: ReconcileTrigger,
-    /// The times when metrics are known to change.
-    pub metric_changes: Arc<dyn KnownMetricChanges>,
+    pub next_metric_change: NextMetricChange,
     /// The source of past loads for forecasts.
     pub forecasts: ForecastSource,
     /// Additional tasks of the leader. They don't run in a dry run.
@@ -115,7 +115,7 @@ impl Dependencies {
             metrics,
             pods: PodLookup::default(),
             trigger: ReconcileTrigger::default(),
-            metric_changes: Arc::new(()),
+            next_metric_change: Arc::new(|_: &HorizontalPodAutoscaler, _, _| None),
             forecasts: ForecastSource::default(),
             leader_tasks: Vec::new(),
             clock,

@@ -116,3 +116,23 @@ impl fmt::Display for AutoscalerApi {
 /// A namespace, or `None` for all namespaces. A controller has the single scope `None`, or one
 /// scope for each of its namespaces.
 pub type Scope = Option<String>;
+
+/// A value for each scope of a controller.
+#[derive(Debug)]
+pub(crate) struct ByScope<T>(Vec<(Scope, T)>);
+
+impl<T> ByScope<T> {
+    pub(crate) fn new(scopes: &[Scope], value: impl Fn() -> T) -> Self {
+        Self(scopes.iter().map(|scope| (scope.clone(), value())).collect())
+    }
+
+    pub(crate) fn entries(&self) -> &[(Scope, T)] {
+        &self.0
+    }
+
+    /// The value for a namespace. `None` if the namespace is in no scope.
+    pub(crate) fn for_namespace(&self, namespace: &str) -> Option<&T> {
+        let is_in = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == namespace);
+        self.0.iter().find(|(scope, _)| is_in(scope)).map(|(_, value)| value)
+    }
+}

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_lease::{
-    Election, LeaderContext, Leadership, LeaseHooks, Predecessor, TaskPanics,
-    events::{EventRecorder, EventWriterConfig},
+    Election, LeaderContext, Leadership, LeaseHooks, Predecessor, TaskPanics, events::EventRecorder,
 };
 use jiff::Timestamp;
 use kube::{Api, Client};
@@ -26,10 +25,9 @@ use crate::{
     instance_scope::{INSTANCE_SCOPE, InstanceScope},
     metrics::Telemetry,
     peer_check::PeerWindow,
-    queue::InitialDelay,
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::{Owners, ScaleClient},
-    shadow::{ShadowRecords, read_only},
+    shadow::read_only,
     worker::{LateLog, Workers},
 };
 
@@ -46,7 +44,7 @@ const HISTORY_GRACE: Duration = Duration::from_secs(5);
 /// The hooks of the controller's lease. They add annotations about the handled autoscalers and the
 /// stored histories, detect by the lease's resource versions that the API server was rewound, and
 /// report the start and the end of failures to the telemetry.
-pub(crate) struct ControllerLease {
+pub(crate) struct ControllerLeaseHooks {
     /// Published as [`INSTANCE_SCOPE`].
     pub(crate) scope: Option<InstanceScope>,
     pub(crate) keep_history: bool,
@@ -55,7 +53,7 @@ pub(crate) struct ControllerLease {
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
-impl LeaseHooks for ControllerLease {
+impl LeaseHooks for ControllerLeaseHooks {
     fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
         let until = self.history.unsaved_since();
         vec![
@@ -108,7 +106,6 @@ pub(crate) struct Leader<'a> {
     pub(crate) options: Options,
     pub(crate) informers: Informers,
     pub(crate) suspension: Arc<SuspensionDetector>,
-    pub(crate) shadow: Arc<ShadowRecords>,
     pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) leadership: &'a Leadership,
@@ -164,15 +161,13 @@ impl Leader<'_> {
             if *dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
         let (stop_history_store, panics) = (CancellationToken::new(), TaskPanics::default());
         let mut history_store = JoinSet::new();
-        let mut observer: Arc<dyn Observer> = Arc::new(vec![
-            telemetry.clone() as Arc<dyn Observer>,
-            self.dependencies.observer.clone(),
-        ]);
+        let mut observers =
+            vec![telemetry.clone() as Arc<dyn Observer>, self.dependencies.observer.clone()];
         if let Some(election) = &self.dependencies.election
             && self.dependencies.keep_history
         {
             let store = self.restore_histories(election, predecessor).await;
-            observer = Arc::new(vec![observer, store.clone()]);
+            observers.push(store.clone());
             let store = store.run(stop_history_store.clone());
             history_store.spawn(panics.clone().catch("history store", store));
         }
@@ -181,14 +176,14 @@ impl Leader<'_> {
         // Until its start, the queue ignores the informers' additions.
         self.informers.queue.start();
         self.ignore_past_peer_writes();
-        self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
-        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        self.informers.requeue_all();
+        let (events, writer) = EventRecorder::new(client.clone());
         telemetry.attach_events(events.dropped().clone());
         let mut event_writer = JoinSet::new();
         event_writer.spawn(panics.clone().catch("event writer", writer.run()));
         let context = LeaderContext { client: client.clone(), events: events.clone() };
         let background = self.start_background_tasks(&context, &panics);
-        let reconciler = Arc::new(self.reconciler(client, events, observer));
+        let reconciler = Arc::new(self.reconciler(client, events, Arc::new(observers)));
         info!(dry_run, "started reconciling");
         let mut workers = JoinSet::new();
         let running = Workers {
@@ -198,9 +193,9 @@ impl Leader<'_> {
             sync_period: self.options.sync_period,
             slots: WorkerSlots::new(self.options.workers),
             suspension: self.suspension.clone(),
-            metric_changes: self.dependencies.metric_changes.clone(),
+            next_metric_change: self.dependencies.next_metric_change.clone(),
             late_log: LateLog::default(),
-            started: Instant::now(),
+            epoch: Instant::now(),
         };
         workers.spawn(panics.clone().catch("workers", running.run()));
         telemetry.set_working(true);
@@ -248,8 +243,8 @@ impl Leader<'_> {
         // A dry run reads each scale, for the best comparison.
         let scale_informers = (options.watch_scales && !dependencies.dry_run).then(|| {
             let client = dependencies.clients.api.clone();
-            let ages = informers.caches.watch_ages.clone();
-            ScaleInformers::new(client, options.scopes(), options.watch_intervals(), ages)
+            let watch_ages = informers.caches.watch_ages.clone();
+            ScaleInformers::new(client, options.scopes(), options.watch_intervals(), watch_ages)
         });
         Reconciler {
             client: client.clone(),
@@ -272,7 +267,6 @@ impl Leader<'_> {
             events,
             clock: dependencies.clock.clone(),
             observer,
-            shadow: self.shadow.clone(),
             forecasts: self.forecasts.clone(),
             field_manager: dependencies.field_manager().unwrap_or_default(),
             peer_warnings: PeerWarnings::default(),
@@ -311,7 +305,10 @@ impl Leader<'_> {
         self.informers.queue.shut_down();
         let stop = async {
             if timeout(grace, tasks.finish()).await.is_err() {
-                warn!(?grace, "reconciles did not finish within the grace period");
+                // Reports without a controller of their own have no grace period.
+                if !grace.is_zero() {
+                    warn!(?grace, "reconciles did not finish within the grace period");
+                }
                 tasks.workers.shutdown().await;
             }
             tasks.stop_history_store.cancel();
@@ -340,7 +337,7 @@ mod tests {
     fn predecessor_with(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
         let history = Arc::new(HistoryHealth::default());
         history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
-        let lease = ControllerLease {
+        let lease = ControllerLeaseHooks {
             scope: None,
             keep_history,
             history,

@@ -32,10 +32,10 @@
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | maps a target's kind to its resource, reads and writes its scale |
 //! | [`forecast`] | the past load of each autoscaler, and its forecast |
+//! | [`shadow`] | comparison with a peer controller |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
 //! | [`queue`] | the work queue, and initial delays |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
-//! | [`shadow`] | comparison with a peer controller |
 //! | `peer_check` | looks for a peer controller at the start |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `forecast_checks` | daily background checks whether forecasts help |
@@ -110,4 +110,4 @@ pub use leader::KEEPS_HISTORY;
 pub use metrics::{BuildInfo, HealthError, Telemetry, TelemetryOptions};
 pub use peer_check::{ActivePeer, PeerWindow};
 pub use reconcile::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite};
-pub use worker::KnownMetricChanges;
+pub use worker::NextMetricChange;

@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_metrics::take_log_slot;
+use hpa_metrics::mark_logged_if_due;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::Instant};
@@ -14,7 +14,7 @@ use crate::{
     cache::{Autoscaler, NextDue, SuspensionDetector},
     key::HpaKey,
     metrics::Telemetry,
-    queue::{WorkItem, WorkQueue, next_slot},
+    queue::{WorkItem, WorkQueue, next_start_time},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
     settings::SyncPeriod,
 };
@@ -28,10 +28,10 @@ pub(crate) struct Workers {
     pub(crate) sync_period: Duration,
     pub(crate) slots: WorkerSlots,
     pub(crate) suspension: Arc<SuspensionDetector>,
-    pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
+    pub(crate) next_metric_change: NextMetricChange,
     pub(crate) late_log: LateLog,
-    /// The time from which the slots of autoscalers' own sync periods are counted.
-    pub(crate) started: Instant,
+    /// The epoch of [`next_start_time`], for autoscalers with their own sync period.
+    pub(crate) epoch: Instant,
 }
 
 impl Workers {
@@ -66,7 +66,7 @@ impl Workers {
             self.reconciler.selectors.remove(&key);
         }
         self.telemetry.record_processed(started.elapsed());
-        item.done();
+        drop(item);
     }
 
     /// Reconciles an autoscaler that was due at `due`. Returns the time at which it is due next,
@@ -90,7 +90,7 @@ impl Workers {
             NextDue::Early(next) => next,
             NextDue::Periodic(next) => {
                 let next = if period.is_own() {
-                    next_slot(next, self.started, period.length())
+                    next_start_time(next, self.epoch, period.length())
                 } else {
                     next
                 };
@@ -122,7 +122,7 @@ impl Workers {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
         let bounds = settings.next_bounds_change(&hpa.spec, since);
-        let of_metrics = self.metric_changes.next_change(&hpa, since, now);
+        let of_metrics = (self.next_metric_change)(&hpa, since, now);
         let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {
             return periodic;
@@ -149,8 +149,7 @@ struct LateReconciles {
 
 impl LateLog {
     fn observe(&self, lateness: Duration, period: Duration, now: Instant) {
-        if let Some(LateReconciles { count, longest, .. }) = self.count_late(lateness, period, now)
-        {
+        if let Some((count, longest)) = self.count_late(lateness, period, now) {
             warn!(
                 count,
                 ?longest,
@@ -160,50 +159,35 @@ impl LateLog {
         }
     }
 
-    /// Counts a reconcile if it is late. Returns the late reconciles to log, if a log line is due.
+    /// Counts a reconcile if it is late. If a log line is due, returns the number of late
+    /// reconciles and the longest lateness since the last line.
     fn count_late(
         &self,
         lateness: Duration,
         period: Duration,
         now: Instant,
-    ) -> Option<LateReconciles> {
+    ) -> Option<(u64, Duration)> {
         if lateness <= period {
             return None;
         }
         let mut late = self.0.lock();
         late.count += 1;
         late.longest = late.longest.max(lateness);
-        if !take_log_slot(&mut late.last_logged, now) {
+        if !mark_logged_if_due(&mut late.last_logged, now) {
             return None;
         }
-        let next = LateReconciles { last_logged: Some(now), ..LateReconciles::default() };
-        Some(std::mem::replace(&mut *late, next))
+        Some((std::mem::take(&mut late.count), std::mem::take(&mut late.longest)))
     }
 }
 
-/// Metrics whose values are known in advance, such as those of scaling schedules. The controller
-/// reconciles when one changes.
-pub trait KnownMetricChanges: Send + Sync {
-    /// The first time after `now` at which a metric of the autoscaler is known to change, or is to
-    /// be read again because it changed after `since`, the start of the last reconcile.
-    fn next_change(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-        since: Timestamp,
-        now: Timestamp,
-    ) -> Option<Timestamp>;
-}
-
-impl KnownMetricChanges for () {
-    fn next_change(
-        &self,
-        _: &HorizontalPodAutoscaler,
-        _: Timestamp,
-        _: Timestamp,
-    ) -> Option<Timestamp> {
-        None
-    }
-}
+/// Returns the time at which to reconcile an autoscaler for a metric whose values are known in
+/// advance, such as that of a scaling schedule. `None` if no change is known.
+///
+/// The arguments are the autoscaler, the start of its last reconcile (`since`), and now. The time
+/// is that of the next change. If the value changed after `since`, that reconcile may have read the
+/// earlier value, so the time is shortly after now.
+pub type NextMetricChange =
+    Arc<dyn Fn(&HorizontalPodAutoscaler, Timestamp, Timestamp) -> Option<Timestamp> + Send + Sync>;
 
 #[cfg(test)]
 mod tests {
@@ -224,7 +208,7 @@ mod tests {
         for (second, lateness, expected) in steps {
             let seconds = Duration::from_secs;
             let logged = log.count_late(seconds(lateness), seconds(15), start + seconds(second));
-            let logged = logged.map(|late| (late.count, late.longest.as_secs()));
+            let logged = logged.map(|(count, longest)| (count, longest.as_secs()));
             assert_eq!(logged, expected, "after {second} s");
         }
     }

@@ -17,7 +17,7 @@ use hpa_controller::{
     cache::{Caches, Origin},
     informer::{Informers, WatchIntervals},
     k8s::FieldManager,
-    queue::{InitialDelay, WorkQueue},
+    queue::WorkQueue,
 };
 use http::{Request, Response};
 use http_body::Frame;
@@ -37,6 +37,7 @@ fn informers() -> Informers {
         queue,
         undecodable_count: Arc::new(AtomicU64::new(0)),
         intervals: WatchIntervals { relist: PERIOD, max_age: 2 * PERIOD },
+        sync_period: PERIOD,
         dry_run: false,
         settings: Arc::default(),
         field_manager: Some(FieldManager::default()),
@@ -100,14 +101,7 @@ fn client(respond: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Cli
 async fn synced_informers(client: Client) -> Informers {
     let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
-    let initial_delay = InitialDelay::for_period(PERIOD);
-    tokio::spawn(informers.clone().watch_autoscalers(
-        AutoscalerApi::Core,
-        client,
-        None,
-        synced,
-        initial_delay,
-    ));
+    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
     let wait = is_synced.wait_for(|synced| *synced);
     tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
     informers
@@ -280,13 +274,7 @@ async fn custom_api_that_is_not_installed_counts_as_synced_and_is_found_later() 
     });
     let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
-    tokio::spawn(informers.clone().watch_autoscalers(
-        AutoscalerApi::Custom,
-        client,
-        None,
-        synced,
-        InitialDelay::for_period(PERIOD),
-    ));
+    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Custom, client, None, synced));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(informers.caches.autoscalers.is_empty());
     let delay = time_until_lists(&lists, 4).await;
@@ -312,7 +300,6 @@ async fn autoscalers_are_deleted_with_the_definition_of_their_api() {
         client(|_| failure(404)),
         None,
         synced,
-        InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(informers.caches.autoscalers.get(&custom).is_some(), "an API server may be starting");
@@ -342,7 +329,6 @@ async fn deleted_autoscalers_return_if_the_definition_was_only_unavailable() {
         Client::new(service, "default"),
         None,
         synced,
-        InitialDelay::for_period(PERIOD),
     ));
     tokio::time::sleep(Duration::from_secs(170)).await;
     assert!(informers.caches.autoscalers.is_empty());
@@ -361,13 +347,7 @@ async fn list_of_one_api_keeps_autoscalers_of_the_other() {
     );
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
-    tokio::spawn(informers.clone().watch_autoscalers(
-        AutoscalerApi::Core,
-        client,
-        None,
-        synced,
-        InitialDelay::for_period(PERIOD),
-    ));
+    tokio::spawn(informers.clone().watch_autoscalers(AutoscalerApi::Core, client, None, synced));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(informers.caches.autoscalers.get(&custom).is_some());
 }
@@ -376,12 +356,6 @@ async fn list_of_one_api_keeps_autoscalers_of_the_other() {
 async fn forbidden_list_does_not_count_as_synced() {
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| failure(403));
-    tokio::spawn(informers().watch_autoscalers(
-        AutoscalerApi::Custom,
-        client,
-        None,
-        synced,
-        InitialDelay::for_period(PERIOD),
-    ));
+    tokio::spawn(informers().watch_autoscalers(AutoscalerApi::Custom, client, None, synced));
     tokio::time::timeout(PERIOD * 4, is_synced.wait_for(|synced| *synced)).await.unwrap_err();
 }

@@ -82,8 +82,8 @@ function show(view, charts) {
   const { row, report, reportLines } = view;
   if (row === undefined) {
     clear();
-    byId("detail").classList.toggle("absent", view.isSynced);
-    setText(byId("detail-sentence"), view.isSynced ? absenceText(view) : "Reading the autoscaler");
+    byId("detail").classList.toggle("absent", !view.isReading);
+    setText(byId("detail-sentence"), view.isReading ? "Reading the autoscaler" : absenceText(view));
     return;
   }
   byId("detail").classList.remove("absent");

@@ -32,7 +32,7 @@ export function startList(onRender) {
   const entries = new Map();
   const blocks = createBlocks(byId("autoscalers"), lineOf);
   const settings = { query: "", namespace: "", states: new Set(), sort: "state", reverse: false };
-  let isSynced = false;
+  let isReading = true;
   let outage = null;
   let isPending = false;
 
@@ -125,7 +125,7 @@ export function startList(onRender) {
     }
   }
 
-  function update({ reset, rows, deleted, synced, now, ...changes }) {
+  function update({ reset, rows, deleted, now, ...changes }) {
     clockAhead = Date.parse(now) - Date.now();
     if (reset) {
       entries.clear();
@@ -138,7 +138,7 @@ export function startList(onRender) {
       entries.set(row.id, entry);
       setRow(entry, row);
     }
-    isSynced = synced;
+    isReading = changes.isReading;
     outage = changes.outage;
     isPending = changes.inactive === null;
     updateNamespaces();
@@ -185,7 +185,8 @@ export function startList(onRender) {
     const known = outage?.isPartial ? `${amount}; not all lists could be read`
       : outage !== null && entries.size === 0 ? "No autoscaler could be read" : amount;
     const pending = isPending ? "; the controllers have not been read yet" : "";
-    setText(byId("count"), isSynced || entries.size > 0 ? known + pending : "Reading the autoscalers");
+    const isUnread = isReading && entries.size === 0;
+    setText(byId("count"), isUnread ? "Reading the autoscalers" : known + pending);
     onRender(hidden > 0);
   }
 

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The dashboard reads with the permissions of the user who started it, and writes nothing to the
-//! cluster. A module imports only modules before it in this list: `json`, `past`, `model`, `access`,
-//! `assets`, `informer`, `probe`, `reporter`, `autoscalers`, `cluster`, `scales`, `detail`, `server`,
-//! `site`.
+//! cluster. A module imports only modules before it in this list: `json`, `past`, `model`,
+//! `access`, `assets`, `informer`, `probe`, `reporter`, `autoscalers`, `cluster`, `scales`,
+//! `detail`, `server`, `site`.
 
 mod access;
 mod assets;
@@ -125,7 +125,7 @@ async fn poll_activity(
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        board.wait_until_synced().await;
+        board.wait_until_read().await;
         board.wait_until_up().await;
         let writers = board.status_writers();
         let activity = source.activity(&writers, limit).await;

@@ -9,7 +9,9 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{ActingController, AutoscalerDetail, DecisionSample, RunDocument, StayDecision},
+    debug::{
+        ActingController, AutoscalerDetail, DecisionSample, LastDecision, RunDocument, StayDecision,
+    },
     forecast::ForecastView,
     k8s::StatusWrite,
 };
@@ -27,7 +29,7 @@ pub struct ControllerRecords {
     pub settings: Option<Settings>,
     /// Earlier reconciles, oldest first.
     pub samples: Vec<DecisionSample>,
-    /// Earlier decisions, oldest first. Equal ones that follow each other are one entry.
+    /// Earlier decisions, oldest first. Consecutive equal decisions are one entry.
     pub decisions: Vec<PastDecision>,
     /// The last values that the controller read for metrics, in the order of the spec. They replace
     /// missing values of Object and External metrics.
@@ -36,12 +38,14 @@ pub struct ControllerRecords {
     pub are_values_current: bool,
     /// The last errors of metrics, in the order of the spec.
     pub errors: Vec<Option<String>>,
-    /// The last decision in a clause, see [`AutoscalerDetail::current_decision`].
-    pub current_decision: Option<String>,
+    /// The last decision, see [`AutoscalerDetail::current_decision`].
+    pub current_decision: Option<LastDecision>,
     /// The last decision if it was to stay, see [`AutoscalerDetail::current_stay`].
     pub current_stay: Option<StayDecision>,
     /// The error with which the controller failed to store its last status. `None` if it is stored.
     pub status_write_error: Option<String>,
+    /// As [`Surroundings::overwritten_scalings`](hpa_calc::report::Surroundings).
+    pub overwritten_scalings: u32,
     /// The controller's forecasts of the load.
     pub forecasts: Vec<ForecastView>,
 }
@@ -107,6 +111,9 @@ pub struct ControllerActivity {
     pub overdue: BTreeMap<HpaKey, Timestamp>,
     /// The autoscalers whose last status a controller could not store. The stored ones are older.
     pub unstored: BTreeMap<HpaKey, UnstoredStatus>,
+    /// The numbers of scalings after which another client has changed the replicas
+    /// ([`Surroundings::overwritten_scalings`](hpa_calc::report::Surroundings)).
+    pub overwritten: BTreeMap<HpaKey, u32>,
     /// For each field manager that stored a status last: the controller that acts on its
     /// autoscalers of [`Core`](hpa_controller::AutoscalerApi::Core) now, because another controller
     /// may have replaced the manager's. For a manager without an entry,
@@ -178,6 +185,7 @@ impl From<AutoscalerDetail> for ControllerRecords {
             current_decision: detail.current_decision(),
             current_stay: detail.current_stay(),
             status_write_error: detail.autoscaler.status_write_error,
+            overwritten_scalings: detail.autoscaler.overwritten_scalings,
             forecasts: detail.forecasts,
             history: detail.history,
             settings: Some(detail.settings.into()),
@@ -208,11 +216,9 @@ pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
 /// The value that is compared with the metric's target. A utilization is in percent.
 pub(crate) fn compared_value(metric: &MetricExplanation) -> Option<MilliValue> {
     match metric.target? {
-        TargetValue::Utilization(_) => metric.utilization.map(percent),
+        TargetValue::Utilization(_) => {
+            metric.utilization.map(|percent| MilliValue::from_units(percent.into()))
+        }
         TargetValue::Value(_) => metric.usage,
     }
-}
-
-fn percent(percent: i32) -> MilliValue {
-    MilliValue::from_units(i64::from(percent))
 }

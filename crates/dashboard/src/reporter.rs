@@ -54,7 +54,7 @@ impl Reporter {
     fn collect_sentences(&mut self) {
         let (outages, notes) = self.board.outages();
         // Until all lists have been read, an outage that is not in `outages` may go on.
-        if self.board.is_synced() {
+        if !self.board.is_reading() {
             let is_down = self.board.is_down();
             let is_over = |outage: &Outage| {
                 !is_down && outages.iter().all(|current| current.subject != outage.subject)

@@ -14,21 +14,22 @@ const MAX_SCALES: usize = 100;
 /// Time between two searches for rows that need a scale.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 /// A scale is read again after this time at the earliest, so a row costs at most four requests for
-/// scales a minute.
+/// the scale a minute and, if the target lacks pods, four for the target.
 const MIN_AGE: SignedDuration = SignedDuration::from_secs(15);
+/// A page that opens doesn't show an older scale: nothing was read while no page was open.
+pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Runs forever.
 pub(crate) async fn keep_up_to_date(cluster: Arc<Cluster>, board: Arc<Board>) {
     loop {
         board.wait_for_viewer().await;
         board.wait_until_up().await;
-        board.wait_until_synced().await;
+        board.wait_until_read().await;
         let since = cluster.options.clock.now().saturating_sub(MIN_AGE);
         let due = board.without_recent_scale(MAX_SCALES, since.unwrap_or_default());
         let targets = &cluster.targets;
-        let reads = due.into_iter().map(|(id, hpa)| async move {
-            (id, targets.scale(&hpa).await.ok().map(|target| target.scale))
-        });
+        let reads =
+            due.into_iter().map(|(id, hpa)| async move { (id, targets.target_pods(&hpa).await) });
         let reads = stream::iter(reads).buffer_unordered(TargetReader::MAX_CONCURRENT_READS);
         let scales: Vec<_> = reads.collect().await;
         // During an outage, keep the scales that were read before it.

@@ -29,6 +29,7 @@ use crate::{
     detail::Detail,
     json::to_json,
     model::Board,
+    scales,
 };
 
 /// The maximum number of concurrent event streams. A visible tab has one for the list, and another
@@ -150,7 +151,9 @@ async fn stream_list(State(site): State<Arc<Site>>) -> Response {
 
 /// Sends all rows of the list, then the changed ones, until the receiver is dropped.
 async fn send_list(board: Arc<Board>, clock: Arc<dyn Clock>, sender: mpsc::Sender<String>) {
-    let (mut updates, _viewer) = (board.subscribe(), board.add_viewer());
+    let now = clock.now();
+    let oldest = now.checked_sub(scales::MAX_AGE).unwrap_or_default();
+    let (mut updates, _viewer) = (board.subscribe(), board.add_viewer(oldest, now));
     let mut version = 0;
     loop {
         updates.borrow_and_update();

@@ -5,7 +5,7 @@
 
 use divan::{Bencher, black_box};
 use hpa_forecast::{
-    ForecastInput, History, LevelKind, Model, Season, Settings, Trace, Workload, decide,
+    ForecastInput, GateSettings, History, LevelKind, Model, Season, Trace, Workload, decide,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -63,6 +63,6 @@ fn add(bencher: Bencher) {
 #[divan::bench(sample_count = 20)]
 fn gate_on_four_weeks(bencher: Bencher) {
     let trace = Trace::new(samples(28));
-    let settings = Settings::new(Workload::default(), zone("Europe/Berlin"));
+    let settings = GateSettings::new(Workload::default(), zone("Europe/Berlin"));
     bencher.bench_local(|| decide(black_box(&trace), &settings));
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hpa_calc::{
-    EffectiveBehavior, HorizontalPodAutoscaler, MilliValue, Settings as EngineSettings,
+    EffectiveBehavior, HorizontalPodAutoscaler, MilliValue, Settings,
     replicas::{ValueTarget, external_average_value},
     settings::{BoundsChange, Tolerances},
 };
@@ -64,7 +64,7 @@ impl Workload {
     /// The workload of an autoscaler without scheduled bounds, with the default startup and delay.
     /// `target` is the target load per pod of one of its metrics, see
     /// [`hpa_calc::replicas::Load::per_replica`].
-    pub fn for_hpa(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
+    pub fn for_hpa(hpa: &HorizontalPodAutoscaler, settings: &Settings, target: f64) -> Self {
         Self {
             target,
             tolerances: Tolerances::for_spec(&hpa.spec, settings),
@@ -82,7 +82,7 @@ impl Workload {
     pub fn with_scheduled_bounds(
         mut self,
         hpa: &HorizontalPodAutoscaler,
-        settings: &EngineSettings,
+        settings: &Settings,
         trace: &Trace,
     ) -> Self {
         let (from, to) = (trace.time(0), trace.time(trace.len()));
@@ -272,8 +272,7 @@ mod tests {
         let annotation = "autoscaling.hpa-rs.dev/bounds".to_owned();
         hpa.metadata.annotations.insert(annotation, bounds.to_owned());
         (hpa.spec.min_replicas, hpa.spec.max_replicas) = (Some(1), 20);
-        let settings =
-            EngineSettings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+        let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
         let workload = Workload::for_hpa(&hpa, &settings, 1.0);
         let workload = workload.with_scheduled_bounds(&hpa, &settings, &trace);
         let mut replicas = Vec::new();

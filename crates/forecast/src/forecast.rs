@@ -7,7 +7,7 @@ use jiff::{
 };
 use serde::Serialize;
 
-use crate::history::{BUCKET_SECONDS, History};
+use crate::history::{BUCKET_SECONDS, History, as_f32, as_index};
 
 const DAY: i64 = 86_400;
 /// A past day contributes up to three changes: at the same time, a bucket earlier and a bucket
@@ -109,13 +109,13 @@ pub struct Forecast {
     /// The load to which the changes are added.
     level: f64,
     /// The changes of the load on past days, in ascending order.
-    changes: Changes,
+    changes: Vec<f32>,
 }
 
 impl Forecast {
     /// The load that is not exceeded with this probability, from 0 to 1. Never negative.
     pub fn load(&self, quantile: f64) -> f64 {
-        (self.level + self.changes.quantile(quantile)).max(0.0)
+        (self.level + interpolated(&self.changes, quantile)).max(0.0)
     }
 
     /// The forecast at a quantile, as an input of a decision.
@@ -124,44 +124,15 @@ impl Forecast {
     }
 }
 
-/// Up to [`MAX_CHANGES`] changes, without allocation.
-#[derive(Clone, Debug)]
-struct Changes {
-    values: [f32; MAX_CHANGES],
-    len: usize,
-}
-
-impl Changes {
-    const fn new() -> Self {
-        Self { values: [0.0; MAX_CHANGES], len: 0 }
-    }
-
-    fn push(&mut self, change: f64) {
-        if let Some(value) = self.values.get_mut(self.len) {
-            #[allow(clippy::cast_possible_truncation, reason = "as exact as the history")]
-            let change = change as f32;
-            *value = change;
-            self.len += 1;
-        }
-    }
-
-    fn sort(&mut self) {
-        let len = self.len;
-        if let Some(values) = self.values.get_mut(..len) {
-            values.sort_unstable_by(f32::total_cmp);
-        }
-    }
-
-    /// The quantile of the changes, with linear interpolation.
-    fn quantile(&self, quantile: f64) -> f64 {
-        let position = quantile.clamp(0.0, 1.0) * self.len.saturating_sub(1) as f64;
-        let whole = position.floor();
-        let index = crate::history::as_index(whole).unwrap_or_default();
-        let value = |index: usize| self.values.get(index).copied().map_or(0.0, f64::from);
-        let low = value(index);
-        let high = if index + 1 < self.len { value(index + 1) } else { low };
-        low + (high - low) * (position - whole)
-    }
+/// The quantile of sorted values, with linear interpolation. 0 without values.
+fn interpolated(sorted: &[f32], quantile: f64) -> f64 {
+    let position = quantile.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
+    let whole = position.floor();
+    let index = as_index(whole).unwrap_or_default();
+    let value = |index: usize| sorted.get(index).copied().map(f64::from);
+    let low = value(index).unwrap_or_default();
+    let high = value(index + 1).unwrap_or(low);
+    low + (high - low) * (position - whole)
 }
 
 impl History {
@@ -193,26 +164,26 @@ impl History {
         let is_changed = offset_days_ago(days_before) != offset;
         let clock_change =
             |days_ago| if is_changed { offset - offset_days_ago(days_ago) } else { 0 };
-        let mut changes = Changes::new();
+        let mut changes = Vec::with_capacity(MAX_CHANGES);
         let mut days = 0;
         for days_ago in 1..=days_before {
             if !model.season.uses_past_day(today, today - days_ago) {
                 continue;
             }
             let same_time = second - days_ago * DAY + clock_change(days_ago);
-            let len_before = changes.len;
+            let len_before = changes.len();
             for from in SHIFTS.map(|shift| same_time + shift) {
                 let past_load = self.load_at(from as f64);
                 let past_level =
                     past_load.and_then(|load| self.level_at(from, load, model.level_kind));
                 let later_load = self.load_at(from as f64 + ahead);
                 if let (Some(past_level), Some(later_load)) = (past_level, later_load) {
-                    changes.push(later_load - past_level);
+                    changes.push(as_f32(later_load - past_level));
                 }
             }
-            days += usize::from(changes.len > len_before);
+            days += usize::from(changes.len() > len_before);
         }
-        changes.sort();
+        changes.sort_unstable_by(f32::total_cmp);
         (days >= MIN_DAYS).then_some(Forecast { at, days, level, changes })
     }
 

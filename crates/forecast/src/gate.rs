@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use hpa_calc::ForecastReason as Reason;
+use hpa_calc::ForecastReason;
 use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ const LOWEST_TARGET: f64 = 0.1;
 
 /// Settings of forecasts for an autoscaler.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct GateSettings {
     /// The workload and its autoscaler.
     pub workload: Workload,
     /// The time from the reading of a metric to the forecast time.
@@ -59,7 +59,7 @@ pub struct Settings {
     pub capacity: Option<f64>,
 }
 
-impl Settings {
+impl GateSettings {
     /// The quantile that is used if none is set.
     pub const DEFAULT_QUANTILE: f64 = 0.8;
 
@@ -75,19 +75,23 @@ impl Settings {
 #[serde(rename_all = "camelCase")]
 pub struct GateDecision {
     /// The decision and its reason.
-    pub reason: Reason,
-    /// The model for the next day. `None` with [`Reason::NotEnoughHistory`].
+    pub reason: ForecastReason,
+    /// The model for the next day. `None` with [`ForecastReason::NotEnoughHistory`].
     pub choice: Option<ModelChoice>,
     /// Up to two weeks of the past, with and without forecasts. `None` with
-    /// [`Reason::NotEnoughHistory`].
+    /// [`ForecastReason::NotEnoughHistory`].
     pub comparison: Option<Comparison>,
 }
 
 impl GateDecision {
+    /// The decision on a load whose history is too short or has too many gaps.
+    pub const NOT_ENOUGH_HISTORY: Self =
+        Self { reason: ForecastReason::NotEnoughHistory, choice: None, comparison: None };
+
     /// The reason in words, for the condition `ForecastActive`.
     pub fn text(&self) -> String {
         match self.reason {
-            Reason::Forecasting => {
+            ForecastReason::Forecasting => {
                 let (measure, share) = match &self.comparison {
                     Some(comparison) if comparison.helps_only_unserved_load() => {
                         ("unserved load", comparison.excess_ratio())
@@ -102,24 +106,26 @@ impl GateDecision {
                     share * 100.0
                 )
             }
-            Reason::NotEnoughHistory => {
+            ForecastReason::NotEnoughHistory => {
                 "fewer than ten days of the load are known, or more than a fifth is missing".into()
             }
-            Reason::NoSeason => {
+            ForecastReason::NoSeason => {
                 "neither the time of day nor the day of the week improved past forecasts".into()
             }
-            Reason::NoBenefit if self.comparison.is_some_and(|it| it.has_little_overload()) => {
+            ForecastReason::NoBenefit
+                if self.comparison.is_some_and(|it| it.has_little_overload()) =>
+            {
                 format!(
                     "at equal pod-hours, there would have been too little overload to judge \
                      forecasts in the past {}",
                     self.measured_time()
                 )
             }
-            Reason::NoBenefit => format!(
+            ForecastReason::NoBenefit => format!(
                 "at equal pod-hours, overload would have been about the same in the past {}",
                 self.measured_time()
             ),
-            Reason::SourceFailed => "the past can't be read".into(),
+            ForecastReason::SourceFailed => "the past can't be read".into(),
         }
     }
 
@@ -212,21 +218,19 @@ pub fn overload_ratio(one: Outcome, other: Outcome) -> f64 {
 
 /// Decides by the last weeks of the trace whether to use forecasts. The same inputs give the same
 /// decision. For four weeks, it needs about 400 ms of CPU time.
-pub fn decide(trace: &Trace, settings: &Settings) -> GateDecision {
-    let not_enough =
-        GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
+pub fn decide(trace: &Trace, settings: &GateSettings) -> GateDecision {
     if !has_enough_history(trace) {
-        return not_enough;
+        return GateDecision::NOT_ENOUGH_HISTORY;
     }
     let backtest = Backtest::new(trace, settings, first_measured(trace));
-    let Some(choice) = backtest.choose() else { return not_enough };
+    let Some(choice) = backtest.choose() else { return GateDecision::NOT_ENOUGH_HISTORY };
     let comparison = backtest.compare();
     let reason = if choice.skill < MIN_SKILL {
-        Reason::NoSeason
+        ForecastReason::NoSeason
     } else if comparison.has_benefit() {
-        Reason::Forecasting
+        ForecastReason::Forecasting
     } else {
-        Reason::NoBenefit
+        ForecastReason::NoBenefit
     };
     GateDecision { reason, choice: Some(choice), comparison: Some(comparison) }
 }
@@ -249,7 +253,7 @@ pub fn first_measured(trace: &Trace) -> usize {
 pub struct Backtest<'a> {
     runner: Runner<'a>,
     trace: &'a Trace,
-    settings: &'a Settings,
+    settings: &'a GateSettings,
     history: History,
     model_losses: ModelLosses,
     first: usize,
@@ -258,7 +262,7 @@ pub struct Backtest<'a> {
 
 impl<'a> Backtest<'a> {
     /// A backtest that measures from minute `first` on.
-    pub fn new(trace: &'a Trace, settings: &'a Settings, first: usize) -> Self {
+    pub fn new(trace: &'a Trace, settings: &'a GateSettings, first: usize) -> Self {
         let mut runner = Runner::new(trace, &settings.workload, first);
         runner.capacity = match settings.capacity {
             Some(capacity) => capacity,
@@ -363,7 +367,7 @@ impl<'a> Backtest<'a> {
 fn forecaster<'a>(
     trace: &'a Trace,
     history: &'a History,
-    settings: &'a Settings,
+    settings: &'a GateSettings,
 ) -> Forecaster<'a> {
     Forecaster {
         trace,

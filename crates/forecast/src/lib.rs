@@ -44,12 +44,14 @@ mod history;
 mod model;
 mod trace;
 
-pub use hpa_calc::ForecastReason as Reason;
+pub use hpa_calc::ForecastReason;
 
 pub use self::{
     autoscaler::{MeasuredMinute, Outcome, Workload},
     forecast::{Forecast, ForecastInput, HISTORY_DAYS, LevelKind, Model, Season},
-    gate::{Backtest, Comparison, GateDecision, Settings, decide, first_measured, overload_ratio},
+    gate::{
+        Backtest, Comparison, GateDecision, GateSettings, decide, first_measured, overload_ratio,
+    },
     history::{BUCKET_SECONDS, History, MAX_DAYS},
     model::ModelChoice,
     trace::Trace,

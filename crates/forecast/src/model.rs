@@ -17,9 +17,9 @@ const COMPARED_DAYS: usize = 7;
 const MIN_COMPARED: usize = 12 * 60;
 /// The number of quantiles at which forecasts are compared.
 const QUANTILES: usize = 3;
-/// A season is also recognized by the forecasts at this quantile. In the history, a step of the
-/// load is a slope of a bucket, so lower quantiles of a forecast can be as wrong as the newest
-/// reading. A load without a season has the largest errors at high quantiles.
+/// Forecasts at this quantile can also show a season. The history turns a step of the load into a
+/// slope that is a bucket long, so lower quantiles of a forecast can be as wrong as the newest
+/// reading. Without a season, forecasts at high quantiles have the largest errors.
 const HIGH_QUANTILE: f64 = 0.95;
 /// The number of levels to which forecasts without a season add a number.
 const LEVELS: usize = 3;

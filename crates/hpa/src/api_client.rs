@@ -23,12 +23,10 @@ pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Resul
 }
 
 pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
-    let source = match (&cluster.kubeconfig, &cluster.context) {
-        (None, None) if cluster.in_cluster => ClientSource::InCluster,
-        (None, None) => ClientSource::Infer,
-        (path, context) => {
-            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
-        }
+    let source = if cluster.in_cluster {
+        ClientSource::InCluster
+    } else {
+        ClientSource::from_flags(cluster.kubeconfig.clone(), cluster.context.clone())
     };
     let rate = cluster
         .kube_api_qps

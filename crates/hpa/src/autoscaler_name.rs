@@ -1,7 +1,7 @@
 //! The autoscaler that a command names, as `NAME` or `NAMESPACE/NAME`.
 
 use anyhow::{anyhow, bail};
-use hpa_calc::{HorizontalPodAutoscaler, suggestions::is_similar};
+use hpa_calc::{HorizontalPodAutoscaler, explain::list_first, suggestions::is_similar};
 use hpa_controller::{AutoscalerApi, HpaKey};
 use hpa_metrics::decode_value;
 use kube::Client;
@@ -16,6 +16,8 @@ use crate::{
 /// The maximum number of autoscalers of a namespace, or of namespaces, that an error names. If
 /// there are more, the error has only their number.
 const MAX_NAMES: usize = 5;
+/// The maximum number of autoscalers of files that an error names.
+const MAX_DESCRIPTIONS: usize = 20;
 
 /// The names of the resource, as kubectl accepts them. A group or a version may follow.
 const RESOURCE_NAMES: [&str; 2] = ["horizontalpodautoscaler", hpa_calc::crd::PLURAL];
@@ -167,19 +169,19 @@ impl<'a> NameParts<'a> {
         Self::parse(argument, flag_namespace, flag_namespace.is_some())
     }
 
-    /// Like [`Self::new`]. `has_namespace` is whether a short name at the start can't be a
-    /// namespace.
+    /// Like [`Self::new`]. `names_resource`: whether a short name at the start is the resource, not
+    /// a namespace.
     fn parse(
         argument: &'a str,
         flag_namespace: Option<&'a str>,
-        has_namespace: bool,
+        names_resource: bool,
     ) -> anyhow::Result<Self> {
         let without_prefix = argument.strip_prefix(hpa_calc::crd::SHORT_NAME);
         let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
-        let without_prefix = without_prefix.filter(|rest| has_namespace || rest.contains('/'));
+        let without_prefix = without_prefix.filter(|rest| names_resource || rest.contains('/'));
         let is_custom = without_prefix.is_some();
         let argument = without_prefix.unwrap_or(argument);
-        let argument = without_resource(argument, has_namespace);
+        let argument = without_resource(argument, names_resource);
         let (namespace, name) = match argument.split_once('/') {
             Some((namespace, name)) => (Some(namespace), without_resource(name, true)),
             None => (flag_namespace, argument),
@@ -228,13 +230,13 @@ pub(crate) fn describe_unserved(api: AutoscalerApi) -> String {
     format!("{api} is not installed{hint}")
 }
 
-/// Removes the resource from `RESOURCE/NAME`. The short name counts only if it can't be a
-/// namespace.
-fn without_resource(argument: &str, has_namespace: bool) -> &str {
+/// Removes the resource from `RESOURCE/NAME`. `names_resource`: whether the short name before the
+/// slash is the resource, not a namespace.
+fn without_resource(argument: &str, names_resource: bool) -> &str {
     let Some((resource, name)) = argument.split_once('/') else { return argument };
     let resource = resource.split_once('.').map_or(resource, |(resource, _)| resource);
     let is_resource = RESOURCE_NAMES.iter().any(|known| resource.eq_ignore_ascii_case(known))
-        || resource == SHORT_RESOURCE_NAME && (has_namespace || name.contains('/'));
+        || resource == SHORT_RESOURCE_NAME && (names_resource || name.contains('/'));
     if is_resource { name } else { argument }
 }
 
@@ -268,7 +270,8 @@ pub(crate) fn find_in_files<'a>(
         [] => bail!("the files have no such HorizontalPodAutoscaler"),
         several => {
             let descriptions: Vec<_> = several.iter().map(|object| describe(object)).collect();
-            bail!("the files have several autoscalers, name one: {}", descriptions.join(", "))
+            let listed = list_first(&descriptions, MAX_DESCRIPTIONS, ", ");
+            bail!("the files have several autoscalers, name one: {listed}")
         }
     }
 }
@@ -308,6 +311,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn error_about_many_autoscalers_in_files_names_the_first() {
+        let object = |index| {
+            let name = format!("web-{index}");
+            json!({ "kind": "HorizontalPodAutoscaler", "metadata": { "name": name } })
+        };
+        let objects: Vec<Value> = (0..30).map(object).collect();
+        let error = find_in_files(objects.iter(), None, None).expect_err("several").to_string();
+        assert!(error.contains("HorizontalPodAutoscaler web-19 and 10 more"), "{error}");
+    }
 
     #[rstest]
     #[case::name("web", None, "default", "web")]

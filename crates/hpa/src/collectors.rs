@@ -12,8 +12,7 @@ use hpa_calc::{HorizontalPodAutoscaler, event::EventType};
 use hpa_collectors::{
     Clients, Compat, Environment,
     collection::{
-        AutoscalerGroup, CollectedMetrics, CollectionObserver, CollectionSettings,
-        CollectorProblem, KubeCluster,
+        CollectedMetrics, CollectionObserver, CollectionSettings, CollectorProblem, KubeCluster,
     },
 };
 use hpa_controller::AutoscalerApi;
@@ -130,14 +129,10 @@ pub(crate) fn start(
         let objects = objects.clone();
         async move { objects.watch_pods().await }
     });
-    let groups = apis.into_iter().map(|api| match api {
-        AutoscalerApi::Core => AutoscalerGroup::Core,
-        AutoscalerApi::Custom => AutoscalerGroup::Custom,
-    });
-    let groups: Vec<_> = groups.collect();
+    let apis: Vec<_> = apis.into_iter().map(AutoscalerApi::resource).collect();
     panics.spawn("watch of autoscalers for collectors", {
         let (collection, client) = (collection.clone(), client.clone());
-        async move { collection.watch(client, &groups, namespace.as_deref()).await }
+        async move { collection.watch(client, &apis, namespace.as_deref()).await }
     });
     // The counters start at 0: the first failure must be visible as an increase.
     for collector in collection.status().keys() {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::Options;
 
-use crate::args::{AutoscalingArguments, ClusterArguments, NO_SETTINGS, RunArguments, to_std};
+use crate::{
+    args::{AutoscalingArguments, ClusterArguments, NO_SETTINGS, RunArguments, to_std},
+    terminal,
+};
 
 /// The shortest period at which `hpa explain --watch` and `hpa dashboard` read an autoscaler again.
 const MIN_READ_PERIOD: Duration = Duration::from_secs(1);
@@ -14,7 +17,9 @@ const MIN_READ_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) fn options(arguments: &RunArguments) -> Options {
     let options = shared_options(&arguments.autoscaling, &arguments.cluster);
     Options {
-        settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
+        settings: options.settings.with(|settings| {
+            settings.exact_schedules = arguments.schedules.scaling_schedule;
+        }),
         shutdown_grace: to_std(arguments.shutdown_grace_period),
         allows_active_peer: arguments.allow_other_controller,
         status_interval: to_std(arguments.status_interval),
@@ -24,15 +29,17 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
 
 /// The settings of decisions.
 pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
-    Settings::default()
-        .with_tolerance(autoscaling.horizontal_pod_autoscaler_tolerance)
-        .with_downscale_stabilization(autoscaling.horizontal_pod_autoscaler_downscale_stabilization)
-        .with_cpu_initialization_period(
-            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
-        )
-        .with_initial_readiness_delay(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay)
-        .with_scale_to_zero(autoscaling.scale_to_zero)
-        .with_strict_scale_to_zero(true)
+    Settings::default().with(|settings| {
+        settings.tolerance = autoscaling.horizontal_pod_autoscaler_tolerance;
+        settings.downscale_stabilization =
+            autoscaling.horizontal_pod_autoscaler_downscale_stabilization;
+        settings.cpu_initialization_period =
+            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period;
+        settings.initial_readiness_delay =
+            autoscaling.horizontal_pod_autoscaler_initial_readiness_delay;
+        settings.scale_to_zero = autoscaling.scale_to_zero;
+        settings.strict_scale_to_zero = true;
+    })
 }
 
 /// The settings that autoscalers may override.
@@ -41,14 +48,17 @@ pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolic
     SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
 }
 
-/// The period at which an autoscaler is read again: the sync period, but at least a second. If that
-/// is longer, also returns a sentence about it.
-pub(crate) fn read_period(autoscaling: &AutoscalingArguments) -> (Duration, Option<String>) {
+/// The period at which an autoscaler is read again: the sync period, but at least a second. Warns
+/// if the sync period is shorter.
+pub(crate) fn read_period(autoscaling: &AutoscalingArguments) -> Duration {
     let sync_period = to_std(autoscaling.horizontal_pod_autoscaler_sync_period);
     let period = sync_period.max(MIN_READ_PERIOD);
-    let warning = (period != sync_period)
-        .then(|| format!("--horizontal-pod-autoscaler-sync-period is too short; using {period:?}"));
-    (period, warning)
+    if period != sync_period {
+        terminal::warn(format_args!(
+            "--horizontal-pod-autoscaler-sync-period is too short; using {period:?}"
+        ));
+    }
+    period
 }
 
 /// The options that `hpa run` and `hpa shadow-report` share. The shutdown grace period and the
@@ -84,7 +94,7 @@ mod tests {
     use crate::args::{Arguments, Command};
 
     #[test]
-    fn short_read_period_is_raised_with_a_warning() {
+    fn short_read_period_is_raised() {
         let read = |period: &str| {
             let flag = format!("--horizontal-pod-autoscaler-sync-period={period}");
             let words = ["hpa", "explain", "web", "--watch", &flag];
@@ -93,8 +103,7 @@ mod tests {
             };
             read_period(&arguments.autoscaling)
         };
-        let warning = "--horizontal-pod-autoscaler-sync-period is too short; using 1s".to_owned();
-        assert_eq!(read("200ms"), (Duration::from_secs(1), Some(warning)));
-        assert_eq!(read("15s"), (Duration::from_secs(15), None));
+        assert_eq!(read("200ms"), Duration::from_secs(1));
+        assert_eq!(read("15s"), Duration::from_secs(15));
     }
 }

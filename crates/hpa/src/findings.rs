@@ -38,7 +38,7 @@ impl Severity {
 
 /// A kind of finding.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct FindingKind {
     pub(crate) id: &'static str,
     pub(crate) severity: Severity,
     /// The mistake, as in a table of the documentation.
@@ -49,7 +49,7 @@ pub(crate) struct Kind {
     pub(crate) page: &'static str,
 }
 
-impl Kind {
+impl FindingKind {
     fn help(&self) -> String {
         format!("section {} of {} in hpa-rs", self.section, self.page)
     }
@@ -57,7 +57,7 @@ impl Kind {
 
 /// A finding as both formats write it.
 pub(crate) struct Entry<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FindingKind,
     pub(crate) severity: Severity,
     pub(crate) file: &'a str,
     /// The line is 0 if the finding is at no position of a file.
@@ -93,7 +93,7 @@ pub(crate) fn json<'a>(
 /// A log of one run of `tool`, which has these kinds of findings.
 pub(crate) fn sarif<'a>(
     tool: &str,
-    kinds: impl Iterator<Item = Kind>,
+    kinds: impl Iterator<Item = FindingKind>,
     entries: impl Iterator<Item = Entry<'a>>,
     problems: &[Problem],
 ) -> serde_json::Result<String> {

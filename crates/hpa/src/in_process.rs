@@ -27,7 +27,8 @@ const FIRST_DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The metric sources in this process: the rules of `--metrics-config`, and the collectors.
 pub(crate) struct Sources {
-    rules: Option<Arc<PrometheusSource>>,
+    /// The rules of `--metrics-config`.
+    pub(crate) rules: Option<Arc<PrometheusSource>>,
     collection: Option<Arc<CollectedMetrics>>,
     pods: PodLookup,
 }
@@ -73,11 +74,6 @@ impl Sources {
         if let Some(collection) = &self.collection {
             collection.wait_for_first_list().await;
         }
-    }
-
-    /// The rules of `--metrics-config`.
-    pub(crate) fn rules(&self) -> Option<Arc<PrometheusSource>> {
-        self.rules.clone()
     }
 
     /// The dependencies of a controller that reads the metrics of these sources in its process, and

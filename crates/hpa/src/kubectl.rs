@@ -40,12 +40,7 @@ const MAX_BODY_BYTES: usize = 256 << 20;
 
 /// Creates clients of the cluster that the flags select. Sends no request.
 pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clients> {
-    let source = match (&arguments.kubeconfig, &arguments.context) {
-        (None, None) => ClientSource::Infer,
-        (path, context) => {
-            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
-        }
-    };
+    let source = ClientSource::from_flags(arguments.kubeconfig.clone(), arguments.context.clone());
     let overrides = KubeconfigOverrides {
         cluster: arguments.cluster.clone(),
         user: arguments.user.clone(),

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::anyhow;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Scale, Settings,
-    api::Condition,
+    HorizontalPodAutoscaler, Settings,
     explain::one_line,
     report::{ShortReport, State, Surroundings, TargetIndex, TargetKey, enforced_bounds},
     settings::SettingPolicy,
@@ -15,8 +14,8 @@ use hpa_calc::{
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, FailedStatusWrites, settings_of_controller},
-    k8s::{StatusController, StatusWrite},
-    scale_target::TargetReader,
+    k8s::StatusController,
+    scale_target::{TargetPods, TargetReader},
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -25,6 +24,7 @@ use serde_json::Value;
 use crate::{
     args::AutoscalerApiArgument,
     autoscaler_name::{decode_named, describe_unserved, is_not_served, list_path},
+    debug_client::{AutoscalerActivity, UnstoredStatus},
     kubectl::{self, NoResponse},
     manifests::string_at,
     terminal,
@@ -41,26 +41,24 @@ pub(crate) struct ListedAutoscaler {
     pub(crate) name: String,
     pub(crate) hpa: HorizontalPodAutoscaler,
     pub(crate) created: Option<Timestamp>,
-    /// The field manager that stored the status last.
-    pub(crate) manager: Option<String>,
+    /// The controller that stored the status last.
+    pub(crate) controller: StatusController,
     /// The controller that acts on it, as far as it is known.
     pub(crate) acting: ActingController,
-    /// The error with which the controller failed to store the last status: the stored one is
-    /// older. `None` if it is stored, or if that isn't known.
-    pub(crate) status_write_error: Option<String>,
-    /// The time when `manager` stored the status last.
-    pub(crate) status_stored_at: Option<Timestamp>,
-    /// The newest writes of other controllers, which `manager` has overwritten.
-    pub(crate) overwritten: Vec<StatusWrite>,
-    /// The target's scale, if it was read.
-    pub(crate) scale: Option<Scale>,
+    /// The last status, if the controller failed to store it. `None` if it is stored, or if that
+    /// isn't known.
+    pub(crate) unstored: Option<UnstoredStatus>,
+    /// The number of the target's pods, if it was read.
+    pub(crate) target_pods: Option<TargetPods>,
+    /// What the controller has just done, if its debug API was read.
+    pub(crate) activity: AutoscalerActivity,
     /// The names of the other autoscalers of the target. Empty until [`set_other_autoscalers`].
     pub(crate) other_autoscalers: Vec<String>,
-    /// The conflict with those whose bounds exclude its own.
+    /// A sentence about others of the target whose bounds exclude its own.
     pub(crate) bounds_conflict: Option<String>,
 }
 
-/// The namespaces of listed autoscalers.
+/// The namespaces of listed autoscalers, and an API that is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListScope {
     /// `None` for all namespaces.
@@ -68,29 +66,35 @@ pub(crate) struct ListScope {
     /// Whether no flag selects the namespace: the user may not list the autoscalers of all
     /// namespaces.
     pub(crate) is_fallback: bool,
+    /// A sentence without a full stop about a served API whose autoscalers can't be listed.
+    pub(crate) unread_api: Option<String>,
 }
 
 impl ListScope {
-    /// A sentence without a full stop about a namespace that no flag selects.
-    pub(crate) fn describe_fallback(&self) -> Option<String> {
-        let namespace = self.namespace.as_ref().filter(|_| self.is_fallback)?;
-        Some(format!(
-            "Only the autoscalers of the namespace {namespace} are read, because you may not list \
-             those of all namespaces; -n selects another one"
-        ))
+    /// Sentences without a full stop about autoscalers that are not read: those of namespaces that
+    /// no flag excludes, and those of an API.
+    pub(crate) fn describe_limits(&self) -> Vec<String> {
+        let namespace = self.namespace.as_ref().filter(|_| self.is_fallback);
+        let fallback = namespace.map(|namespace| {
+            format!(
+                "Only the autoscalers of the namespace {namespace} are read, because you may not \
+                 list those of all namespaces; -n selects another one"
+            )
+        });
+        fallback.into_iter().chain(self.unread_api.clone()).collect()
     }
 }
 
 /// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs. If the user
 /// may not list those of all namespaces, lists those of the kubeconfig context's namespace. Without
-/// `flag`, only warns if those of the custom API can't be listed, and is silent about a missing
-/// right unless there are no others. Fails if there are none because the namespace doesn't exist.
+/// `flag`, the scope says if those of the custom API can't be listed. Fails if there are none
+/// because the namespace doesn't exist.
 pub(crate) async fn list_all_autoscalers(
     client: &Client,
     flag: Option<AutoscalerApiArgument>,
     namespace: Option<&str>,
 ) -> anyhow::Result<(Vec<ListedAutoscaler>, ListScope)> {
-    let mut scope = ListScope { namespace: namespace.map(str::to_owned), is_fallback: false };
+    let mut scope = ListScope { namespace: namespace.map(str::to_owned), ..ListScope::default() };
     let mut all = Vec::new();
     let apis = flag.unwrap_or(AutoscalerApiArgument::Both).apis();
     for (index, api) in apis.into_iter().enumerate() {
@@ -107,14 +111,11 @@ pub(crate) async fn list_all_autoscalers(
             continue;
         }
         match list(scope.namespace.clone()).await {
-            Err(error) if is_optional && !may_matter(&error, &all) => {}
-            listed => {
-                let with_advice = |error| with_namespace_advice(error, scope.namespace.as_deref());
-                match listed.map_err(with_advice) {
-                    Err(error) if is_optional => terminal::warn(format!("{error:#}")),
-                    listed => all.extend(listed?),
-                }
+            Ok(listed) => all.extend(listed),
+            Err(error) if is_optional => {
+                scope.unread_api = Some(describe_unread(api, &error, scope.namespace.as_deref()));
             }
+            Err(error) => return Err(with_namespace_advice(error, scope.namespace.as_deref())),
         }
     }
     if all.is_empty() {
@@ -123,10 +124,15 @@ pub(crate) async fn list_all_autoscalers(
     Ok((all, scope))
 }
 
-/// Whether the reason why the autoscalers of the custom API can't be listed may matter to a user
-/// with these others. One without rights for that API has probably no autoscalers of it.
-fn may_matter(error: &anyhow::Error, others: &[ListedAutoscaler]) -> bool {
-    !kubectl::is_forbidden(error) || others.is_empty()
+/// Says that the autoscalers of a served API are not read, because of the `error` of listing them
+/// in one namespace, or in all if it is `None`.
+fn describe_unread(api: AutoscalerApi, error: &anyhow::Error, namespace: Option<&str>) -> String {
+    let reason = match namespace {
+        _ if !kubectl::is_forbidden(error) => format!(": {}", error.root_cause()),
+        None => ", because you may not list those of all namespaces; -n selects one".to_owned(),
+        Some(_) => ", because you may not list them".to_owned(),
+    };
+    format!("The autoscalers of {api} are not read{reason}")
 }
 
 /// Calls `list` for one or all namespaces. If the user may not list the autoscalers of all
@@ -141,7 +147,7 @@ where
 {
     let forbidden = match list(namespace.clone()).await {
         Err(error) if namespace.is_none() && kubectl::is_forbidden(&error) => error,
-        listed => return Ok((listed?, ListScope { namespace, is_fallback: false })),
+        listed => return Ok((listed?, ListScope { namespace, ..ListScope::default() })),
     };
     let own = client.default_namespace();
     match list(Some(own.to_owned())).await {
@@ -150,7 +156,8 @@ where
              another one"
         )),
         listed => {
-            let scope = ListScope { namespace: Some(own.to_owned()), is_fallback: true };
+            let namespace = Some(own.to_owned());
+            let scope = ListScope { namespace, is_fallback: true, unread_api: None };
             Ok((listed?, scope))
         }
     }
@@ -180,23 +187,33 @@ pub(crate) fn set_other_autoscalers(all: &mut [ListedAutoscaler], now: Timestamp
     }
 }
 
-/// Sets the errors of status writes, by the names of autoscalers. Returns those of the listed
-/// autoscalers instead of `failed`, which counts those of the whole cluster, unless no errors are
-/// known.
-pub(crate) fn set_status_write_errors(
+/// Sets the statuses that could not be stored. `unstored` has them by the names of autoscalers, and
+/// `failed` counts those of the whole cluster. Returns the count of the listed autoscalers, or
+/// `failed` if none are known.
+pub(crate) fn set_unstored_statuses(
     all: &mut [ListedAutoscaler],
-    mut errors: BTreeMap<String, String>,
+    mut unstored: BTreeMap<String, UnstoredStatus>,
     failed: Option<FailedStatusWrites>,
 ) -> Option<FailedStatusWrites> {
-    if errors.is_empty() {
+    if unstored.is_empty() {
         return failed;
     }
     for one in all.iter_mut() {
-        one.status_write_error = errors.remove(&one.name);
+        one.unstored = unstored.remove(&one.name);
     }
-    let mut errors = all.iter().filter_map(|one| one.status_write_error.clone());
-    let error = errors.next()?;
-    Some(FailedStatusWrites { autoscalers: 1 + errors.count(), error })
+    let mut unstored = all.iter().filter_map(|one| one.unstored.as_ref());
+    let error = unstored.next()?.error.clone();
+    Some(FailedStatusWrites { autoscalers: 1 + unstored.count(), error })
+}
+
+/// Sets what the controller has just done. `activities` has it by the names of autoscalers.
+pub(crate) fn set_activities(
+    all: &mut [ListedAutoscaler],
+    mut activities: BTreeMap<String, AutoscalerActivity>,
+) {
+    for one in all {
+        one.activity = activities.remove(&one.name).unwrap_or_default();
+    }
 }
 
 /// Lists the autoscalers of both APIs. An API that isn't served, or that the user may not list, has
@@ -250,8 +267,9 @@ fn decode_all(api: AutoscalerApi, objects: &[Value]) -> (Vec<ListedAutoscaler>, 
     (autoscalers, kubectl::summarize_undecodable(&errors))
 }
 
-/// Reads the scales of the autoscalers whose short reports need them: the status of an autoscaler
-/// doesn't have the target's number of pods. A scale that can't be read stays unknown.
+/// Reads the scales of the autoscalers whose short reports need them, and why pods can't be
+/// created: the status of an autoscaler doesn't have the target's number of pods. What can't be
+/// read stays unknown.
 pub(crate) async fn read_scales(
     client: &Client,
     timeout: Duration,
@@ -263,8 +281,7 @@ pub(crate) async fn read_scales(
     let without_scale =
         autoscalers.iter_mut().filter(|one| one.short_report(settings, policy).needs_scale());
     let reads = without_scale.take(MAX_SCALES).map(|one| async move {
-        let target = targets.scale(&one.hpa).await;
-        one.scale = target.ok().map(|target| target.scale);
+        one.target_pods = targets.target_pods(&one.hpa).await;
     });
     let reads = stream::iter(reads).buffer_unordered(TargetReader::MAX_CONCURRENT_READS);
     reads.collect::<Vec<()>>().await;
@@ -280,14 +297,13 @@ impl ListedAutoscaler {
         Ok(Self {
             acting: ActingController::of_status(controller.is_reference()),
             created: string_at(object, "/metadata/creationTimestamp").parse().ok(),
-            manager: controller.name,
-            status_write_error: None,
-            status_stored_at: controller.at,
-            overwritten: controller.overwritten,
+            controller,
+            unstored: None,
             api,
             name,
             hpa,
-            scale: None,
+            target_pods: None,
+            activity: AutoscalerActivity::default(),
             other_autoscalers: Vec::new(),
             bounds_conflict: None,
         })
@@ -303,24 +319,28 @@ impl ListedAutoscaler {
     /// decision. `settings` are those of the controller's flags.
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, self.acting);
+        let target_pods = self.target_pods.as_ref();
         let surroundings = Surroundings {
-            scale: self.scale.as_ref(),
+            scale: target_pods.map(|pods| &pods.scale),
+            replica_failure: target_pods.and_then(|pods| pods.replica_failure.as_deref()),
+            last_decision: self.activity.last_decision.as_deref(),
+            overwritten_scalings: self.activity.overwritten_scalings,
             other_autoscalers: &self.other_autoscalers,
             bounds_conflict: self.bounds_conflict.as_deref(),
         };
         let mut report = ShortReport::with_surroundings(&self.hpa, &resolved, surroundings);
-        if let Some(error) = &self.status_write_error {
+        if let Some(UnstoredStatus { error, failure }) = &self.unstored {
             report.state = State::Failing;
-            report.cause = one_line(&format!("its status is not stored: {error}")).into_owned();
+            // Mostly, all autoscalers have the same error, which reports of the cluster begin with.
+            let cause = match failure {
+                Some(failure) => format!("{failure}; its status is not stored"),
+                None => format!("its status is not stored: {error}"),
+            };
+            report.cause = one_line(&cause).into_owned();
             report.sentence.clone_from(&report.cause);
             (report.load, report.has_missing_metric) = (None, false);
         }
         report
-    }
-
-    /// The condition that prevents scaling, if there is one.
-    pub(crate) fn failed_condition(&self) -> Option<&Condition> {
-        self.hpa.status.failed_condition()
     }
 }
 
@@ -328,9 +348,11 @@ impl ListedAutoscaler {
 mod tests {
     use std::convert::Infallible;
 
+    use hpa_calc::Scale;
     use hpa_controller::k8s::{ClientLimits, Clients};
     use http::{Request, Response};
     use kube::client::Body;
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -369,23 +391,38 @@ mod tests {
         assert_eq!(format!("{error:#}"), expected);
     }
 
+    #[rstest]
+    #[case::all(None, 403, ", because you may not list those of all namespaces; -n selects one")]
+    #[case::one(Some("shop"), 403, ", because you may not list them")]
+    #[case::failure(None, 500, ": out of order")]
     #[tokio::test]
-    async fn missing_right_for_the_custom_api_matters_only_without_other_autoscalers() {
-        let forbidden = tower::service_fn(|_: Request<Body>| async {
-            let body = Body::from(br#"{"message":"not permitted"}"#.to_vec());
-            Ok::<_, Infallible>(Response::builder().status(403).body(body).expect("a response"))
+    async fn custom_api_whose_autoscalers_cannot_be_listed_is_named(
+        #[case] namespace: Option<&str>,
+        #[case] status: u16,
+        #[case] reason: &str,
+    ) {
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let target = json!({ "kind": "Deployment", "name": "web" });
+            let autoscaler = json!({
+                "metadata": { "namespace": "shop", "name": "web" },
+                "spec": { "maxReplicas": 3, "scaleTargetRef": target },
+            });
+            let (status, body) = match request.uri().path() {
+                "/apis/autoscaling.hpa-rs.dev/v2" => (200, json!({})),
+                path if path.starts_with("/apis/autoscaling/v2/") => {
+                    (200, json!({ "metadata": {}, "items": [autoscaler] }))
+                }
+                _ => (status, json!({ "message": "out of order" })),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body);
+            Ok::<_, Infallible>(response.expect("a response"))
         });
-        let client = Clients::from_service(forbidden, &ClientLimits::default()).api;
-        let listed = list_autoscalers(&client, AutoscalerApi::Custom, None).await;
-        let error = listed.err().expect("forbidden");
-        let object = json!({
-            "metadata": { "namespace": "shop", "name": "web" },
-            "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "web" } },
-        });
-        let other = ListedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler");
-        assert!(!may_matter(&error, std::slice::from_ref(&other)));
-        assert!(may_matter(&error, &[]));
-        assert!(may_matter(&anyhow!("no response"), &[other]));
+        let client = Clients::from_service(service, &ClientLimits::default()).api;
+        let (listed, scope) = list_all_autoscalers(&client, None, namespace).await.expect("a list");
+        assert_eq!(listed.len(), 1);
+        let expected = format!("The autoscalers of autoscaling.hpa-rs.dev/v2 are not read{reason}");
+        assert_eq!(scope.describe_limits(), [expected]);
     }
 
     #[tokio::test]
@@ -411,14 +448,16 @@ mod tests {
         let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["default/web"]);
         let own = Some("default".to_owned());
-        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: true });
-        let sentence = scope.describe_fallback().expect("a sentence");
+        let expected =
+            ListScope { namespace: own.clone(), is_fallback: true, ..ListScope::default() };
+        assert_eq!(scope, expected);
+        let sentence = scope.describe_limits().concat();
         assert!(sentence.starts_with("Only the autoscalers of the namespace default are read"));
 
         let (_, scope) =
             list_all_autoscalers(&client, flag, Some("default")).await.expect("a list");
-        assert_eq!(scope, ListScope { namespace: own, is_fallback: false });
-        assert_eq!(scope.describe_fallback(), None, "the flag selects it");
+        assert_eq!(scope, ListScope { namespace: own, ..ListScope::default() });
+        assert_eq!(scope.describe_limits(), [""; 0], "the flag selects it");
     }
 
     #[tokio::test]
@@ -443,8 +482,8 @@ mod tests {
         let listed = list_autoscalers(&client, AutoscalerApi::Core, None).await.expect("a list");
         let names: Vec<_> = listed.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["evil/web", "shop/web"]);
-        assert!(listed.iter().all(|one| one.manager.as_deref() == Some("hpa-controller")));
-        assert!(listed.iter().all(|one| one.status_stored_at.is_some()));
+        assert!(listed.iter().all(|one| one.controller.name.as_deref() == Some("hpa-controller")));
+        assert!(listed.iter().all(|one| one.controller.at.is_some()));
     }
 
     #[test]
@@ -464,26 +503,73 @@ mod tests {
         };
         let mut all = ["web", "api"].map(autoscaler);
         let of_cluster = FailedStatusWrites { autoscalers: 2, error: "cannot patch".to_owned() };
-        let mut set = |errors: &[(&str, &str)]| {
-            let errors =
-                errors.iter().map(|(name, error)| ((*name).to_owned(), (*error).to_owned()));
+        let mut set = |failure: Option<&str>, errors: &[(&str, &str)]| {
+            let unstored = errors.iter().map(|(name, error)| {
+                let failure = failure.map(ToOwned::to_owned);
+                ((*name).to_owned(), UnstoredStatus { error: (*error).to_owned(), failure })
+            });
             let failed =
-                set_status_write_errors(&mut all, errors.collect(), Some(of_cluster.clone()));
+                set_unstored_statuses(&mut all, unstored.collect(), Some(of_cluster.clone()));
             let (settings, policy) = (Settings::default(), SettingPolicy::default());
             let sentences = all.each_ref().map(|one| one.short_report(&settings, &policy).sentence);
             (failed.map(|failed| failed.to_string()), sentences)
         };
-        let (failed, sentences) = set(&[("shop/web", "cannot patch"), ("mail/web", "too large")]);
+        let (failed, sentences) =
+            set(None, &[("shop/web", "cannot patch"), ("mail/web", "too large")]);
         let expected = "the controller can't store the status of 1 autoscaler: cannot patch";
         assert_eq!(failed.as_deref(), Some(expected));
         assert_eq!(sentences, ["its status is not stored: cannot patch", "old failure"]);
-        let (failed, _) = set(&[("mail/web", "too large")]);
+        let (_, [sentence, _]) = set(Some("no scale"), &[("shop/web", "cannot patch")]);
+        assert_eq!(sentence, "no scale; its status is not stored");
+        let (failed, _) = set(None, &[("mail/web", "too large")]);
         assert_eq!(failed, None, "the error is of another namespace");
-        let (failed, sentences) = set(&[]);
+        let (failed, sentences) = set(None, &[]);
         let expected = "the controller can't store the status of 2 autoscalers; the error of one: \
                         cannot patch";
         assert_eq!(failed.as_deref(), Some(expected), "the errors are unknown");
         assert_eq!(sentences, ["old failure", "old failure"]);
+    }
+
+    /// The status doesn't say why pods don't count or don't exist.
+    #[test]
+    fn autoscaler_that_waits_for_pods_has_the_cause_of_the_controller_or_of_the_target() {
+        let condition = |name: &str, status: &str, reason: &str| json!({ "type": name, "status": status, "reason": reason, "message": "" });
+        let metric = |part: &str, target: Value| json!({ "type": "Resource", "resource": { "name": "cpu", part: target } });
+        let target = json!({ "type": "Utilization", "averageUtilization": 60 });
+        let value = json!({ "averageUtilization": 90, "averageValue": "100m" });
+        let object = json!({
+            "metadata": { "namespace": "shop", "name": "web" },
+            "spec": {
+                "minReplicas": 2, "maxReplicas": 9, "metrics": [metric("target", target)],
+                "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+            },
+            "status": {
+                "currentReplicas": 4, "desiredReplicas": 4,
+                "currentMetrics": [metric("current", value)],
+                "conditions": [
+                    condition("AbleToScale", "True", "ReadyForNewScale"),
+                    condition("ScalingActive", "True", "ValidMetricFound"),
+                    condition("ScalingLimited", "False", "DesiredWithinRange"),
+                ],
+            },
+        });
+        let one = ListedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler");
+        let mut all = [one];
+        let sentence = |one: &ListedAutoscaler| {
+            one.short_report(&Settings::default(), &SettingPolicy::default()).sentence
+        };
+        let decision = "6 pods match the selector".to_owned();
+        let activity =
+            AutoscalerActivity { last_decision: Some(decision.clone()), overwritten_scalings: 3 };
+        set_activities(&mut all, [("shop/web".to_owned(), activity)].into());
+        let overwritten = "another client has changed the replicas after 3 scalings";
+        assert_eq!(sentence(&all[0]), format!("{decision}; {overwritten}"));
+        all[0].activity.overwritten_scalings = 0;
+        let scale = Scale { spec_replicas: 4, status_replicas: 3, selector: "app=web".into() };
+        let replica_failure = Some("exceeded quota".to_owned());
+        all[0].target_pods = Some(TargetPods { scale, replica_failure });
+        let sentence = sentence(&all[0]);
+        assert!(sentence.ends_with("; 3 of 4 pods exist: exceeded quota"), "{sentence}");
     }
 
     #[test]
@@ -502,7 +588,7 @@ mod tests {
         let (decoded, warning) = decode_all(AutoscalerApi::Core, &objects);
         let names: Vec<_> = decoded.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["shop/web"]);
-        assert_eq!(decoded[0].status_stored_at, None);
+        assert_eq!(decoded[0].controller.at, None);
         let warning = warning.expect("a warning");
         let expected = "unable to decode the autoscaler shop/evil: status.lastScaleTime: ";
         assert!(warning.starts_with(expected), "{warning}");

@@ -95,6 +95,8 @@ fn main() -> ExitCode {
         | Command::ShadowReport(_)
         | Command::Status(_)
         | Command::Rules(RulesCommand::Compare(_)) => ExitCode::from(EXIT_INCONCLUSIVE),
+        // Includes `rules check`, `rules explain` and `schedule preview`, in which 1 is a finding
+        // too: a file that can't be parsed has a mistake.
         _ => ExitCode::FAILURE,
     };
     let has_log = matches!(command, Command::Run(_) | Command::Adapter(_));
@@ -102,8 +104,8 @@ fn main() -> ExitCode {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        // clap exits in the same way after it has refused a flag. The programs that `run` and
-        // `adapter` replace exit with 1.
+        // clap also exits with 2 after an invalid flag. `run` and `adapter` exit with 1, as the
+        // programs that they replace.
         let has_invalid_flag = !has_log && error.is::<hpa_prometheus::client::SettingsError>();
         // Log the error if logging has started and is on.
         let error = hpa_metrics::with_causes(error.as_ref());

@@ -34,7 +34,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reads metrics from the sources that flags configure, and other metrics from the metrics APIs.
 pub(crate) struct MetricReader {
     client: Arc<dyn MetricsClient>,
-    rules: Option<Arc<PrometheusSource>>,
+    pub(crate) rules: Option<Arc<PrometheusSource>>,
     collectors: Option<Collectors>,
     schedules: Option<Arc<Schedules>>,
     /// The pods of the decisions in progress. The rules query the metrics of these pods.
@@ -52,7 +52,7 @@ impl MetricReader {
         request_timeout: Duration,
         mut coalescing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
-        arguments.warn_of_unused_url();
+        arguments.warn_of_unused_flags();
         let mut limits = ClientSettings::default();
         limits.request_timeout = request_timeout;
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
@@ -95,10 +95,6 @@ impl MetricReader {
             None => client,
         };
         Ok(Self { client, rules, collectors, schedules, pods })
-    }
-
-    pub(crate) fn rules(&self) -> Option<&Arc<PrometheusSource>> {
-        self.rules.as_ref()
     }
 
     /// Whether a decision needs the series of the rules, because a rule may have one of its

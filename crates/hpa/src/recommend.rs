@@ -76,6 +76,9 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
         );
         let recommendation = search(base, arguments, run_time);
         has_suggestions &= recommendation.suggested.is_some();
+        if !base.caution.is_empty() && arguments.output != RecommendationFormat::Text {
+            terminal::warn(format!("{}: {}", file_name(file), base.caution));
+        }
         let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
             RecommendationFormat::Text => {
@@ -169,7 +172,7 @@ fn lint_violations(base: &Variant, manifest: &Value) -> Vec<&'static str> {
 /// The target as a manifest, for the lint rules about requests.
 fn target_manifest(base: &Variant) -> Value {
     let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
-    let profile = base.cluster.profile(workload);
+    let profile = base.scenario.profile(workload);
     json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": { "name": workload.name, "namespace": workload.namespace },
@@ -195,7 +198,8 @@ fn resource_name(base: &Variant) -> &'static str {
 }
 
 fn text(base: &Variant, recommendation: &Recommendation) -> String {
-    let mut text = String::new();
+    let caution = escape_line(&base.caution);
+    let mut text = if caution.is_empty() { caution } else { caution + " " };
     match &recommendation.suggested {
         Some(suggested) => {
             text += &suggestion_line(suggested, &recommendation.current);
@@ -231,7 +235,7 @@ fn text(base: &Variant, recommendation: &Recommendation) -> String {
     text += &table("SETTINGS", rows.collect());
     let _ = writeln!(text, "\n{} settings were simulated. Assumptions:", recommendation.tried);
     for assumption in &recommendation.assumptions {
-        let _ = writeln!(text, "- {assumption}");
+        let _ = writeln!(text, "- {}", escape_line(assumption));
     }
     text
 }

@@ -4,6 +4,7 @@
 use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
+use hpa_calc::explain::list_first;
 use hpa_metrics::{ObjectLister, ResourceMapper};
 use hpa_prometheus::rules::{
     Compat, Config, RuleSet,
@@ -21,6 +22,8 @@ use crate::{
 
 /// A command that waits for series or metrics reports that after this time.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
+/// An error names at most this many invalid rules. `hpa rules check` lists all.
+const MAX_LISTED: usize = 3;
 
 /// Reads a rules file, or rules in a `ConfigMap` or in Helm values. If there are several, uses the
 /// first rules and warns of the others.
@@ -52,7 +55,7 @@ pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
     let mut errors: Vec<String> = errors.iter().map(InvalidRule::describe).collect();
     let missing = config.resource_rules.as_ref().and_then(ResourceRules::missing_rule);
     errors.extend(missing.map(|path| format!("{path} is missing")));
-    if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
+    if errors.is_empty() { Ok(()) } else { bail!("{}", list_first(&errors, MAX_LISTED, "; ")) }
 }
 
 /// Creates a source of the rules' metrics. `None` if there is no server that may be read.
@@ -107,8 +110,9 @@ pub(crate) async fn create_from_flags(
     Ok(Some(source))
 }
 
-/// Reads the series of all rules. Calls `on_delay` if that takes longer than [`NOTICE_DELAY`]. Warns
-/// of rules whose series can't be read. Fails if the resources of the API server can't be read.
+/// Reads the series of all rules. Calls `on_delay` if that takes longer than [`NOTICE_DELAY`].
+/// Warns of rules whose series can't be read. Fails if the resources of the API server can't be
+/// read.
 pub(crate) async fn relist(
     source: &PrometheusSource,
     on_delay: impl FnOnce(),
@@ -152,6 +156,16 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+
+    #[test]
+    fn error_about_many_invalid_rules_names_the_first() {
+        let rule = "{seriesQuery: up, metricsQuery: '<<.Series', resources: {namespaced: false}}";
+        let rules = [rule; 5].join(", ");
+        let config = Config::parse(&format!("externalRules: [{rules}]")).expect("rules");
+        let error = refuse_invalid_rules(&config).expect_err("invalid rules").to_string();
+        assert_eq!(error.matches("externalRules[").count(), MAX_LISTED, "{error}");
+        assert!(error.ends_with(" and 2 more"), "{error}");
+    }
 
     #[rstest]
     #[case::quick(Duration::from_secs(1), 0)]

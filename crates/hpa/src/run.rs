@@ -32,9 +32,10 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
 async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(&shutdown)?;
+    let build = version::build_info();
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
         per_autoscaler: arguments.observation.per_hpa_metrics,
-        build: version::build_info(),
+        build: build.clone(),
     }));
     let serving = serve::start(&arguments.observation, &telemetry).await?;
     let clients =
@@ -45,12 +46,15 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let keep_history = arguments.election.keep_history;
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
-    let build = version::build_info();
     info!(version = build.version, revision = build.revision, namespaces, "starting");
+    let has_prometheus = arguments.prometheus.prometheus_url.is_some();
+    for sentence in arguments.collectors.ineffective_flags(has_prometheus) {
+        warn!("{sentence}");
+    }
     let apis = arguments.cluster.autoscaler_api.apis();
     let panics = TaskPanics::default();
     let sources = in_process::Sources::new(&arguments, &clients, &telemetry, &panics).await?;
-    let rules = sources.as_ref().and_then(in_process::Sources::rules);
+    let rules = sources.as_ref().and_then(|sources| sources.rules.clone());
     let forecasts = forecast_source(&arguments, rules.clone())?;
     let dependencies = match sources {
         Some(sources) => sources.dependencies(clients, &options, telemetry, arguments.dry_run)?,
@@ -127,15 +131,11 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let client = separate_client(&arguments.cluster).await?;
     let is_in_cluster =
         arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let flag = lease.leader_elect_resource_namespace.clone();
-    let namespace = flag.or_else(|| pod_namespace().filter(|_| is_in_cluster));
+    let pod_namespace = pod_namespace().filter(|_| is_in_cluster);
     let config = ElectionConfig {
-        namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
-        name: lease.leader_elect_resource_name.clone(),
-        identity: hpa_lease::identity(election.pod_name.as_deref()),
-        lease_duration: to_std(lease.leader_elect_lease_duration),
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),
+        ..lease.election_config(pod_namespace, election.pod_name.as_deref())
     };
     Ok(Some(Election { client, config }))
 }

@@ -2,33 +2,17 @@
 
 use std::sync::Arc;
 
-use anyhow::anyhow;
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_collectors::schedules::{
     Compat,
     source::{Now, ScheduleClient, ScheduleKey, Schedules, schedules_of},
 };
-use hpa_controller::{Dependencies, KnownMetricChanges, Options};
+use hpa_controller::{Dependencies, Options};
 use hpa_lease::{LeaderTask, TaskPanics};
-use jiff::Timestamp;
 use kube::Client;
 
 use crate::args::ScalingScheduleArguments;
-
-/// The times at which the values of schedules change.
-struct ScheduleChanges(Arc<Schedules>);
-
-impl KnownMetricChanges for ScheduleChanges {
-    fn next_change(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-        since: Timestamp,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
-        self.0.next_change(hpa, since, now)
-    }
-}
 
 /// Starts the watch of schedules if `--scaling-schedule` is set. Without `namespaces`, watches all.
 pub(crate) fn start(
@@ -43,7 +27,7 @@ pub(crate) fn start(
     if !arguments.scaling_schedule {
         return Ok(None);
     }
-    arguments.defaults.check_time_zone().map_err(|error| anyhow!(error))?;
+    arguments.defaults.check_time_zone()?;
     let schedules = Arc::new(Schedules::new(arguments.defaults.settings(compat), now));
     let watched = schedules.clone();
     let watch = async move { watched.watch(client, &namespaces, on_change).await };
@@ -71,7 +55,9 @@ pub(crate) fn attach(
     leader_tasks.push(status_writer(schedules.clone()));
     Ok(Dependencies {
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        metric_changes: Arc::new(ScheduleChanges(schedules)),
+        next_metric_change: Arc::new(move |hpa: &HorizontalPodAutoscaler, since, now| {
+            schedules.next_change(hpa, since, now)
+        }),
         leader_tasks,
         ..dependencies
     })
@@ -91,6 +77,7 @@ mod tests {
     use hpa_collectors::schedules::definition::schedule_definitions;
     use hpa_testbed::Testbed;
     use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
+    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;

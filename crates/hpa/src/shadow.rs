@@ -270,7 +270,7 @@ mod tests {
     use hpa_controller::{
         HpaKey,
         k8s::{KubeconfigOverrides, StatusWrite},
-        shadow::Row,
+        shadow::DifferingAutoscaler,
     };
     use rstest::rstest;
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     fn summary_with_differences(autoscalers: usize, decisions: u64) -> Summary {
-        let row = Row {
+        let row = DifferingAutoscaler {
             key: HpaKey::new("shop", "web"),
             comparison_count: 40,
             different_count: decisions,

@@ -2,7 +2,6 @@
 
 use std::env::consts;
 
-use anyhow::Context;
 use hpa_controller::BuildInfo;
 use http::HeaderValue;
 use jiff::Timestamp;
@@ -46,7 +45,7 @@ fn render(build: &BuildInfo, format: ReportFormat) -> anyhow::Result<String> {
             if features.is_empty() { "none".to_owned() } else { features.join(", ") },
         ),
         ReportFormat::Json => terminal::json(&value)?,
-        ReportFormat::Yaml => serde_saphyr::to_string(&value).context("unable to write YAML")?,
+        ReportFormat::Yaml => terminal::to_yaml(&value)?,
     })
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn user_agent() -> Option<HeaderValue> {
 }
 
 /// Operating system and architecture, named as in container images.
-fn platform() -> String {
+pub(crate) fn platform() -> String {
     let architecture = match consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

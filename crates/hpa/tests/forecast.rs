@@ -59,7 +59,7 @@ fn steep_mornings_are_forecastable() {
         "Forecasts would have helped: ",
         "simulated pods with an assumed capacity were overloaded for ",
         "Forecasts are for 4m ahead (the horizon): pods are ready after 2m",
-        "from 2026-01-05 00:01 to 2026-02-01 23:56 (America/New_York)",
+        "from 2026-01-05 00:00 to 2026-02-01 23:55 (America/New_York)",
         "   LOAD BEYOND CAPACITY\n",
         "   FORECASTS HELP\n",
         "   yes\n",
@@ -239,7 +239,7 @@ fn past_of_an_autoscaler_is_read_from_prometheus() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["name"], "shop/web");
     assert_eq!(json["metric"], "requests");
-    assert_eq!(json["from"], "2026-01-05T00:01:00Z");
+    assert_eq!(json["from"], "2026-01-05T00:00:00Z");
     assert_eq!(json["reason"], "Forecasting", "{json:#}");
     let assumptions = json["assumptions"].to_string();
     assert!(assumptions.contains("no kube_pod_status_ready_time"), "{assumptions}");

@@ -245,6 +245,8 @@ async fn missing_metric_of_a_rule_is_explained() {
     let text = explain(objects::cpu_metric(50)).await;
     let expected = "To see why: hpa rules explain resource pods/cpu --name web-0 --namespace shop";
     assert!(text.contains(expected) && !text.contains("apiservices"), "{text}");
+    let expected = "cannot be read here: no value: the query sum(c{";
+    assert!(text.lines().next().unwrap().contains(expected), "{text}");
     let mut gpu = objects::cpu_metric(50);
     gpu["resource"]["name"] = json!("gpu");
     let text = explain(gpu).await;

@@ -1,5 +1,5 @@
 //! Output and exit status of `hpa lint` on files and on the testbed, of `hpa convert` on files, and
-//! of `hpa rules check` on standard input.
+//! of `hpa rules check` and `hpa rules compare` on standard input.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
@@ -56,6 +56,16 @@ fn rules_are_checked_from_standard_input() {
     let (_, errors, status) = run_with_input(&["rules", "check", "-"], "rule: []\n");
     assert!(errors.contains("standard input: line 1, column 1: unknown field"), "{errors}");
     assert_eq!(status, Some(1));
+}
+
+#[test]
+fn comparison_of_a_server_with_itself_has_a_warning() {
+    // Nothing listens on the port.
+    let servers = ["--left=http://127.0.0.1:1", "--right=http://127.0.0.1:1"];
+    let (_, errors, _) =
+        run_with_input(&["rules", "compare", servers[0], servers[1], "-f", "-"], "kind: Pod\n");
+    let expected = "hpa: --left and --right are the same server: it is compared with itself\n";
+    assert!(errors.starts_with(expected), "{errors}");
 }
 
 /// Runs `hpa lint` in a directory. Returns standard output, standard error and the exit status.
@@ -117,6 +127,10 @@ fn unreachable_prometheus_is_a_problem_and_no_finding() {
     assert_eq!(status, Some(2));
     let (_, errors, _) = lint_files(directory.path(), &["web.yaml", "--prometheus-url", &url]);
     assert!(errors.contains("--prometheus-url has no effect"), "{errors}");
+    let flags = ["web.yaml", "--external-rps-metrics=true"];
+    let (_, errors, _) = lint_files(directory.path(), &flags);
+    let expected = "hpa: --external-rps-metrics has no effect without --collectors\n";
+    assert!(errors.contains(expected), "{errors}");
 }
 
 #[test]
@@ -133,10 +147,10 @@ fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("f.yaml"), "kind: Service\n---\nkind: Foo\n").expect("f");
     let (_, errors, status) = lint_files(directory.path(), &["f.yaml"]);
-    let expected = "hpa: f.yaml: no HorizontalPodAutoscaler to check, found 1 Foo, 1 Service\n";
+    let expected = "hpa: f.yaml: no HorizontalPodAutoscaler, found 1 Foo, 1 Service\n";
     assert_eq!((errors.as_str(), status), (expected, Some(2)));
     let (_, errors, status) = run_with_input(&["lint", "-"], "kind: Service\n");
-    let expected = "hpa: standard input: no HorizontalPodAutoscaler to check, found 1 Service\n";
+    let expected = "hpa: standard input: no HorizontalPodAutoscaler, found 1 Service\n";
     assert_eq!((errors.as_str(), status), (expected, Some(2)));
 }
 
@@ -181,11 +195,13 @@ fn convert_warns_of_annotations_that_stay_without_effect() {
 }
 
 #[test]
-fn convert_writes_a_manifest_without_an_autoscaler_unchanged_and_fails() {
-    let text = "kind: Service # kept\n";
-    let (output, errors, status) = run_with_input(&["convert"], text);
-    let expected = "hpa: standard input: no HorizontalPodAutoscaler to convert, found 1 Service\n";
-    assert_eq!((&*output, &*errors, status), (text, expected, Some(2)));
+fn convert_writes_nothing_of_a_manifest_without_an_autoscaler() {
+    for format in ["yaml", "json"] {
+        let (output, errors, status) =
+            run_with_input(&["convert", "-o", format], "kind: ScaledObject\n");
+        let expected = "hpa: standard input: no HorizontalPodAutoscaler, found 1 ScaledObject\n";
+        assert_eq!((&*output, &*errors, status), ("", expected, Some(2)));
+    }
 }
 
 #[tokio::test]

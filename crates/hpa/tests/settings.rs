@@ -18,7 +18,7 @@ fn settings_table() -> String {
         let parent = match setting.metric_types() {
             None => "spec.".to_owned(),
             Some(types) => {
-                let members: Vec<_> = types.iter().map(MetricSourceType::member).collect();
+                let members: Vec<_> = types.iter().filter_map(MetricSourceType::member).collect();
                 format!("spec.metrics[].{{{}}}.", members.join(", "))
             }
         };

@@ -166,6 +166,7 @@ fn suggestion_is_better_than_the_default_behavior() {
 fn patch_is_for_the_resource_and_the_namespace_of_the_scenario() {
     let scenario = fs::read_to_string(example("metric-outage.yaml")).expect("an example");
     let dir = tempfile::tempdir().expect("a directory");
+    let scenario = format!("caution: 'Trust: none.'\n{scenario}");
     let command = |api_version: &str, metadata: &str| {
         let path = dir.path().join("scenario.yaml");
         let scenario = scenario.replace("metadata: {name: web}", metadata);
@@ -174,6 +175,7 @@ fn patch_is_for_the_resource_and_the_namespace_of_the_scenario() {
         let path = path.display().to_string();
         let few = ["--candidates=20", "--seeds=1", "--load-factors=1"];
         let (_, text, errors) = hpa(&[&["recommend", &path], &few[..]].concat());
+        assert!(text.starts_with("Trust: none. Suggestion"), "{text}");
         let line = text.lines().find(|line| line.starts_with("kubectl "));
         line.unwrap_or_else(|| panic!("{text}{errors}")).to_owned()
     };

@@ -169,8 +169,9 @@ async fn explain_reads_the_sources_that_the_flags_configure() {
         assert!(output.contains(&advice), "{output}");
         let output = run(&served, &["explain", &name], &flags).await;
         let first = output.lines().next().unwrap_or_default();
-        assert!(first.starts_with(&format!("{name} scales from 2 to ")), "{output}");
+        assert!(first.starts_with(&format!("{name} would scale from 2 to ")), "{output}");
         assert!(first.contains(expected), "{output}");
+        assert!(first.contains("; the controller last desired 2 with "), "{output}");
     }
 }
 

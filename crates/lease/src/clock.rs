@@ -42,6 +42,7 @@ pub trait Clock: Send + Sync {
     }
 }
 
+/// The clocks of the operating system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::lease::LeaseTime;
 
+/// The fields of a lease that the election reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeaseRecord {
     /// The identity of the lease holder; empty if the lease was released.

@@ -269,22 +269,18 @@ impl Elector {
     /// The lease with this instance as its holder, acquired or renewed now.
     fn our_lease(&self) -> ElectionLease {
         let now = LeaseTime::from(self.clock.now());
-        let observed = self.observation.record();
-        let is_ours = observed.is_some_and(|record| record.holder == self.config.identity);
-        let transitions = observed.map_or(0, |record| record.transitions);
+        let identity = &self.config.identity;
+        let (acquired, transitions) = match self.observation.record() {
+            Some(ours) if ours.holder == *identity => (ours.acquired.clone(), ours.transitions),
+            Some(other) => (None, other.transitions.saturating_add(1)),
+            None => (None, 0),
+        };
         let record = LeaseRecord {
-            holder: self.config.identity.clone(),
+            holder: identity.clone(),
             duration: self.config.lease_duration,
-            acquired: observed
-                .filter(|_| is_ours)
-                .and_then(|record| record.acquired.clone())
-                .or_else(|| Some(now.clone())),
+            acquired: acquired.or_else(|| Some(now.clone())),
             renewed: Some(now),
-            transitions: if is_ours || observed.is_none() {
-                transitions
-            } else {
-                transitions.saturating_add(1)
-            },
+            transitions,
         };
         self.lease_with(&record)
     }

@@ -145,7 +145,6 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::events::EventWriterConfig;
 
     #[tokio::test]
     async fn panic_of_a_task_stops_the_work() {
@@ -159,7 +158,7 @@ mod tests {
     async fn panic_before_the_work_of_a_leader_task_is_reported() {
         let never = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
         let client = Client::new(never, "default");
-        let (events, _writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        let (events, _writer) = EventRecorder::new(client.clone());
         let (panics, context) = (TaskPanics::default(), LeaderContext { client, events });
         let task = LeaderTask::new("test task", |_| panic!("a bug"));
         task.run(context, panics.clone()).await;

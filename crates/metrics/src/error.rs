@@ -129,7 +129,7 @@ pub enum MetricError {
     #[error("{}", error_texts::NO_VALUE)]
     NoValue(#[source] NotFound),
     /// The sources in this process don't have the metric, and the metrics API failed.
-    #[error("{absence}{}", error_texts::ALSO_NOT_BY_API)]
+    #[error("{}", absence_text(absence, api_error))]
     Absent {
         /// The reason why these sources don't have it.
         absence: Box<str>,
@@ -265,6 +265,17 @@ impl MetricError {
             Self::Absent { api_error, .. } => api_error.is_caused_by_content(),
             _ => false,
         }
+    }
+}
+
+/// The text of [`MetricError::Absent`]. If the metrics API doesn't have the metric either, the
+/// absence comes first. Otherwise the cause is the failure of the API, which may have the metric.
+fn absence_text(absence: &str, api_error: &MetricError) -> String {
+    let api_error = with_causes(api_error);
+    if error_texts::is_metric_missing(&api_error) {
+        format!("{absence}{}", error_texts::ALSO_NOT_BY_API)
+    } else {
+        format!("{api_error}; {absence}")
     }
 }
 

@@ -165,8 +165,8 @@ impl KubeObjects {
     /// Keeps the cache of pods up to date. Never ends.
     pub async fn watch_pods(&self) {
         let kind = kube_resource(&GroupResource::pods(), "v1", "Pod");
-        let client = self.client.clone();
-        self.pods.watch(api(client, self.namespace.as_deref(), &kind), "pods").await;
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        self.pods.watch(StoredObject::api(self.client.clone(), namespace, &kind), "pods").await;
     }
 
     /// The selected pods of a namespace, with their addresses. Fails before the cache has synced.
@@ -177,7 +177,7 @@ impl KubeObjects {
     /// Keeps the cache of nodes up to date. Never ends.
     pub async fn watch_nodes(&self) {
         let kind = kube_resource(&GroupResource::nodes(), "v1", "Node");
-        self.nodes.watch(api(self.client.clone(), None, &kind), "nodes").await;
+        self.nodes.watch(StoredObject::api(self.client.clone(), "", &kind), "nodes").await;
     }
 
     /// Keeps both caches up to date. Never ends.
@@ -207,17 +207,6 @@ impl KubeObjects {
                 _ => return Ok(names),
             }
         }
-    }
-}
-
-fn api(
-    client: Client,
-    namespace: Option<&str>,
-    kind: &kube::core::ApiResource,
-) -> Api<StoredObject> {
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, kind),
-        None => Api::all_with(client, kind),
     }
 }
 

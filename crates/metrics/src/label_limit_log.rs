@@ -9,7 +9,7 @@ use hpa_calc::selector::{MAX_LABEL_BYTES, MAX_LABELS};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::log_slot::take_log_slot;
+use crate::log_interval::mark_logged_if_due;
 
 /// The maximum number of namespaces that a warning names.
 const MAX_NAMED_NAMESPACES: usize = 5;
@@ -56,7 +56,7 @@ impl State {
 
     /// The text for a warning at `now`: the namespaces with the most pods.
     fn take_due(&mut self, now: Instant) -> Option<String> {
-        if self.pods.is_empty() || !take_log_slot(&mut self.last_logged, now) {
+        if self.pods.is_empty() || !mark_logged_if_due(&mut self.last_logged, now) {
             return None;
         }
         let mut namespaces: Vec<_> = std::mem::take(&mut self.pods).into_iter().collect();
@@ -74,7 +74,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_slot::LOG_INTERVAL;
+    use crate::log_interval::LOG_INTERVAL;
 
     #[test]
     fn warning_counts_pods_by_namespace_once_a_minute() {

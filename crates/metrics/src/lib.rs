@@ -48,7 +48,7 @@
 //! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
 //!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
-//!   [`kube_objects`] implements it. It reads each object as a [`StoredObject`], and watches with
+//!   [`KubeObjects`] implements it. It reads each object as a [`StoredObject`], and watches with
 //!   [`watch_events`](watch_events()). [`mapper`] loads the [`resource`]s from the API server's
 //!   discovery.
 //!
@@ -110,9 +110,9 @@ mod decode;
 mod error;
 mod isolate;
 mod kube_client;
-pub mod kube_objects;
+mod kube_objects;
 mod label_limit_log;
-mod log_slot;
+mod log_interval;
 pub mod mapper;
 pub mod objects;
 pub mod query;
@@ -141,7 +141,7 @@ pub use isolate::{FairPermit, FairSemaphore, Isolating, IsolationSettings, Keyed
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
 pub use label_limit_log::{LABEL_LIMIT_LOG, LabelLimitLog};
-pub use log_slot::take_log_slot;
+pub use log_interval::mark_logged_if_due;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
 pub use query::{

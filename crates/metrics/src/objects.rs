@@ -110,7 +110,7 @@ fn retain_matching(
 /// The metadata that metrics.k8s.io has of a pod or a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMetadata {
-    /// The object.
+    /// The namespace and the name.
     pub key: ObjectKey,
     /// The labels of the object.
     pub labels: ItemLabels,
@@ -151,9 +151,9 @@ pub enum ListError {
     /// The request failed.
     #[error("listing {resource} failed")]
     Request {
-        /// The resource.
+        /// The resource that was listed, such as `deployments.apps`.
         resource: String,
-        /// The failure.
+        /// The error of the client.
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The cache of the objects has not synced yet.

@@ -24,7 +24,7 @@ pub enum Query {
     PodUsage {
         /// The namespace of the pods. It is empty for all namespaces.
         namespace: String,
-        /// The pods.
+        /// One pod, or the pods that a selector matches.
         pods: Objects,
         /// Field requirements that the pods must also meet.
         fields: Box<[FieldRequirement]>,
@@ -32,7 +32,7 @@ pub enum Query {
     /// metrics.k8s.io: the usage of nodes. The answer is
     /// [`Values::NodeMetrics`](crate::Values::NodeMetrics).
     NodeUsage {
-        /// The nodes.
+        /// One node, or the nodes that a selector matches.
         nodes: Objects,
         /// Field requirements that the nodes must also meet.
         fields: Box<[FieldRequirement]>,
@@ -55,7 +55,7 @@ pub struct CustomQuery {
     pub resource: GroupResource,
     /// The namespace of the objects. It is empty for objects without one.
     pub namespace: String,
-    /// The objects.
+    /// One object, or the objects that a selector matches.
     pub objects: Objects,
     /// The name of the metric.
     pub metric: String,
@@ -86,11 +86,11 @@ pub enum Objects {
 /// A term of a field selector, such as `metadata.name!=web-0`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldRequirement {
-    /// The field.
+    /// The field of the object that is compared.
     pub field: MetadataField,
     /// `true` for `=`: the field must have the value. `false` for `!=`.
     pub must_equal: bool,
-    /// The value.
+    /// The value that the field must have, or must not have.
     pub value: String,
 }
 

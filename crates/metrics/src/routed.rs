@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hpa_calc::go_text::truncate;
 
 use crate::{
-    CustomValues, ExternalValues, MetricError, MetricSource, NotFound, Query, Values,
+    CustomValues, ExternalValues, MetricError, MetricSource, NotFound, Query, UsageList, Values,
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
@@ -87,12 +87,15 @@ impl MetricSource for Routed {
 }
 
 /// Reads a metric from the first source if its catalog has the metric, and otherwise from the next
-/// source. An error of the first source is the answer. A metric that the first source may yet
-/// discover is not read from the next one: the query fails with status 503. An error of the next
-/// source also has the reason why the first one doesn't have the metric. If the first source has no
-/// value of an external metric, or its query has none of pods, the error is
-/// [`MetricError::NoValue`], because the error of an empty list says that a metrics API returned
-/// none.
+/// source.
+///
+/// - An error of the first source is the answer.
+/// - A metric that the first source may yet discover is not read from the next one: the query fails
+///   with status 503.
+/// - An error of the next source also has the reason why the first one doesn't have the metric.
+/// - If the first source has no value of an external metric, or if its query has no result for any
+///   pod, the error is [`MetricError::NoValue`]. An empty list would be reported as that of a
+///   metrics API.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -143,10 +146,16 @@ impl<S: MetricSource> MetricSource for Fallback<S> {
 /// The maximum length of a query in the error of a metric of pods.
 const MAX_QUERY_CHARS: usize = 300;
 
-/// Fails if an external metric has no value, or the query of a metric of pods. A list without a
-/// query may be empty because there are no pods.
+/// Fails if an external metric has no value, or if the query of a metric of pods or of their usage
+/// has no result. A list that is from no query may be empty because there are no pods.
 fn require_value(values: Values) -> Result<Values, MetricError> {
     match values {
+        Values::PodMetrics(UsageList { items, failures, query_without_result: Some(query) })
+            if items.is_empty() && failures.is_empty() =>
+        {
+            let query = truncate(query, MAX_QUERY_CHARS);
+            Err(MetricError::NoValue(NotFound::NoResultForPods { query }))
+        }
         Values::Custom(CustomValues { items, omitted, origin, .. })
             if items.is_empty() && !origin.query.is_empty() =>
         {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use kube::{
-    Client, Resource,
+    Api, Client, Resource,
     api::ListParams,
     core::{ApiResource, DynamicResourceScope, ObjectList, ObjectMeta, Request},
 };
@@ -44,6 +44,17 @@ struct HeadMetadata {
 }
 
 impl StoredObject {
+    /// The API of a resource. An empty namespace stands for all namespaces, and for objects without
+    /// one.
+    #[must_use]
+    pub fn api(client: Client, namespace: &str, resource: &ApiResource) -> Api<Self> {
+        if namespace.is_empty() {
+            Api::all_with(client, resource)
+        } else {
+            Api::namespaced_with(client, namespace, resource)
+        }
+    }
+
     /// Decodes the fields of the object that `T` has. If `T` parses times, the error concerns only
     /// this object.
     ///

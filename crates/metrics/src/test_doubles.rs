@@ -242,7 +242,7 @@ impl MetricSource for FixedSource {
                     self.pods.iter().find(|item| item.metadata.key() == pod.key).cloned()
                 };
                 let items: Vec<_> = pods.iter().filter_map(usage).collect();
-                Ok(Values::PodMetrics(UsageList { items, failures }))
+                Ok(Values::PodMetrics(UsageList { failures, ..items.into() }))
             }
             Query::NodeUsage { nodes, fields } => {
                 let nodes = self.objects.nodes_of(nodes, fields).await?;
@@ -250,7 +250,7 @@ impl MetricSource for FixedSource {
                     self.nodes.iter().find(|item| item.metadata.key() == node.key).cloned()
                 };
                 let items: Vec<_> = nodes.iter().filter_map(usage).collect();
-                Ok(Values::NodeMetrics(UsageList { items, failures }))
+                Ok(Values::NodeMetrics(UsageList { failures, ..items.into() }))
             }
             Query::Custom(query) => {
                 configured_error().and_then(|()| self.custom(query)).map(Values::Custom)

@@ -31,6 +31,8 @@ pub struct UsageList<T> {
     /// Queries that failed, and objects whose samples are not values. The objects are missing among
     /// the items.
     pub failures: Vec<MetricError>,
+    /// The first query without a result for any of its objects.
+    pub query_without_result: Option<String>,
 }
 
 impl<T> Default for UsageList<T> {
@@ -41,7 +43,7 @@ impl<T> Default for UsageList<T> {
 
 impl<T> From<Vec<T>> for UsageList<T> {
     fn from(items: Vec<T>) -> Self {
-        Self { items, failures: Vec::new() }
+        Self { items, failures: Vec::new(), query_without_result: None }
     }
 }
 
@@ -101,7 +103,7 @@ pub struct ObjectKind {
     pub resource: GroupResource,
     /// The preferred version.
     pub version: String,
-    /// The kind.
+    /// The kind in the API, such as `Pod`.
     pub kind: String,
 }
 

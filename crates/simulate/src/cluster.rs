@@ -12,10 +12,7 @@ use crate::{
     other_pods::RunningPods,
     pod_template::PodTemplate,
     workload::{
-        model::{
-            ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload,
-            WorkloadId,
-        },
+        model::{ClusterModel, Container, Pod as ModelPod, Queue, Workload, WorkloadId},
         number,
         profile::PodProfile,
         rollout::{RevisionState, next_replicas},
@@ -24,15 +21,11 @@ use crate::{
     },
 };
 
-/// The maximum number of reconciles in which a warm start creates the pods. An ordered
-/// `StatefulSet` needs one for each pod.
-const MAX_WARM_START_STEPS: usize = 200;
-
 /// The maximum number of pods that exist at a time, including the surge of a rollout and
 /// terminating pods. Further pods are created once others are gone, as with a `ResourceQuota`.
 const MAX_EXISTING_PODS: usize = 2 * MAX_PODS as usize;
 
-/// The workload of a scenario with its pods.
+/// The modelled cluster, and the state of the controller of its only workload.
 pub(crate) struct Cluster {
     pub(crate) model: ClusterModel,
     start: Timestamp,
@@ -99,7 +92,7 @@ struct Revision {
 impl Cluster {
     /// The cluster at the start, with its pods.
     pub(crate) fn new(variant: &Variant, start: Timestamp) -> Self {
-        let Variant { cluster: scenario, workload: spec, .. } = variant;
+        let Variant { scenario, workload: spec, .. } = variant;
         let profile = variant.profile();
         let template = PodTemplate::new(&spec.name, profile);
         let other_pods = variant.other_pods.iter().enumerate();
@@ -125,25 +118,22 @@ impl Cluster {
             containers: containers(profile),
             api_pods: BTreeMap::new(),
         };
-        cluster.reconcile();
         if scenario.warm {
             cluster.warm_up();
+        } else {
+            cluster.reconcile();
         }
         cluster
     }
 
-    /// Creates all pods of a warm start, with their age and their metrics.
+    /// Creates all pods of a warm start at once, with their age and their metrics.
     fn warm_up(&mut self) {
-        for _ in 0..MAX_WARM_START_STEPS {
-            let before = self.model.pods().count();
-            for pod in self.model.pods_mut() {
-                pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
-            }
-            self.reconcile();
-            if self.model.pods().count() == before {
-                break;
-            }
+        let kind = self.kind.clone();
+        if let WorkloadKind::StatefulSet(spec) = &mut self.kind {
+            *spec = spec.in_parallel();
         }
+        self.reconcile();
+        self.kind = kind;
         self.model.warm_up();
         self.reconcile();
     }
@@ -260,6 +250,7 @@ impl Cluster {
         let active = || workload.pods.values().filter(|pod| pod.lifecycle.is_active());
         let ready = active().filter(|pod| pod.lifecycle.is_ready()).count();
         let is_available = |pod: &&ModelPod| pod.lifecycle.is_available(now, min_ready);
+        // Ready pods become available without another change.
         let is_waiting = active().filter(is_available).count() < ready;
         self.status_replicas = number::count(active().count());
         self.needs_reconcile = is_waiting || self.controller_inputs() != before;
@@ -364,9 +355,7 @@ fn workload_kind(spec: &WorkloadSpec) -> WorkloadKind {
 
 /// The containers of a pod: the main one, then the sidecars.
 fn containers(profile: &PodProfile) -> Vec<Container> {
-    let sidecars = profile
-        .sidecars
-        .iter()
-        .map(|one| Container::new(&one.name, false, (one.cpu.as_f64(), one.memory.as_f64())));
-    [Container::new(&profile.container, true, (0.0, 0.0))].into_iter().chain(sidecars).collect()
+    let sidecars = profile.sidecars.iter();
+    let sidecars = sidecars.map(|one| Container::new(&one.name, Some(one.usage())));
+    [Container::new(&profile.container, None)].into_iter().chain(sidecars).collect()
 }

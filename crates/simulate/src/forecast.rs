@@ -8,25 +8,28 @@ use std::collections::VecDeque;
 
 use hpa_calc::{MetricForecast, Plan, Readings, Settings, replicas::Load};
 use hpa_forecast::{
-    ForecastInput, GateDecision, HISTORY_DAYS, History, Model, Reason, Settings as GateSettings,
-    Trace, Workload, decide,
+    ForecastInput, GateDecision, GateSettings, HISTORY_DAYS, History, Model, Trace, Workload,
+    decide,
 };
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use crate::{
     file::Variant,
     workload::{
         scenario::{PAST_MINUTES, PAST_SECONDS},
-        seconds::{Seconds, timestamp_at},
+        seconds::{MINUTE, Seconds, timestamp_at},
     },
 };
 
-const SECONDS_PER_MINUTE: f64 = 60.0;
-const SECONDS_PER_DAY: f64 = 86_400.0;
+/// The time between two decisions of the gate about a metric.
+const GATE_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
+/// The time between two samples of the load.
+const SAMPLE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
 /// The forecasts of all metrics.
 pub(crate) struct Forecasts<'a> {
     variant: &'a Variant,
+    settings: Settings,
     /// The load of the workload in the past four weeks, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
     /// `None` before the first reading of the metric under a load.
@@ -39,19 +42,7 @@ struct MetricState {
     per_load: f64,
     history: History,
     decision: GateDecision,
-    /// The time of the decision, in seconds since the start.
-    decided_at: f64,
-}
-
-/// The inputs that forecasts need in a reconcile.
-pub(crate) struct ReconcileInputs<'a> {
-    pub(crate) settings: &'a Settings,
-    pub(crate) plan: &'a Plan<'a>,
-    /// The true load of the workload.
-    pub(crate) load: f64,
-    /// Seconds since the start.
-    pub(crate) second: f64,
-    pub(crate) now: Timestamp,
+    decided_at: Timestamp,
 }
 
 impl<'a> Forecasts<'a> {
@@ -59,14 +50,20 @@ impl<'a> Forecasts<'a> {
     pub(crate) fn new(variant: &'a Variant, settings: &Settings, start: Timestamp) -> Option<Self> {
         settings.forecasts.is_on().then(|| Self {
             variant,
+            settings: settings.clone(),
             loads: past_loads(variant, start).collect(),
             metrics: Vec::new(),
         })
     }
 
-    /// Records the load, and adds forecasts to the readings.
-    pub(crate) fn add_to(&mut self, readings: &mut Readings, inputs: &ReconcileInputs<'_>) {
-        let ReconcileInputs { plan, load, now, .. } = *inputs;
+    /// Records the true load of the workload, and adds forecasts to the readings.
+    pub(crate) fn add_to(
+        &mut self,
+        readings: &mut Readings,
+        plan: &Plan<'_>,
+        load: f64,
+        now: Timestamp,
+    ) {
         self.record_load(load, now);
         let metric_loads = plan.loads(readings, usize::MAX, now);
         for (index, metric_load) in metric_loads.into_iter().enumerate() {
@@ -74,7 +71,7 @@ impl<'a> Forecasts<'a> {
                 self.metrics.push(None);
             }
             let Some(metric_load) = metric_load else { continue };
-            if let Some(forecast) = self.forecast(index, metric_load, inputs) {
+            if let Some(forecast) = self.forecast(index, metric_load, load, now) {
                 readings.insert_forecast(index, forecast);
             }
         }
@@ -82,11 +79,8 @@ impl<'a> Forecasts<'a> {
 
     /// Adds the load to the histories, at most once a minute.
     fn record_load(&mut self, load: f64, now: Timestamp) {
-        let is_due = self
-            .loads
-            .back()
-            .is_none_or(|(last, _)| now.duration_since(*last).as_secs_f64() >= SECONDS_PER_MINUTE);
-        if !is_due {
+        let last = self.loads.back();
+        if last.is_some_and(|(last, _)| now.duration_since(*last) < SAMPLE_INTERVAL) {
             return;
         }
         self.loads.push_back((now, load));
@@ -102,12 +96,12 @@ impl<'a> Forecasts<'a> {
         &mut self,
         index: usize,
         metric_load: Load,
-        inputs: &ReconcileInputs<'_>,
+        load: f64,
+        now: Timestamp,
     ) -> Option<MetricForecast> {
-        let ReconcileInputs { settings, load, second, now, .. } = *inputs;
-        let settings = gate_settings(self.variant, settings, metric_load.per_replica);
+        let settings = gate_settings(self.variant, &self.settings, metric_load.per_replica);
         let slot = self.metrics.get_mut(index)?;
-        let is_due = |metric: &MetricState| second - metric.decided_at >= SECONDS_PER_DAY;
+        let is_due = |metric: &MetricState| now.duration_since(metric.decided_at) >= GATE_INTERVAL;
         if slot.as_ref().is_none_or(is_due) {
             let per_load = match slot {
                 Some(metric) => metric.per_load,
@@ -115,7 +109,7 @@ impl<'a> Forecasts<'a> {
                 // Without a ratio to the load, the metric's past can't be computed.
                 None => return None,
             };
-            *slot = Some(MetricState::new(&self.loads, per_load, &settings, second));
+            *slot = Some(MetricState::new(&self.loads, per_load, &settings, now));
         }
         slot.as_ref()?.forecast(metric_load.total, &settings, now)
     }
@@ -143,7 +137,7 @@ impl MetricState {
         loads: &VecDeque<(Timestamp, f64)>,
         per_load: f64,
         settings: &GateSettings,
-        second: f64,
+        now: Timestamp,
     ) -> Self {
         let trace = Trace::new(loads.iter().map(|(at, load)| (*at, load * per_load)));
         let mut history = History::new(HISTORY_DAYS);
@@ -153,9 +147,9 @@ impl MetricState {
         let decision = if settings.workload.target > 0.0 {
             decide(&trace, settings)
         } else {
-            GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None }
+            GateDecision::NOT_ENOUGH_HISTORY
         };
-        Self { per_load, history, decision, decided_at: second }
+        Self { per_load, history, decision, decided_at: now }
     }
 
     fn forecast(
@@ -187,8 +181,8 @@ pub(crate) fn would_help(variant: &Variant) -> bool {
 /// The load in each minute of the four weeks before the start.
 fn past_loads(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
     (0..PAST_MINUTES).map(move |minute| {
-        let second = f64::from(minute) * SECONDS_PER_MINUTE - PAST_SECONDS;
-        let queues = variant.cluster.queues.iter();
+        let second = f64::from(minute) * MINUTE - PAST_SECONDS;
+        let queues = variant.scenario.queues.iter();
         let arriving: f64 = queues.map(|queue| queue.arrivals.at(second)).sum();
         (timestamp_at(start, second), variant.workload.load_at(second) + arriving)
     })

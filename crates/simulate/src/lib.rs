@@ -50,13 +50,10 @@ mod run;
 pub mod workload;
 
 pub use self::{
-    file::{
-        BASE, ControllerSettings, Cost, Objective, ScenarioFile, ScenarioFileError, Variant,
-        json_schema,
-    },
+    file::{BASE, ControllerSettings, Cost, Objective, ScenarioFile, Variant, json_schema},
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
     other_pods::OtherPods,
     parallel::map_parallel,
     run::{Problem, Reconciles, Run, RunOptions, Scaling, TimelinePoint},
-    workload::scenario::MAX_PODS,
+    workload::scenario::{MAX_PODS, ScenarioFileError},
 };

@@ -7,10 +7,9 @@ use serde::Serialize;
 use crate::{
     cluster::ClusterState,
     file::{Cost, Objective},
-    workload::{model::Backlog, number},
+    workload::{model::Backlog, number, seconds::HOUR},
 };
 
-const SECONDS_PER_HOUR: f64 = 3600.0;
 /// Scalings in opposite directions within this many seconds count as a reversal.
 const REVERSAL_SECONDS: f64 = 600.0;
 /// Above this utilization, a request is assumed to take 100 times as long as on an idle pod.
@@ -161,21 +160,21 @@ impl Measurements {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
         let mut backlog = 0.0;
-        for (measure, queue) in self.queues.iter_mut().zip(state.queues) {
+        for (measurements, queue) in self.queues.iter_mut().zip(state.queues) {
             let Backlog { waiting, arrived: total_arrived, drained: total_drained } = queue.backlog;
-            let arrived = total_arrived - measure.arrived;
+            let arrived = total_arrived - measurements.arrived;
             if arrived > 0.0 {
-                measure.waiting.push_back((now, arrived));
+                measurements.waiting.push_back((now, arrived));
                 self.load += arrived;
             }
-            let mut drained = total_drained - measure.drained;
-            (measure.arrived, measure.drained) = (total_arrived, total_drained);
-            while let Some((since, work)) = measure.waiting.front_mut() {
+            let mut drained = total_drained - measurements.drained;
+            (measurements.arrived, measurements.drained) = (total_arrived, total_drained);
+            while let Some((since, work)) = measurements.waiting.front_mut() {
                 let done = work.min(drained);
                 let wait = now - *since;
                 is_late |= wait > limit && (done > 0.0 || *work > EPSILON);
                 if done > 0.0 {
-                    measure.waits.add(wait, done);
+                    measurements.waits.add(wait, done);
                     self.overloaded += if wait > limit { done } else { 0.0 };
                 }
                 *work -= done;
@@ -183,7 +182,7 @@ impl Measurements {
                 if *work > EPSILON {
                     break;
                 }
-                measure.waiting.pop_front();
+                measurements.waiting.pop_front();
             }
             backlog += waiting;
         }
@@ -221,7 +220,7 @@ impl Measurements {
         }
         let seconds = now.max(1.0);
         let share = if self.load > 0.0 { self.overloaded / self.load } else { 0.0 };
-        let pod_hours = self.pod_seconds / SECONDS_PER_HOUR;
+        let pod_hours = self.pod_seconds / HOUR;
         let has_requests = self.slowdown.weight > 0.0;
         let shortages = number::count(self.shortages.len());
         // `sum` of no values is -0.0.

@@ -8,8 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::workload::{
-    model,
-    model::PodState,
+    model::{self, PodState},
     profile::PodProfile,
     seconds::{timestamp_at, whole_second},
 };
@@ -33,10 +32,9 @@ impl PodTemplate {
     pub(crate) fn api_pod(&self, pod: &model::Pod, start: Timestamp) -> Pod {
         let lifecycle = &pod.lifecycle;
         let at = |second: f64| whole_second(timestamp_at(start, second));
-        let has_run = lifecycle.running_since.is_some() || lifecycle.restarts > 0;
         let phase = match lifecycle.state {
             PodState::Evicted { .. } => PodPhase::Failed,
-            _ if has_run => PodPhase::Running,
+            _ if lifecycle.has_run() => PodPhase::Running,
             _ => PodPhase::Pending,
         };
         let ready = lifecycle.scheduled_at.map(|_| ReadyCondition {

@@ -19,8 +19,6 @@ use crate::{
     },
 };
 
-/// Seconds from one step of the model to the next.
-const STEP: f64 = 1.0;
 const NANO: f64 = 1e9;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 const MILLI: f64 = 1e3;
@@ -42,8 +40,7 @@ impl<'a> MetricsApis<'a> {
         start: Timestamp,
         second: f64,
     ) -> Self {
-        // The state of the model is valid until its next step.
-        let now = second.min((cluster.model.now + STEP).next_down());
+        let now = cluster.model.query_time(second);
         Self { cluster, namespace, start, now }
     }
 
@@ -117,7 +114,7 @@ impl<'a> MetricsApis<'a> {
         let selector = as_requested(selector);
         let is_queried = |one: &&ObjectMetric| {
             one.metric.name == name
-                && self.is_described(&one.object, object)
+                && self.is_queried_object(&one.object, object)
                 && selector.matches(&one.metric.labels)
         };
         self.model().metrics.objects.iter().filter(is_queried).collect()
@@ -214,8 +211,7 @@ impl<'a> MetricsApis<'a> {
         Ok(Reading::External(ApiSample { value, timestamp }))
     }
 
-    /// Whether the object of a metric is the queried one.
-    fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
+    fn is_queried_object(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
         let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
         let is_same_name = if queried.is_namespace() {
             object.name == self.namespace

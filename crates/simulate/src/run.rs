@@ -10,13 +10,14 @@ use serde::Serialize;
 use crate::{
     cluster::Cluster,
     file::Variant,
-    forecast::{Forecasts, ReconcileInputs},
+    forecast::Forecasts,
     measure::{Measurements, Outcome},
     readings::MetricsApis,
-    workload::{scenario::MAX_PODS, seconds::timestamp_at},
+    workload::{
+        scenario::MAX_PODS,
+        seconds::{HOUR, timestamp_at},
+    },
 };
-
-const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// The scalings, problems and outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -214,8 +215,8 @@ impl<'a> Simulator<'a> {
     }
 
     fn run(mut self) -> Run {
-        let (period, end) = (self.sync_period(), self.variant.cluster.duration.get());
-        let mut due = self.variant.controller.first_reconcile(self.variant.cluster.seed);
+        let (period, end) = (self.sync_period(), self.variant.scenario.duration.get());
+        let mut due = self.variant.controller.first_reconcile(self.variant.scenario.seed);
         let mut reconcile_at = due;
         let pod_capacity = self.variant.pod_capacity();
         let mut second = 1.0;
@@ -230,7 +231,7 @@ impl<'a> Simulator<'a> {
             self.cluster.tick(second);
             let state = self.cluster.state();
             self.measurements.add_second(second, &state, f64::from(state.ready) * pod_capacity);
-            if second % SECONDS_PER_HOUR == 0.0
+            if second % HOUR == 0.0
                 && let Some(on_hour) = self.options.on_hour
             {
                 on_hour();
@@ -280,9 +281,7 @@ impl<'a> Simulator<'a> {
         }
         if let Some(forecasts) = &mut self.forecasts {
             let state = cluster.state();
-            let (plan, load) = (&plan, state.offered + state.arriving);
-            let inputs = ReconcileInputs { settings, plan, load, second, now };
-            forecasts.add_to(&mut readings, &inputs);
+            forecasts.add_to(&mut readings, &plan, state.offered + state.arriving, now);
         }
         let history = std::mem::take(&mut self.history);
         let decision = plan.decide(readings, history, now);
@@ -314,7 +313,7 @@ impl<'a> Simulator<'a> {
             return;
         }
         let sentence = explanation.sentence(&self.hpa);
-        let to = (second + self.sync_period()).min(self.variant.cluster.duration.get());
+        let to = (second + self.sync_period()).min(self.variant.scenario.duration.get());
         match self.run.problems.last_mut() {
             Some(last) if last.to >= second && last.sentence == sentence => last.to = to,
             _ => self.run.problems.push(Problem { from: second, to, sentence }),
@@ -377,6 +376,24 @@ incidents: [{kind: rollout, at: 10m}]
         };
         assert_eq!(ready(300.0, 600.0), Some(3));
         assert!(ready(600.0, 1200.0) < Some(3), "{:?}", run.timeline);
+    }
+
+    #[test]
+    fn warm_start_creates_all_pods_of_a_large_stateful_set() {
+        let text = r"
+duration: 1m
+autoscaler:
+  metadata: {name: db}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}
+    minReplicas: 250
+    maxReplicas: 300
+workload: {load: {constant: 100}}
+";
+        let scenario_file = ScenarioFile::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let run = scenario_file.variants[0]
+            .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
+        assert_eq!(run.timeline[0].ready, 250, "{:?}", run.timeline);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Converts autoscalers between `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
-//! which has annotations in place of newer fields.
+//! Converts autoscalers between `autoscaling/v2`, the storage version, and `autoscaling/v1`, which
+//! has annotations in place of newer fields.
 
 use hpa_calc::crd::versions::{
     BEHAVIOR_ANNOTATION as BEHAVIOR, CONDITIONS_ANNOTATION as CONDITIONS,

@@ -22,9 +22,6 @@ pub struct Config {
     pub watch_cache_size: usize,
     /// Interval of `BOOKMARK` events, for watches that allow them.
     pub bookmark_interval: Duration,
-    /// Whether spec changes increment `metadata.generation` of autoscalers, as they do since
-    /// Kubernetes 1.37.
-    pub hpa_generation: bool,
     /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
     pub scale_to_zero: bool,
     /// Provides the data of the three metrics APIs. If unset, the server doesn't serve them.
@@ -49,7 +46,6 @@ impl Default for Config {
         Self {
             watch_cache_size: WATCH_CACHE_SIZE,
             bookmark_interval: BOOKMARK_INTERVAL,
-            hpa_generation: true,
             scale_to_zero: true,
             metrics: None,
             interceptor: None,

@@ -18,6 +18,10 @@ use crate::{
 const AGGREGATED_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+const VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
+
 /// Group and version of each metrics API that is served.
 type MetricsApis = [(&'static str, &'static str)];
 
@@ -86,14 +90,9 @@ fn version_info() -> Value {
 
 /// The verbs of a resource. Namespaces have no `deletecollection`.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
-    let omitted = if resource.is_namespace() { "deletecollection" } else { "" };
-    VERBS.iter().copied().filter(|verb| *verb != omitted).collect()
+    let is_served = |verb: &&str| *verb != "deletecollection" || !resource.is_namespace();
+    VERBS.into_iter().filter(is_served).collect()
 }
-
-const VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-
-const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// The groups with their versions, including the metrics APIs and without the core group.
 fn all_groups<'a>(state: &'a State, metrics_apis: &'a MetricsApis) -> Vec<(&'a str, Vec<&'a str>)> {
@@ -259,9 +258,11 @@ fn resource_list(
 
 /// Adds the metrics that the provider lists, if the group belongs to a metrics API.
 fn add_listed_metrics(server: &Server, group: &str, list: &mut Value) {
-    let provider =
-        server.config.metrics.as_ref().filter(|_| metrics_provider::is_metrics_group(group));
-    let names = provider.map(|provider| provider.listed_metrics(group)).unwrap_or_default();
+    let Some(provider) = &server.config.metrics else { return };
+    if !metrics_provider::is_metrics_group(group) {
+        return;
+    }
+    let names = provider.listed_metrics(group);
     if let Some(Value::Array(resources)) = list.get_mut("resources") {
         resources.extend(names.iter().map(|name| {
             json!({

@@ -1,7 +1,11 @@
+//! Error responses of the API.
+
 use std::borrow::Cow;
 
 use hpa_calc::validation::{Cause, CauseReason, invalid_message};
 use serde_json::{Value, json};
+
+use crate::json_fields;
 
 /// An error response: a `metav1.Status` with status `Failure`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,10 +48,10 @@ impl ObjectReference<'_> {
     fn details(&self) -> Value {
         let mut details = json!({ "kind": self.plural });
         if !self.name.is_empty() {
-            crate::json_fields::set(&mut details, &["name"], self.name);
+            json_fields::set(&mut details, &["name"], self.name);
         }
         if !self.group.is_empty() {
-            crate::json_fields::set(&mut details, &["group"], self.group);
+            json_fields::set(&mut details, &["group"], self.group);
         }
         details
     }
@@ -166,7 +170,7 @@ impl ApiError {
             })
             .collect();
         let mut details = ObjectReference { plural: reference.kind, ..*reference }.details();
-        crate::json_fields::set(&mut details, &["causes"], causes);
+        json_fields::set(&mut details, &["causes"], causes);
         Self { details: Some(details), ..Self::new(422, "Invalid", text) }
     }
 
@@ -177,13 +181,13 @@ impl ApiError {
             "message": self.message, "code": self.code,
         });
         if !self.reason.is_empty() {
-            crate::json_fields::set(&mut status, &["reason"], &*self.reason);
+            json_fields::set(&mut status, &["reason"], &*self.reason);
         }
         if let Some(details) = &self.details {
-            crate::json_fields::set(&mut status, &["details"], details.clone());
+            json_fields::set(&mut status, &["details"], details.clone());
         }
         if let Some(seconds) = self.retry_after {
-            crate::json_fields::set(&mut status, &["details", "retryAfterSeconds"], seconds);
+            json_fields::set(&mut status, &["details", "retryAfterSeconds"], seconds);
         }
         status
     }

@@ -24,7 +24,7 @@ use crate::{
 const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
     <body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
 
-/// The way in which a request is handled after a fault was applied to it.
+/// The handling of a request after a fault was applied to it.
 enum Handling {
     Normal,
     /// Handle the request. Later stalled requests wait until the ticket is dropped.

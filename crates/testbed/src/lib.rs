@@ -84,7 +84,7 @@ pub use self::{
     error::{ApiError, Disconnected, name_with_group},
     faults::{
         Action, ActiveFault, Effect, Fault, FaultId, Faults, Gate, Interceptor, InvalidFault,
-        Match, Release, Trigger,
+        Match, Release,
     },
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,

@@ -21,26 +21,22 @@ pub(crate) const SERVED_APIS: &[(&str, &str)] =
 pub trait MetricsProvider: Send + Sync {
     /// The metrics of a group in discovery: `RESOURCE/METRIC` for custom metrics. Most adapters
     /// list all metrics, KEDA lists none.
-    fn listed_metrics(&self, group: &str) -> Vec<String> {
-        let _ = group;
+    fn listed_metrics(&self, _group: &str) -> Vec<String> {
         Vec::new()
     }
 
     /// Resource usage of pods (`metrics.k8s.io`).
-    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let _ = query;
+    fn pods(&self, _query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         Ok(Vec::new())
     }
 
     /// A metric that describes objects (`custom.metrics.k8s.io`).
-    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let _ = query;
+    fn custom(&self, _query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
         Ok(Vec::new())
     }
 
     /// A metric without an object (`external.metrics.k8s.io`).
-    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let _ = query;
+    fn external(&self, _query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         Ok(Vec::new())
     }
 }

@@ -98,7 +98,8 @@ pub(crate) struct ApiRequest {
     query: Vec<(String, String)>,
     pub(crate) accept: String,
     pub(crate) content_type: String,
-    user_agent: String,
+    /// The product in the `User-Agent` header: `kubectl` of `kubectl/v1.37.0`.
+    product: String,
     pub(crate) body: Bytes,
     /// The age of the state that a GET or list returns, in resource versions. Set by
     /// `Effect::Stale`, otherwise 0.
@@ -113,21 +114,21 @@ impl ApiRequest {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        let is_watch =
-            query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
         let user_agent = header(header::USER_AGENT);
-        let mut info = RequestInfo::new(&method, uri.path(), is_watch);
-        user_agent.split('/').next().unwrap_or_default().clone_into(&mut info.client);
-        Self {
-            info,
+        let product = user_agent.split('/').next().unwrap_or_default().to_owned();
+        let mut request = Self {
+            info: RequestInfo::default(),
             accept: header(header::ACCEPT),
             content_type: header(header::CONTENT_TYPE),
-            user_agent,
+            product,
             method,
             query,
             body,
             revisions_back: 0,
-        }
+        };
+        let info = RequestInfo::new(&request.method, uri.path(), request.is_true("watch"));
+        request.info = RequestInfo { client: request.product.clone(), ..info };
+        request
     }
 
     /// A query parameter, or `""`.
@@ -152,7 +153,7 @@ impl ApiRequest {
     /// The `fieldManager` parameter, or the product in the `User-Agent` header.
     pub(crate) fn field_manager(&self) -> &str {
         match self.parameter("fieldManager") {
-            "" => self.user_agent.split('/').next().unwrap_or_default(),
+            "" => &self.product,
             name => name,
         }
     }

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 impl Server {
     /// A server with the namespaces `default` and `kube-system`, and no other objects.
     pub(crate) fn new(config: Config) -> Self {
-        let registry = Registry::new(config.hpa_generation);
+        let registry = Registry::new();
         let store = Store::new(config.watch_cache_size, config.listener.clone());
         let state = Mutex::new(State { registry, store });
         let watches_ended = watch::Sender::new(0);
@@ -99,8 +99,7 @@ impl Server {
                 self.restore(registry, objects, Some(revision));
             }
             Restart::Fresh => {
-                let registry = Registry::new(self.config.hpa_generation);
-                self.restore(registry, BTreeMap::new(), None);
+                self.restore(Registry::new(), BTreeMap::new(), None);
                 self.create_namespaces();
             }
         }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::json_fields;
+use crate::{error::ApiError, json_fields};
 
 /// A stored object, shared with readers.
 pub(crate) type Object = Arc<Value>;
@@ -23,6 +23,7 @@ pub(crate) type ResourceKey = (String, String);
 /// All objects of a server, by resource and identity.
 pub(crate) type Objects = BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>;
 
+/// A change of an object in the watch cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
@@ -51,19 +52,12 @@ pub struct ObjectChange<'a> {
     pub new: Option<&'a Value>,
 }
 
+/// The resource of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupResource<'a> {
     /// Empty for the core group.
     pub group: &'a str,
     pub plural: &'a str,
-}
-
-/// The requested resource version is no longer in the watch cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too old resource version: {requested} ({oldest})")]
-pub(crate) struct CompactedError {
-    requested: u64,
-    oldest: u64,
 }
 
 /// The objects and the watch cache of one resource.
@@ -72,8 +66,8 @@ pub(crate) struct Collection {
     objects: BTreeMap<ObjectId, Object>,
     /// The watch cache, oldest change first.
     log: VecDeque<Change>,
-    /// Changes up to this resource version are no longer in `log`. It is the oldest one whose
-    /// objects are available.
+    /// Changes up to this resource version are no longer in `log`. The objects at this version are
+    /// the oldest ones that are available.
     pub(crate) compacted: u64,
     /// The resource version of the last change.
     latest: watch::Sender<u64>,
@@ -100,10 +94,7 @@ impl Collection {
     }
 
     /// The objects at a resource version.
-    pub(crate) fn objects_at(
-        &self,
-        revision: u64,
-    ) -> Result<BTreeMap<ObjectId, Object>, CompactedError> {
+    pub(crate) fn objects_at(&self, revision: u64) -> Result<BTreeMap<ObjectId, Object>, ApiError> {
         self.ensure_available(revision)?;
         let mut objects = self.objects.clone();
         for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
@@ -115,12 +106,12 @@ impl Collection {
         Ok(objects)
     }
 
-    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, CompactedError> {
+    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, ApiError> {
         Ok(ListSnapshot { revision, objects: Arc::new(self.objects_at(revision)?) })
     }
 
     /// Like [`Self::list_at`], and caches the list for the following pages.
-    pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, CompactedError> {
+    pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, ApiError> {
         self.ensure_available(revision)?;
         if let Some(paged) = self.paged.as_ref().filter(|paged| paged.revision == revision) {
             return Ok(paged.clone());
@@ -131,7 +122,7 @@ impl Collection {
     }
 
     /// The changes after a resource version.
-    pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, CompactedError> {
+    pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, ApiError> {
         self.ensure_available(revision)?;
         let from = self.log.partition_point(|change| change.revision <= revision);
         Ok(self.log.range(from..).cloned().collect())
@@ -142,9 +133,13 @@ impl Collection {
         self.latest.subscribe()
     }
 
-    fn ensure_available(&self, requested: u64) -> Result<(), CompactedError> {
+    /// Fails with 410 `Expired` if the resource version is no longer in the watch cache.
+    fn ensure_available(&self, requested: u64) -> Result<(), ApiError> {
         let oldest = self.compacted;
-        if requested < oldest { Err(CompactedError { requested, oldest }) } else { Ok(()) }
+        if requested >= oldest {
+            return Ok(());
+        }
+        Err(ApiError::expired(format!("too old resource version: {requested} ({oldest})")))
     }
 
     fn record(&mut self, change: Change, limit: usize) {

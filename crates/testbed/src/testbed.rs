@@ -1,3 +1,5 @@
+//! The server as tests see it, with direct access to the stored objects.
+
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
@@ -124,8 +126,8 @@ users:
         Ok((*stored).clone())
     }
 
-    /// Returns an object in the version in which it is stored, whatever `api_version` is: an
-    /// autoscaler as `autoscaling/v2`. The namespace is empty for cluster-scoped objects.
+    /// Returns an object in its storage version, whatever `api_version` is. For an autoscaler, that
+    /// is `autoscaling/v2`. The namespace is empty for cluster-scoped objects.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.server.state.lock();
         let resource = resource(&state, api_version, kind)?;
@@ -133,8 +135,7 @@ users:
         state.store.get(&resource.key(), &id).map(|object| (**object).clone())
     }
 
-    /// Returns all objects of a kind in the versions in which they are stored, ordered by namespace
-    /// and name.
+    /// Returns all objects of a kind in their storage version, ordered by namespace and name.
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };

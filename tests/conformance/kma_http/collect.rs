@@ -157,7 +157,7 @@ impl Collection<'_> {
         let samples = match &config.object {
             Some(object) if plan.name == "schedule" => {
                 let is_cluster_scoped = object.kind == "ClusterScalingSchedule";
-                let namespace = if is_cluster_scoped { "" } else { object.namespace.as_str() };
+                let namespace = if is_cluster_scoped { "" } else { config.namespace.as_str() };
                 self.sample_of_schedule(&object.kind, namespace, &object.name).into_iter().collect()
             }
             _ => {

@@ -79,7 +79,7 @@ pub(super) fn unexplained_statuses(entries: &AutoscalerEntries<'_>) -> Vec<Strin
             one.instance == *instance
                 && one.uid == version.uid
                 && one.started <= at
-                && at <= one.ended.at + MAX_REQUEST_DELAY
+                && at <= one.concluded.at + MAX_REQUEST_DELAY
         };
         let is_edit = |before: &&&AutoscalerVersion| {
             before.instance.is_none() && before.when.at + MAX_REQUEST_DELAY >= at

@@ -23,7 +23,7 @@ pub(super) fn violations(
 ) -> Vec<String> {
     let mut violations = Vec::new();
     for (index, scaling) in entries.scalings.iter().enumerate() {
-        if scaling.by != Actor::Controller {
+        if scaling.by != Actor::Client {
             continue;
         }
         let before = entries.scalings[..index].last().map(|before| before.by);
@@ -141,7 +141,7 @@ fn not_above_window(
 fn explained(entries: &AutoscalerEntries<'_>, write: &Write<'_>) -> Option<String> {
     let Write { scaling, sent, versions } = write;
     let mut spanning = entries.reconciles.iter().filter(|one| {
-        one.instance == scaling.instance && one.started <= sent.at && one.ended >= scaling.when
+        one.instance == scaling.instance && one.started <= sent.at && one.concluded >= scaling.when
     });
     let Some(reconcile) = spanning.next() else {
         let is_cut_off = entries.ends_soon_after(&scaling.instance, scaling.when);

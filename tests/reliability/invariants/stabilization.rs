@@ -21,7 +21,7 @@ const MAX_STORE_DELAY: Duration = Duration::from_secs(20);
 
 pub(super) fn violations(cluster: &Cluster, entries: &AutoscalerEntries<'_>) -> Vec<String> {
     let is_scale_down =
-        |scaling: &&&Scaling| scaling.by == Actor::Controller && scaling.to < scaling.from;
+        |scaling: &&&Scaling| scaling.by == Actor::Client && scaling.to < scaling.from;
     let scale_downs = entries.scalings.iter().filter(is_scale_down);
     scale_downs
         .filter_map(|scaling| find_write(entries, scaling))
@@ -43,7 +43,7 @@ fn below_the_window(
     let in_window = entries
         .reconciles
         .iter()
-        .filter(|one| one.started > from && one.ended < scaling.when && one.uid == version.uid);
+        .filter(|one| one.started > from && one.concluded < scaling.when && one.uid == version.uid);
     let remembered = in_window.filter(|one| is_remembered(entries, one, scaling));
     let least = |one: &&Reconcile| {
         least_recommendation(cluster, entries, one).map(|least| (least.min(max), one.started))
@@ -68,12 +68,12 @@ fn is_remembered(
     let start_of_lifetime =
         |instance: &str, when: When| entries.lifetime(instance, when).map(|one| one.started);
     let (decided, scaled) = (
-        start_of_lifetime(&reconcile.instance, reconcile.ended),
+        start_of_lifetime(&reconcile.instance, reconcile.concluded),
         start_of_lifetime(&scaling.instance, scaling.when),
     );
     // Only elected instances store their histories, and restarted ones have a new name.
     let is_stored = reconcile.instance != scaling.instance
-        && entries.reconciles_after(&reconcile.instance, reconcile.ended, MAX_STORE_DELAY);
+        && entries.reconciles_after(&reconcile.instance, reconcile.concluded, MAX_STORE_DELAY);
     decided == scaled || is_stored
 }
 
@@ -98,10 +98,10 @@ fn least_recommendation(
         reconcile.current == 0 || !(min..=max).contains(&reconcile.current)
     };
     if reconcile.is_failed
-        || entries.versions_between(started, reconcile.ended).iter().any(needs_no_metrics)
+        || entries.versions_between(started, reconcile.concluded).iter().any(needs_no_metrics)
     {
         return None;
     }
-    let (from, to) = (reconcile.started.saturating_sub(MAX_SHARED_AGE), reconcile.ended.at);
+    let (from, to) = (reconcile.started.saturating_sub(MAX_SHARED_AGE), reconcile.concluded.at);
     cluster.loads.within(entries.id, from, to).into_iter().min()
 }

@@ -109,7 +109,7 @@ async fn controller_killed_between_scale_write_and_status_write() {
 fn first_scale_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
     let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
         scaling.target.name == target
-            && scaling.by == Actor::Controller
+            && scaling.by == Actor::Client
             && scaling.when.at > after
             && scaling.to < scaling.from
     });

@@ -182,7 +182,8 @@ async fn unauthorized() {
 /// Requests of all kinds fail at random, some kinds in several ways.
 #[tokio::test(start_paused = true)]
 async fn many_requests_fail_at_random() {
-    // Rare enough that a scaling succeeds while they last: otherwise, no response to one is lost.
+    // With a higher probability, no reconcile would reach its scale write before the faults end.
+    // `LostResponse` would then never trigger, which fails the test.
     let sometimes = |matching, effect| trigger_on(matching).probability(0.15).effect(effect);
     let faults = [
         sometimes(metrics(), slow(4)),

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hpa_testbed::{Effect, Fault, Faults, Match, Trigger};
+use hpa_testbed::{Effect, Fault, Faults, Match};
 use hpa_tests::harness::TestbedExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) fn on(matching: Match, effect: Effect) -> Fault {
 }
 
 /// The trigger of [`on`], for more conditions.
-pub(super) fn trigger_on(matching: Match) -> Trigger {
+pub(super) fn trigger_on(matching: Match) -> Fault {
     Fault::on(matching.client(CONTROLLER)).from(BEGIN).until(END)
 }
 

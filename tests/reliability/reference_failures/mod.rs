@@ -47,7 +47,7 @@ async fn sleep_periods(cluster: &Cluster, count: u32) {
 /// each.
 fn scalings_by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
     let matches = |scaling: &Scaling| {
-        scaling.target.name == target && scaling.by == Actor::Controller && scaling.when.at >= since
+        scaling.target.name == target && scaling.by == Actor::Client && scaling.when.at >= since
     };
     let scalings = cluster.journal.scalings().into_iter().filter(matches);
     scalings.map(|scaling| (scaling.from, scaling.to)).collect()

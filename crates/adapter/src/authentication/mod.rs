@@ -64,9 +64,9 @@ impl Authenticator {
         verification.is_some_and(|verification| verification.is_front_proxy())
     }
 
-    /// Determines the user of a request: by the headers, if the client is a front proxy, else by the
-    /// client certificate, else by the token, which may need a review by the API server. Without any
-    /// credentials, the user is anonymous.
+    /// Determines the user of a request: by the headers, if the client is a front proxy, else by
+    /// the client certificate, else by the token, which may need a review by the API server.
+    /// Without any credentials, the user is anonymous.
     pub async fn authenticate(
         &self,
         peer: &Peer,

@@ -1,6 +1,6 @@
 //! The trusted CAs of clients, and the front proxies with their headers.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -57,11 +57,8 @@ impl Trust {
 }
 
 /// A bundle of certificate authorities.
-#[derive(Clone)]
-pub struct Authority {
-    verifier: Arc<dyn ClientCertVerifier>,
-    count: usize,
-}
+#[derive(Clone, Debug)]
+pub struct Authority(Arc<dyn ClientCertVerifier>);
 
 impl Authority {
     pub fn from_pem(bundle: &[u8]) -> Result<Self, SetupError> {
@@ -76,13 +73,12 @@ impl Authority {
         if roots.is_empty() {
             return Err(SetupError::new("the bundle has no certificate"));
         }
-        let count = roots.len();
         let provider = Arc::new(default_provider());
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = builder
             .build()
             .map_err(|error| SetupError::caused_by("the bundle can't be used", error))?;
-        Ok(Self { verifier, count })
+        Ok(Self(verifier))
     }
 
     /// Verifies that a CA of the bundle issued the client's certificate, that it is for client
@@ -96,14 +92,8 @@ impl Authority {
         let Some((client, intermediates)) = chain.split_first() else {
             return Err(rustls::Error::NoCertificatesPresented);
         };
-        self.verifier.verify_client_cert(client, intermediates, now)?;
+        self.0.verify_client_cert(client, intermediates, now)?;
         Ok(())
-    }
-}
-
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Authority({} certificates)", self.count)
     }
 }
 

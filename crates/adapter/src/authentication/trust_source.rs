@@ -76,7 +76,7 @@ pub struct TrustSource {
 }
 
 impl TrustSource {
-    /// Reads the files and, if it is needed, the ConfigMap. Returns the CAs for now, and the source
+    /// Reads the files and, if it is needed, the ConfigMap. Returns the current CAs, and the source
     /// that keeps them up to date.
     pub async fn load(
         settings: TrustSettings,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use hpa_calc::MetricsApi;
 use hpa_metrics::ApiGroups;
+use hpa_prometheus::rules::Compat;
 
 use crate::metrics_api::group::{GroupVersion, installed_apis, served_versions};
 
@@ -67,24 +68,11 @@ impl ResourceList {
     }
 }
 
-/// The versions that discovery lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Versions {
-    All,
-    /// Only the preferred version of a group, as in prometheus-adapter. Other versions are served,
-    /// but not listed.
-    Preferred,
-}
-
-fn version_names(group: MetricsApi, versions: Versions) -> &'static [&'static str] {
-    match versions {
-        Versions::All => served_versions(group),
-        Versions::Preferred => served_versions(group).get(..1).unwrap_or_default(),
-    }
-}
-
-fn group_versions(group: MetricsApi, versions: Versions) -> Vec<Value> {
-    let names = version_names(group, versions).iter();
+/// The listed versions of a group. With compatibility, only the preferred one is listed, as in
+/// prometheus-adapter. The others are served all the same.
+fn group_versions(group: MetricsApi, compat: Compat) -> Vec<Value> {
+    let count = if compat == Compat::Reference { 1 } else { usize::MAX };
+    let names = served_versions(group).iter().take(count);
     let document = |version: &&'static str| {
         let group_version = GroupVersion { group, version };
         json!({ "groupVersion": group_version.to_string(), "version": version })
@@ -93,8 +81,8 @@ fn group_versions(group: MetricsApi, versions: Versions) -> Vec<Value> {
 }
 
 /// The document of a group: `/apis/GROUP`.
-pub fn group(group: MetricsApi, versions: Versions) -> Value {
-    let versions = group_versions(group, versions);
+pub fn group(group: MetricsApi, compat: Compat) -> Value {
+    let versions = group_versions(group, compat);
     json!({
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -105,9 +93,9 @@ pub fn group(group: MetricsApi, versions: Versions) -> Value {
 }
 
 /// The document of all groups: `/apis`.
-pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
+pub fn groups(installed: ApiGroups, compat: Compat, port: u16) -> Value {
     let groups = installed_apis(installed).map(|group| {
-        let versions = group_versions(group, versions);
+        let versions = group_versions(group, compat);
         json!({
             "name": group.group(),
             "preferredVersion": versions.first(),
@@ -238,10 +226,10 @@ mod tests {
 
     #[test]
     fn groups_list_the_preferred_version_first() {
-        let document = group(MetricsApi::Custom, Versions::All);
+        let document = group(MetricsApi::Custom, Compat::Off);
         assert_eq!(document["preferredVersion"]["version"], "v1beta1");
         assert_eq!(document["versions"][1]["groupVersion"], "custom.metrics.k8s.io/v1beta2");
-        let document = groups(ALL, Versions::Preferred, 6443);
+        let document = groups(ALL, Compat::Reference, 6443);
         let group = &document["groups"][0];
         assert_eq!(group["versions"].as_array().map(Vec::len), Some(1));
         assert_eq!(group["serverAddressByClientCIDRs"][0]["serverAddress"], ":6443");

@@ -16,14 +16,15 @@ type Field = (u8, &'static str, Type);
 
 enum Type {
     Text,
+    /// A boolean counts as 0 or 1.
     Integer,
     OptionalInteger,
     Message(&'static [Field]),
     OptionalMessage(&'static [Field]),
     Messages(&'static [Field]),
-    Texts,
-    /// A list in its own message.
-    TextList,
+    RepeatedText,
+    /// `Verbs` of apimachinery: a message with repeated texts.
+    Verbs,
     TextMap,
     QuantityMap,
     Quantity,
@@ -35,7 +36,7 @@ enum Type {
 
 use Type::{
     Duration, Integer, Message, Messages, OptionalInteger, OptionalMessage, Quantity, QuantityMap,
-    Text, TextList, TextMap, Texts, Time,
+    RepeatedText, Text, TextMap, Time, Verbs,
 };
 
 const LIST_META: &[Field] =
@@ -77,7 +78,7 @@ const RESOURCE: &[Field] = &[
     (1, "name", Text),
     (2, "namespaced", Integer),
     (3, "kind", Text),
-    (4, "verbs", TextList),
+    (4, "verbs", Verbs),
     (6, "singularName", Text),
     (8, "group", Text),
     (9, "version", Text),
@@ -104,7 +105,7 @@ const SELECTOR: &[Field] = &[
     (
         2,
         "matchExpressions",
-        Messages(&[(1, "key", Text), (2, "operator", Text), (3, "values", Texts)]),
+        Messages(&[(1, "key", Text), (2, "operator", Text), (3, "values", RepeatedText)]),
     ),
 ];
 
@@ -217,11 +218,11 @@ fn encode_message(object: &Value, fields: &[Field]) -> Vec<u8> {
                     push_bytes(&mut bytes, number, &encode_message(item, fields));
                 }
             }
-            Texts => push_texts(&mut bytes, number, value),
-            TextList => {
-                let mut list = Vec::new();
-                push_texts(&mut list, 1, value);
-                push_bytes(&mut bytes, number, &list);
+            RepeatedText => push_texts(&mut bytes, number, value),
+            Verbs => {
+                let mut verbs = Vec::new();
+                push_texts(&mut verbs, 1, value);
+                push_bytes(&mut bytes, number, &verbs);
             }
             TextMap => push_map(&mut bytes, number, value, <[u8]>::to_vec),
             QuantityMap => push_map(&mut bytes, number, value, quantity),

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use hpa_calc::go_text::Quoted;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
+use crate::metrics_api::{RequestInfo, ResourceAttributes};
+
 /// An error response: a `metav1.Status` with the status `Failure`. It serializes to the body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -37,16 +39,6 @@ pub struct StatusDetails {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatusCause {
     pub message: String,
-}
-
-/// The user and request of a "forbidden" error.
-#[derive(Clone, Copy, Debug)]
-pub struct Forbidden<'a> {
-    /// The name of the user.
-    pub user: &'a str,
-    pub request: &'a crate::metrics_api::RequestInfo,
-    /// The reason of the authorizer. May be empty.
-    pub reason: &'a str,
 }
 
 /// The maximum length of a string in an error. Most strings come from requests.
@@ -98,9 +90,8 @@ impl StatusError {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: the user may not do this.
-    pub fn forbidden(forbidden: Forbidden<'_>) -> Self {
-        let Forbidden { user, request, reason } = forbidden;
+    /// 403: the user may not send this request. `reason` is from the authorizer and may be empty.
+    pub fn forbidden(user: &str, request: &RequestInfo, reason: &str) -> Self {
         let user = Quoted(user);
         let verb = &request.verb;
         let (subject, action, details) = match &request.resource {
@@ -150,7 +141,7 @@ impl StatusError {
         Self { details, ..Self::new(404, "NotFound", message) }
     }
 
-    /// 404: there is no such metric. `resource` is that of the objects, for the message.
+    /// 404: there is no such metric. `resource` is the resource of the objects.
     pub fn metric_not_found(metric: &str, resource: &str) -> Self {
         let message = format!("the server could not find the metric {metric} for {resource}");
         Self::new(404, "NotFound", message)
@@ -219,7 +210,7 @@ impl StatusError {
 }
 
 /// `pods.custom.metrics.k8s.io "web-0" is forbidden`
-fn forbidden_subject(attributes: &crate::metrics_api::ResourceAttributes) -> String {
+fn forbidden_subject(attributes: &ResourceAttributes) -> String {
     let resource = match attributes.group.as_str() {
         "" => attributes.resource.clone(),
         group => format!("{}.{group}", attributes.resource),
@@ -261,7 +252,7 @@ mod tests {
     use serde_json::{json, to_value};
 
     use super::*;
-    use crate::metrics_api::{RequestInfo, UrlQuery};
+    use crate::metrics_api::UrlQuery;
 
     #[test]
     fn errors_have_the_shape_of_a_status() {
@@ -281,8 +272,7 @@ mod tests {
 
     fn forbidden(path: &str) -> String {
         let request = RequestInfo::new("GET", path, &UrlQuery::default()).unwrap();
-        let forbidden = Forbidden { user: "<eve>", request: &request, reason: "" };
-        StatusError::forbidden(forbidden).message
+        StatusError::forbidden("<eve>", &request, "").message
     }
 
     #[test]

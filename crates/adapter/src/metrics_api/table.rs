@@ -175,14 +175,7 @@ const COLUMNS: [Column; 4] = [
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     cells: [String; 4],
-    object: Option<RowObject<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum RowObject<'a> {
-    Metadata(PartialObject<'a>),
-    Object(ObjectMetrics<'a>),
+    object: Option<ConvertedResponse<'a>>,
 }
 
 impl<'a> Row<'a> {
@@ -198,9 +191,9 @@ impl<'a> Row<'a> {
         let object = match include {
             IncludeObject::None => None,
             IncludeObject::Metadata => {
-                Some(RowObject::Metadata(PartialObject::new(version, metrics.metadata)))
+                Some(ConvertedResponse::Metadata(PartialObject::new(version, metrics.metadata)))
             }
-            IncludeObject::Object => Some(RowObject::Object(metrics.with_kind(kind))),
+            IncludeObject::Object => Some(ConvertedResponse::Object(metrics.with_kind(kind))),
         };
         Self { cells, object }
     }

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::metrics_api::RequestInfo;
+use serde_json::json;
+
+use crate::metrics_api::{RequestInfo, ResourceAttributes};
 use crate::reviews::{
     MASTERS, User,
     limit::{Flow, ReviewLimit},
@@ -106,20 +108,15 @@ impl Authorizer {
 /// The part of a cache key that identifies the request. It is JSON: different requests can't have
 /// the same key.
 fn key(request: &RequestInfo) -> Arc<str> {
-    match &request.resource {
-        None => serde_json::json!([request.verb, request.path]).to_string().into(),
-        Some(resource) => serde_json::json!([
-            request.verb,
-            resource.group,
-            resource.version,
-            resource.namespace,
-            resource.resource,
-            resource.subresource,
-            resource.name,
-        ])
-        .to_string()
-        .into(),
-    }
+    let parts = match &request.resource {
+        None => json!([request.verb, request.path]),
+        Some(ResourceAttributes {
+            group, version, namespace, resource, subresource, name, ..
+        }) => {
+            json!([request.verb, group, version, namespace, resource, subresource, name])
+        }
+    };
+    parts.to_string().into()
 }
 
 #[cfg(test)]

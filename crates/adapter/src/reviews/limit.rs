@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use hpa_metrics::mark_logged_if_due;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
@@ -76,8 +77,8 @@ impl FairLimit {
         self.limit / 2
     }
 
-    /// Acquires an amount. `None` if the amount of the flow would then exceed the free amount by two
-    /// or more.
+    /// Acquires an amount. `None` if the amount of the flow would then exceed the free amount by
+    /// two or more.
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;
@@ -116,8 +117,8 @@ impl Drop for FairPermit {
     }
 }
 
-/// Limits the admitted reviews, which run or wait, and the running ones. A flow can use half of
-/// each limit.
+/// Limits running reviews, and running and waiting reviews together. A flow can use half of each
+/// limit.
 pub struct ReviewLimit {
     admitted: Arc<FairLimit>,
     running: Arc<FairLimit>,
@@ -182,8 +183,8 @@ impl RateLimit {
         Self { all, each, full_at: Mutex::default() }
     }
 
-    /// Takes a token from the bucket of the flow and from that of all flows. If one is empty, takes
-    /// none and returns `false`.
+    /// Takes a token from the bucket of the flow and one from the bucket of all flows. If either is
+    /// empty, takes none and returns `false`.
     fn take(&self, flow: Flow) -> bool {
         let now = Instant::now();
         let flow = Some(flow);
@@ -198,22 +199,14 @@ impl RateLimit {
     }
 }
 
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Limits a log line that any client can cause to one every 10 s.
+/// Limits a log line that any client can cause to one a minute.
 #[derive(Debug, Default)]
 pub struct LogLimit(Mutex<Option<Instant>>);
 
 impl LogLimit {
-    /// Returns whether to log the line now, and if so, starts the next interval.
+    /// Returns whether to log the line now, and if so, starts the next minute.
     pub fn try_acquire(&self) -> bool {
-        let now = Instant::now();
-        let mut last = self.0.lock();
-        let is_due = last.is_none_or(|last| now >= last + LOG_INTERVAL);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
+        mark_logged_if_due(&mut self.0.lock(), Instant::now())
     }
 }
 
@@ -312,10 +305,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn line_is_due_once_per_interval() {
+    async fn line_is_due_once_a_minute() {
         let limit = LogLimit::default();
         assert!(limit.try_acquire() && !limit.try_acquire());
-        advance(LOG_INTERVAL).await;
+        advance(Duration::from_mins(1)).await;
         assert!(limit.try_acquire() && !limit.try_acquire());
     }
 }

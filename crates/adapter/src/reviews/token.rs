@@ -20,7 +20,7 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// The maximum number of cached valid tokens, and of cached invalid ones in a cache of their own.
+/// The maximum number of tokens in the cache of valid tokens, and in the cache of invalid ones.
 const CAPACITY: usize = 512;
 
 /// The limits of running and of waiting reviews. Known and unknown tokens each have both.

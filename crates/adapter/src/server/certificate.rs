@@ -4,11 +4,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
+use prometheus::IntGauge;
+use tokio::time::Instant;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -38,17 +40,31 @@ pub struct HandshakeSettings {
 pub struct ServingCertificate {
     handshake: HandshakeSettings,
     files: Option<(PathBuf, PathBuf)>,
-    loaded: Mutex<LoadedCertificate>,
+    state: Mutex<State>,
+    not_after_gauge: IntGauge,
+}
+
+struct State {
+    loaded: LoadedCertificate,
+    modified: ModificationTimes,
+    /// The time of the last warning that this certificate expires.
+    warned_at: Option<Instant>,
 }
 
 struct LoadedCertificate {
     acceptor: TlsAcceptor,
-    modified: ModificationTimes,
+    /// The end of the validity.
+    not_after: Timestamp,
 }
 
 /// Modification times of the chain and the key. They also change when the kubelet updates a mounted
 /// Secret by replacing a symlink.
 type ModificationTimes = (Option<SystemTime>, Option<SystemTime>);
+
+/// The remaining validity below which a certificate is reported.
+const WARNING_PERIOD: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+const WARNING_INTERVAL: Duration = Duration::from_hours(24);
 
 impl ServingCertificate {
     /// Reads a certificate chain and its key from files.
@@ -58,9 +74,10 @@ impl ServingCertificate {
         handshake: HandshakeSettings,
     ) -> Result<Self, SetupError> {
         let modified = (modification_time(&chain), modification_time(&key));
-        let acceptor = load_files(&chain, &key, &handshake)?;
-        let loaded = Mutex::new(LoadedCertificate { acceptor, modified });
-        Ok(Self { handshake, files: Some((chain, key)), loaded })
+        let loaded = load_files(&chain, &key, &handshake)?;
+        let served = Self::new(handshake, Some((chain, key)), loaded, modified)?;
+        served.warn_of_expiry(&mut served.state.lock());
+        Ok(served)
     }
 
     /// Uses a certificate chain and its key in PEM.
@@ -69,38 +86,106 @@ impl ServingCertificate {
         key: &[u8],
         handshake: HandshakeSettings,
     ) -> Result<Self, SetupError> {
-        let acceptor = new_acceptor((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &handshake)?;
-        let loaded = Mutex::new(LoadedCertificate { acceptor, modified: (None, None) });
-        Ok(Self { handshake, files: None, loaded })
+        let loaded = load_pem((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &handshake)?;
+        Self::new(handshake, None, loaded, (None, None))
+    }
+
+    fn new(
+        handshake: HandshakeSettings,
+        files: Option<(PathBuf, PathBuf)>,
+        loaded: LoadedCertificate,
+        modified: ModificationTimes,
+    ) -> Result<Self, SetupError> {
+        let not_after_gauge = IntGauge::new(
+            "hpa_serving_certificate_not_after_timestamp_seconds",
+            "When the serving certificate expires",
+        );
+        let not_after_gauge = not_after_gauge
+            .map_err(|error| SetupError::caused_by("unable to create a metric", error))?;
+        not_after_gauge.set(loaded.not_after.as_second());
+        let state = Mutex::new(State { loaded, modified, warned_at: None });
+        Ok(Self { handshake, files, state, not_after_gauge })
+    }
+
+    /// The metric with the end of the current certificate's validity, to be registered.
+    pub fn not_after_gauge(&self) -> IntGauge {
+        self.not_after_gauge.clone()
     }
 
     /// Replaces the certificate for new connections.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), SetupError> {
-        let acceptor = new_acceptor((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &self.handshake)?;
-        self.loaded.lock().acceptor = acceptor;
+        let loaded = load_pem((chain, GIVEN_CHAIN), (key, GIVEN_KEY), &self.handshake)?;
+        self.set_loaded(&mut self.state.lock(), loaded);
         Ok(())
     }
 
     /// Returns an acceptor for the current files, or for the certificate that the caller has set.
     /// If changed files are unusable, keeps the last certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
-        let mut loaded = self.loaded.lock();
-        let Some((chain, key)) = &self.files else { return loaded.acceptor.clone() };
-        let modified = (modification_time(chain), modification_time(key));
-        if modified != loaded.modified {
-            loaded.modified = modified;
-            match load_files(chain, key, &self.handshake) {
-                Ok(acceptor) => {
-                    info!("reloaded the serving certificate");
-                    loaded.acceptor = acceptor;
-                }
-                Err(error) => {
-                    let error = hpa_metrics::describe(&error);
-                    warn!(error, "unable to reload the serving certificate; keeping the old one");
+        let mut state = self.state.lock();
+        if let Some((chain, key)) = &self.files {
+            let modified = (modification_time(chain), modification_time(key));
+            if modified != state.modified {
+                state.modified = modified;
+                match load_files(chain, key, &self.handshake) {
+                    Ok(loaded) => {
+                        info!("reloaded the serving certificate");
+                        self.set_loaded(&mut state, loaded);
+                    }
+                    Err(error) => {
+                        let error = hpa_metrics::describe(&error);
+                        warn!(
+                            error,
+                            "unable to reload the serving certificate; keeping the old one"
+                        );
+                    }
                 }
             }
         }
-        loaded.acceptor.clone()
+        self.warn_of_expiry(&mut state);
+        state.loaded.acceptor.clone()
+    }
+
+    fn set_loaded(&self, state: &mut State, loaded: LoadedCertificate) {
+        self.not_after_gauge.set(loaded.not_after.as_second());
+        state.loaded = loaded;
+        state.warned_at = None;
+    }
+
+    /// Warns once a day of a certificate that has expired or expires within a week. Each connection
+    /// calls this instead of a timer, because the validity only matters to clients.
+    fn warn_of_expiry(&self, state: &mut State) {
+        let now = Timestamp::now();
+        if !state.take_expiry_warning(now) {
+            return;
+        }
+        let (certificate, not_after) = (self.files.as_ref(), state.loaded.not_after);
+        let certificate = certificate.map(|(chain, _)| chain.display().to_string());
+        if not_after < now {
+            warn!(
+                certificate,
+                %not_after,
+                "the serving certificate has expired, so clients that verify it refuse it"
+            );
+        } else {
+            warn!(
+                certificate,
+                %not_after,
+                "the serving certificate expires soon; clients that verify it will refuse it"
+            );
+        }
+    }
+}
+
+impl State {
+    /// Whether to warn now that the certificate expires. If so, the next warning is due in a day.
+    fn take_expiry_warning(&mut self, now: Timestamp) -> bool {
+        let is_due = self.loaded.not_after.duration_since(now) < WARNING_PERIOD
+            && self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL);
+        if is_due {
+            self.warned_at = Some(Instant::now());
+        }
+        is_due
     }
 }
 
@@ -118,36 +203,29 @@ fn load_files(
     chain: &Path,
     key: &Path,
     handshake: &HandshakeSettings,
-) -> Result<TlsAcceptor, SetupError> {
+) -> Result<LoadedCertificate, SetupError> {
     let read = |path: &Path| {
         let unreadable = || format!("unable to read {}", path.display());
         fs::read(path).map_err(|error| SetupError::caused_by(unreadable(), error))
     };
     let (chain_origin, key_origin) = (chain.display().to_string(), key.display().to_string());
-    new_acceptor((&read(chain)?, &chain_origin), (&read(key)?, &key_origin), handshake)
+    load_pem((&read(chain)?, &chain_origin), (&read(key)?, &key_origin), handshake)
 }
 
-fn new_acceptor(
+fn load_pem(
     (chain, chain_origin): Pem<'_>,
     (key, key_origin): Pem<'_>,
     handshake: &HandshakeSettings,
-) -> Result<TlsAcceptor, SetupError> {
+) -> Result<LoadedCertificate, SetupError> {
     let unusable = |origin: &str, error: pem::Error| {
         SetupError::caused_by(format!("unable to use {origin}"), error)
     };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
         .map_err(|error| unusable(chain_origin, error))?;
-    if chain.is_empty() {
+    let Some(server) = chain.first().cloned() else {
         return Err(unusable(chain_origin, pem::Error::NoItemsFound));
-    }
-    if let Some(end) = chain.first().and_then(expired_at) {
-        warn!(
-            certificate = chain_origin,
-            expired_at = %end,
-            "the serving certificate has expired, so clients that verify it refuse it"
-        );
-    }
+    };
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable(key_origin, error))?;
     let versions = match handshake.versions.as_slice() {
         [] => rustls::DEFAULT_VERSIONS,
@@ -170,31 +248,34 @@ fn new_acceptor(
         SetupError::caused_by(message, error)
     })?;
     config.alpn_protocols.clone_from(&handshake.protocols);
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let not_after = not_after(&server)
+        .map_err(|error| SetupError::caused_by(format!("unable to use {chain_origin}"), error))?;
+    Ok(LoadedCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), not_after })
 }
 
-/// The time at which a certificate expired. `None` if it hasn't.
-fn expired_at(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
-    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+/// The end of a certificate's validity. rustls has it only in the error for an expired certificate,
+/// so the certificate is verified at the latest time. The validity is verified before the issuer.
+fn not_after(certificate: &CertificateDer<'_>) -> Result<Timestamp, rustls::Error> {
+    let certificate = ParsedCertificate::try_from(certificate)?;
     let algorithms = default_provider().signature_verification_algorithms.all;
-    // The validity is verified first. Without roots, a valid certificate has another error.
     let roots = RootCertStore::empty();
-    let now = UnixTime::now();
+    let latest = Duration::from_secs(Timestamp::MAX.as_second().unsigned_abs());
+    let latest = UnixTime::since_unix_epoch(latest);
     let verified =
-        verify_server_cert_signed_by_trust_anchor(&certificate, &roots, &[], now, algorithms);
-    match verified {
+        verify_server_cert_signed_by_trust_anchor(&certificate, &roots, &[], latest, algorithms);
+    let end = match verified {
         Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
             not_after,
             ..
-        })) => Timestamp::from_second(i64::try_from(not_after.as_secs()).ok()?).ok(),
+        })) => i64::try_from(not_after.as_secs()).ok(),
         _ => None,
-    }
+    };
+    // The last second of the year 9999 stands for a certificate that never expires.
+    Ok(end.and_then(|end| Timestamp::from_second(end).ok()).unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rcgen::{
         CertificateParams, CertifiedKey, KeyPair, date_time_ymd, generate_simple_self_signed,
     };
@@ -262,14 +343,32 @@ mod tests {
         (cert.pem(), signing_key.serialize_pem())
     }
 
+    fn served((chain, key): &(String, String)) -> ServingCertificate {
+        let handshake = HandshakeSettings::default();
+        ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), handshake).unwrap()
+    }
+
     #[test]
-    fn expired_certificate_is_known_by_its_end() {
-        let end = |(chain, _): (String, String)| {
-            let certificate = CertificateDer::from_pem_slice(chain.as_bytes()).unwrap();
-            expired_at(&certificate).map(|end| end.to_string())
-        };
-        assert_eq!(end(expired()).as_deref(), Some("2020-01-01T00:00:00Z"));
-        assert_eq!(end(self_signed()), None);
+    fn metric_has_the_end_of_the_current_certificate() {
+        let served = served(&expired());
+        let end = || Timestamp::from_second(served.not_after_gauge().get()).unwrap().to_string();
+        assert_eq!(end(), "2020-01-01T00:00:00Z");
+        let (chain, key) = self_signed();
+        served.replace(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert_eq!(end(), "4096-01-01T00:00:00Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expiry_is_reported_a_week_ahead_and_then_once_a_day() {
+        let served = served(&expired());
+        let is_due = |now: &str| served.state.lock().take_expiry_warning(now.parse().unwrap());
+        assert!(!is_due("2019-12-24T23:00:00Z"));
+        assert!(is_due("2019-12-25T01:00:00Z") && !is_due("2020-01-02T00:00:00Z"));
+        tokio::time::advance(WARNING_INTERVAL).await;
+        assert!(is_due("2020-01-02T00:00:00Z"));
+        let (chain, key) = expired();
+        served.replace(chain.as_bytes(), key.as_bytes()).unwrap();
+        assert!(is_due("2020-01-02T00:00:00Z"), "another certificate");
     }
 
     /// Well-formed PEM whose content is garbage.

@@ -48,11 +48,11 @@ pub struct ConnectionLimits {
 /// The open connections of a server.
 ///
 /// Above the limit, a new connection replaces another one, because idle clients and clients that
-/// don't read must not block others. Unknown clients and users have separate shares. In the chosen
-/// share, the replaced connection is from the address with the most replaceable ones: the one that
-/// has been idle longest or, if all have unread responses, the one that changed least recently.
-/// Connections of front proxies and connections with a request in progress aren't replaceable.
-/// `admission` limits these requests.
+/// don't read must not block others. Unknown clients and users have separate shares. Within a
+/// share, the address with the most replaceable connections loses one: the connection that has been
+/// idle longest or, if all have unread responses, that changed least recently. Connections of front
+/// proxies and connections with a request in progress aren't replaceable. `admission` limits these
+/// requests.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,

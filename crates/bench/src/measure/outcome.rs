@@ -153,22 +153,21 @@ impl Outcome {
         [begin, end]: [&Snapshot; 2],
     ) -> Self {
         let period = population.period.as_secs_f64();
-        let measured = end.stats.now - begin.stats.now;
+        let (from, to) = (begin.stats.now, end.stats.now);
+        let measured = to - from;
         let (first, extra) = split_records(&end.stats);
-        let decided = first
-            .iter()
-            .filter_map(|record| record.decided_at())
-            .filter(|at| *at <= begin.stats.now);
+        let decided = first.iter().filter_map(|record| record.decided_at());
+        let decided = decided.filter(|at| *at <= from);
         // Cycles can be observed only if every reconcile writes a status.
         let every_reconcile_writes =
             population.change != Change::Steady && controller.writes_each_status();
-        let cycles = every_reconcile_writes
-            .then(|| CycleSummary::new(&first, &extra, begin.stats.now, end.stats.now, period));
+        let cycles =
+            every_reconcile_writes.then(|| CycleSummary::new(&first, &extra, from, to, period));
         let extra_delays: Vec<f64> =
             extra.iter().filter_map(|record| Some(record.decided_at()? - record.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(begin, end, every_reconcile_writes);
         let due = |record: &&AutoscalerRecord| {
-            reconciles_due(record, begin.stats.now, end.stats.now, period, every_reconcile_writes)
+            reconciles_due(record, from, to, period, every_reconcile_writes)
         };
         let reconciles_due = first.iter().chain(&extra).map(due).sum();
         let cpu = end.controller_usage.cpu_seconds - begin.controller_usage.cpu_seconds;
@@ -177,6 +176,7 @@ impl Outcome {
         let responses = end.stats.response_times.iter().skip(begin.stats.response_times.len());
         let requests = requests(&begin.stats, &end.stats, reconciles);
         let bytes: u64 = requests.values().map(|one| one.bytes).sum();
+        let server_cpu = server_cpu(&begin.stats, &end.stats);
         Self {
             controller: controller.name(),
             binary: controller.binary.display().to_string(),
@@ -208,9 +208,8 @@ impl Outcome {
                 measured / period,
                 reconciles,
             ),
-            server_cpus: server_cpu(&begin.stats, &end.stats).map(|cpu| cpu / measured),
-            server_cpu_per_reconcile: server_cpu(&begin.stats, &end.stats)
-                .map(|cpu| ratio(cpu, reconciles)),
+            server_cpus: server_cpu.map(|cpu| cpu / measured),
+            server_cpu_per_reconcile: server_cpu.map(|cpu| ratio(cpu, reconciles)),
             server_peak_memory: end.stats.server.map(|server| server.peak_memory),
             server_response_times: Summary::new(
                 responses.map(|micros| f64::from(*micros) / 1e6).collect(),

@@ -212,7 +212,7 @@ pub(super) async fn request_metric(client: &Client, path: &str, pod_count: u32) 
 pub(super) fn request_paths(population: &Population) -> Vec<String> {
     let [group, version] = GROUP_VERSION;
     let metric = objects::PODS_METRIC;
-    let path = |(namespace, app): (String, String)| {
+    let path = |(namespace, app): objects::TargetId| {
         let selector = format!("labelSelector=app%3D{app}");
         format!("/apis/{group}/{version}/namespaces/{namespace}/pods/*/{metric}?{selector}")
     };

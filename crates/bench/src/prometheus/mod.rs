@@ -45,6 +45,10 @@ pub(crate) const RULES: &str = r#"rules:
   metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
 "#;
 
+/// The time between two reports of `hpa-bench prometheus`.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A server of the part of Prometheus' API that adapters and controllers use.
 #[derive(Clone)]
 pub(crate) struct FakePrometheus {
     catalog: Catalog,
@@ -139,7 +143,7 @@ impl FakePrometheus {
         };
         // The peak is three times `low`. It needs 1.5 times the initial pods, which is less than
         // `maxReplicas`.
-        let low = f64::from(self.load.pods_per_target() * objects::CPU_USAGE) / 1e3 / 2.0;
+        let low = f64::from(self.load.pods_per_target * objects::CPU_USAGE) / 1e3 / 2.0;
         ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }
 }
@@ -199,8 +203,6 @@ pub(crate) async fn run(arguments: &PrometheusArguments) -> Result<()> {
         }
     }
 }
-
-const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The first selector of a query, and the labels of the result.
 #[derive(Debug, Default, PartialEq)]

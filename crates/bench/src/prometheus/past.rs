@@ -27,8 +27,8 @@ impl Range {
         let seconds = |text: &str| text.split('.').next()?.parse::<i64>().ok();
         let step = step.strip_suffix("ms")?.parse::<i64>().ok()? / 1000;
         let range = Self { start: seconds(start)?, end: seconds(end)?, step };
-        let is_valid = range.step > 0 && (range.end - range.start) / range.step < MAX_POINTS;
-        is_valid.then_some(range)
+        let length = range.end.saturating_sub(range.start);
+        (step > 0 && length / step < MAX_POINTS).then_some(range)
     }
 
     /// The response to a range query: one series. `low` is the load in the night.
@@ -38,12 +38,11 @@ impl Range {
             r#"{"metric":{},"values":["#
         )
         .to_owned();
-        let mut at = self.start;
-        while at <= self.end {
+        let step = usize::try_from(self.step).unwrap_or(usize::MAX);
+        for at in (self.start..=self.end).step_by(step) {
             let comma = if at == self.start { "" } else { "," };
             // Writing to a string cannot fail.
             let _ = write!(body, r#"{comma}[{at},"{}"]"#, low * load_factor(at / 60));
-            at += self.step;
         }
         body.push_str("]}]}}");
         body
@@ -68,6 +67,15 @@ mod tests {
         let response: serde_json::Value = serde_json::from_str(&range.response(5.0)).unwrap();
         let values = &response["data"]["result"][0]["values"];
         assert_eq!(*values, serde_json::json!([[28500, "5"], [28800, "5"], [29100, "10"]]));
+    }
+
+    #[test]
+    fn range_at_the_limit_of_integers_has_its_points() {
+        let start = i64::MAX - 1;
+        let range = Range::parse(&start.to_string(), &i64::MAX.to_string(), "60000ms").unwrap();
+        let response: serde_json::Value = serde_json::from_str(&range.response(5.0)).unwrap();
+        assert_eq!(response["data"]["result"][0]["values"].as_array().unwrap().len(), 1);
+        assert_eq!(Range::parse(&i64::MIN.to_string(), &i64::MAX.to_string(), "1000ms"), None);
     }
 
     #[test]

@@ -19,9 +19,8 @@ const ADDITIONAL_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
 pub(crate) struct Catalog {
     series_count: u64,
     name_count: u64,
-    /// Namespace and name of each target. Shared, because the servers clone their state with every
-    /// request.
-    targets: Arc<[(String, String)]>,
+    /// Shared, because the servers clone their state with every request.
+    targets: Arc<[objects::TargetId]>,
     pods_per_target: u64,
 }
 
@@ -34,7 +33,7 @@ impl Catalog {
             series_count: series_count.max(name_count),
             name_count,
             targets,
-            pods_per_target: population.pods.into(),
+            pods_per_target: u64::from(population.pods).max(1),
         }
     }
 
@@ -98,11 +97,11 @@ impl Catalog {
     fn write(&self, text: &mut String, position: u64) {
         let name_index = self.name_index_at(position);
         let index = position - self.start_of(name_index);
-        let (pod_index, variant) =
-            (index % self.pod_count().max(1), index / self.pod_count().max(1));
-        let target = usize::try_from(pod_index / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
+        let pod_count = (self.targets.len() as u64 * self.pods_per_target).max(1);
+        let (pod_index, variant) = (index % pod_count, index / pod_count);
+        let target = usize::try_from(pod_index / self.pods_per_target).unwrap_or(usize::MAX);
         let Some((namespace, app)) = self.targets.get(target) else { return };
-        let pod = pod_index % self.pods_per_target.max(1);
+        let pod = pod_index % self.pods_per_target;
         let label = usize::try_from(name_index % ADDITIONAL_LABELS.len() as u64);
         let label = label.ok().and_then(|index| ADDITIONAL_LABELS.get(index));
         let series = series_name(name_index);
@@ -126,10 +125,6 @@ impl Catalog {
             node = pod_index % 100,
             pod = pod,
         );
-    }
-
-    fn pod_count(&self) -> u64 {
-        self.targets.len() as u64 * self.pods_per_target
     }
 }
 

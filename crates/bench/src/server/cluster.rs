@@ -21,13 +21,12 @@ use tokio::sync::mpsc;
 
 use super::{
     recorder::{Recorder, add_bytes},
-    scaling::{ScaledTarget, follow_scale},
+    scaling::follow_scale,
 };
 use crate::{
     args::{Population, ServeArguments},
     load::Load,
-    objects,
-    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX, TargetCluster},
+    objects::{self, EXTRA_NAMESPACE, EXTRA_PREFIX, TargetCluster, TargetId},
     prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
@@ -46,7 +45,7 @@ pub(super) struct Cluster {
     /// Number of autoscalers that were created on request.
     added_count: Arc<AtomicU32>,
     /// The targets whose scale was written.
-    scaled: mpsc::UnboundedSender<ScaledTarget>,
+    scaled: mpsc::UnboundedSender<TargetId>,
     is_stopped: Arc<AtomicBool>,
 }
 

@@ -11,14 +11,11 @@ use super::{
 };
 use crate::{
     objects,
-    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX},
+    objects::{EXTRA_NAMESPACE, EXTRA_PREFIX, TargetId},
 };
 
 /// Concurrent requests.
 const CONCURRENCY: usize = 64;
-
-/// Namespace and name.
-type Target = (String, String);
 
 /// Creates namespaces, targets with their pods, and then autoscalers.
 pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
@@ -31,10 +28,10 @@ pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
 /// Creates targets with their pods, and then autoscalers, in existing namespaces.
 pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
-    let first: Vec<Target> = objects::targets(population).collect();
+    let first: Vec<TargetId> = objects::targets(population).collect();
     // Targets of the autoscalers that are added later. They are created now, so that the controller
     // has them in its cache by then.
-    let extra: Vec<Target> = (0..cluster.extra_count)
+    let extra: Vec<TargetId> = (0..cluster.extra_count)
         .map(|index| (EXTRA_NAMESPACE.to_owned(), format!("{EXTRA_PREFIX}{index}")))
         .collect();
     let targets = || first.iter().chain(&extra);
@@ -54,7 +51,7 @@ pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
 }
 
 /// A Deployment and its pods.
-fn workload((namespace, name): &Target, pod_count: u32) -> impl Iterator<Item = Value> + Send {
+fn workload((namespace, name): &TargetId, pod_count: u32) -> impl Iterator<Item = Value> + Send {
     let deployment = objects::deployment(namespace, name, pod_count);
     let pod = move |index| objects::pod(namespace, name, index, Timestamp::now());
     std::iter::once(deployment).chain((0..pod_count).map(pod))

@@ -8,16 +8,16 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::{load::Load, objects, objects::TargetCluster};
-
-/// Namespace and name of a target whose scale was written.
-pub(super) type ScaledTarget = (String, String);
+use crate::{
+    load::Load,
+    objects::{self, TargetCluster, TargetId},
+};
 
 /// Runs until all senders of `scaled` are dropped.
 pub(super) async fn follow_scale(
     cluster: TargetCluster,
     load: Arc<Load>,
-    mut scaled: mpsc::UnboundedReceiver<ScaledTarget>,
+    mut scaled: mpsc::UnboundedReceiver<TargetId>,
 ) {
     while let Some((namespace, name)) = scaled.recv().await {
         if let Err(error) = scale_pods(&cluster, &load, &namespace, &name).await {

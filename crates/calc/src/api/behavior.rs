@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{UnknownFields, open_enum::open_enum};
+use super::{UnknownFields, enums::open_enum};
 use crate::quantity::Quantity;
 
 open_enum! {

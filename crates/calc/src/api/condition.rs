@@ -1,28 +1,25 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{UnknownFields, open_enum::open_enum};
+use super::{UnknownFields, enums::open_enum};
 
 open_enum! {
     /// The type of a condition.
     ConditionType {
         /// Whether the target's scale can be read and written.
         AbleToScale = "AbleToScale",
-        /// Whether the autoscaler has settings of its own (see [`crate::settings`]). The reference
-        /// has no such condition.
+        /// Whether the autoscaler has settings of its own (see [`crate::settings`]). Not in the
+        /// reference.
         CustomSettings = "CustomSettings",
-        /// Whether the fallback of a metric is active (KEP-5679). The reference has no such
-        /// condition.
+        /// Whether the fallback of a metric is active (KEP-5679). Not in the reference.
         ExternalMetricFallbackActive = "ExternalMetricFallbackActive",
         /// Whether forecasts of the load would have helped in the past (see
-        /// [`MetricForecast`](crate::MetricForecast)). The reference has no such condition.
+        /// [`MetricForecast`](crate::MetricForecast)). Not in the reference.
         ForecastActive = "ForecastActive",
-        /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
-        /// condition.
+        /// Whether a direction is paused (see [`crate::pause`]). Not in the reference.
         Paused = "Paused",
         /// Whether pods without a request or limit are left out (see
-        /// [`MissingRequests`](crate::settings::MissingRequests)). The reference has no such
-        /// condition.
+        /// [`MissingRequests`](crate::settings::MissingRequests)). Not in the reference.
         PodsSkipped = "PodsSkipped",
         /// Whether the autoscaler scaled the workload to zero (KEP-2021).
         ScaledToZero = "ScaledToZero",
@@ -31,7 +28,7 @@ open_enum! {
         /// Whether a bound or a rate limit changed the desired replicas.
         ScalingLimited = "ScalingLimited",
         /// Whether the selector matches more pods than the target has, and has done so for longer
-        /// than a rollout takes. The reference has no such condition.
+        /// than a rollout takes. Not in the reference.
         SelectorMatchesExtraPods = "SelectorMatchesExtraPods",
     }
 }
@@ -61,7 +58,7 @@ open_enum! {
         FailedGetExternalMetric = "FailedGetExternalMetric",
         /// An Object metric could not be read or computed.
         FailedGetObjectMetric = "FailedGetObjectMetric",
-        /// The pods that the target owns can't be determined. The reference has no such reason.
+        /// The pods that the target owns can't be determined. Not in the reference.
         FailedGetOwners = "FailedGetOwners",
         /// A Pods metric could not be read or computed.
         FailedGetPodsMetric = "FailedGetPodsMetric",
@@ -71,35 +68,33 @@ open_enum! {
         FailedGetScale = "FailedGetScale",
         /// The target's scale could not be written.
         FailedUpdateScale = "FailedUpdateScale",
-        /// A metric has failed for the duration of its fallback. The reference has no such reason.
+        /// A metric has failed for the duration of its fallback. Not in the reference.
         FallbackActive = "FallbackActive",
-        /// No fallback is active any more. The reference has no such reason.
+        /// No fallback is active any more. Not in the reference.
         FallbackEnded = "FallbackEnded",
-        /// Forecasts would have helped in the past two weeks. The reference has no such reason.
+        /// Forecasts would have helped in the past two weeks. Not in the reference.
         Forecasting = "Forecasting",
         /// The metric's type is unknown, or the spec has no metrics.
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
-        /// Annotations or fields of the autoscaler are ignored or not used as written. The
-        /// reference has no such reason.
+        /// Annotations or fields of the autoscaler are ignored or not used as written. Not in the
+        /// reference.
         InvalidSettings = "InvalidSettings",
         /// Pods lack the request or limit that a utilization is a percentage of, and are left out.
-        /// The reference has no such reason.
+        /// Not in the reference.
         MissingRequests = "MissingRequests",
-        /// Forecasts would not have helped. The reference has no such reason.
+        /// Forecasts would not have helped. Not in the reference.
         NoBenefit = "NoBenefit",
-        /// The load doesn't depend on the time of day or the day of the week. The reference has no
-        /// such reason.
+        /// The load doesn't depend on the time of day or the day of the week. Not in the reference.
         NoSeason = "NoSeason",
-        /// The load's history is too short or incomplete for forecasts. The reference has no such
-        /// reason.
+        /// The load's history is too short or incomplete for forecasts. Not in the reference.
         NotEnoughHistory = "NotEnoughHistory",
         /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
-        /// An annotation or a field pauses scaling. The reference has no such reason.
+        /// An annotation or a field pauses scaling. Not in the reference.
         PausedByAnnotation = "PausedByAnnotation",
-        /// The selector matches more pods than the target has. The reference has no such reason.
+        /// The selector matches more pods than the target has. Not in the reference.
         PodsOfOthers = "PodsOfOthers",
         /// Stabilization did not change the recommendation.
         ReadyForNewScale = "ReadyForNewScale",
@@ -115,12 +110,12 @@ open_enum! {
         ScaledToZero = "ScaledToZero",
         /// The target is at zero replicas, and the autoscaler may not scale it up from there.
         ScalingDisabled = "ScalingDisabled",
-        /// Annotations or fields of the autoscaler override the controller's settings. The
-        /// reference has no such reason.
+        /// Annotations or fields of the autoscaler override the controller's settings. Not in the
+        /// reference.
         SetOnAutoscaler = "SetOnAutoscaler",
-        /// The load's past can't be read. The reference has no such reason.
+        /// The load's past can't be read. Not in the reference.
         SourceFailed = "SourceFailed",
-        /// The spec is larger than supported. The reference has no such reason.
+        /// The spec is larger than supported. Not in the reference.
         SpecTooLarge = "SpecTooLarge",
         /// The target's scale was read.
         SucceededGetScale = "SucceededGetScale",
@@ -128,7 +123,7 @@ open_enum! {
         SucceededRescale = "SucceededRescale",
         /// `minReplicas` applied.
         TooFewReplicas = "TooFewReplicas",
-        /// The spec has more metrics than supported. The reference has no such reason.
+        /// The spec has more metrics than supported. Not in the reference.
         TooManyMetrics = "TooManyMetrics",
         /// `maxReplicas` applied.
         TooManyReplicas = "TooManyReplicas",

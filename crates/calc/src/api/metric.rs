@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{UnknownFields, open_enum::open_enum};
+use super::{UnknownFields, enums::open_enum};
 use crate::{
     quantity::Quantity,
     readings::MetricsApi,
@@ -36,11 +36,16 @@ open_enum! {
 }
 
 impl MetricSourceType {
-    /// The member of [`MetricSpec`] that the type names: its name with a lowercase first letter.
-    pub fn member(&self) -> String {
-        let name = self.as_str();
-        let first = name.get(..1).unwrap_or_default().to_ascii_lowercase();
-        format!("{first}{}", name.get(1..).unwrap_or_default())
+    /// The member of [`MetricSpec`] that the type names. `None` for an unknown type.
+    pub fn member(&self) -> Option<&'static str> {
+        match self {
+            Self::ContainerResource => Some("containerResource"),
+            Self::External => Some("external"),
+            Self::Object => Some("object"),
+            Self::Pods => Some("pods"),
+            Self::Resource => Some("resource"),
+            Self::Other(_) => None,
+        }
     }
 
     /// The API that serves metrics of the type. `None` for an unknown type.
@@ -93,7 +98,8 @@ pub struct MetricSpec {
 }
 
 impl MetricSpec {
-    /// The target of the first member that is set.
+    /// The target of the member that is set, whatever `type` names. Of several, which the API
+    /// server rejects, the first in the order of this function.
     pub fn target(&self) -> Option<&MetricTarget> {
         let resource = self.resource.as_ref().map(|source| &source.target);
         let container = self.container_resource.as_ref().map(|source| &source.target);
@@ -103,7 +109,7 @@ impl MetricSpec {
         resource.or(container).or(pods).or(object).or(external)
     }
 
-    /// Like [`Self::target`], to change the target.
+    /// The target that [`target`](Self::target) returns, to change it.
     pub fn target_mut(&mut self) -> Option<&mut MetricTarget> {
         let resource = self.resource.as_mut().map(|source| &mut source.target);
         let container = self.container_resource.as_mut().map(|source| &mut source.target);
@@ -128,7 +134,7 @@ impl MetricSpec {
         name.map_or("", String::as_str)
     }
 
-    /// The selector of the metric's series, as it is written.
+    /// The selector of the metric's series, as in the spec. It may be invalid.
     pub fn label_selector(&self) -> Option<&LabelSelector> {
         let of_pods = self.pods.as_ref().map(|source| &source.metric);
         let of_object = self.object.as_ref().map(|source| &source.metric);
@@ -160,25 +166,9 @@ pub struct CrossVersionObjectReference {
     pub unknown: UnknownFields,
 }
 
-/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`), but `gateways`
-/// instead of its `gatewaies`.
-#[must_use]
-pub fn plural(kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    if singular.ends_with("endpoints") {
-        return singular;
-    }
-    if let Some(stem) = singular.strip_suffix('y')
-        && !stem.ends_with(['a', 'e', 'o', 'u'])
-    {
-        return format!("{stem}ies");
-    }
-    if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }
-}
-
 impl CrossVersionObjectReference {
-    /// The API group. Empty for the core group, for which text that isn't `group/version`, such as
-    /// `v1` or `a/b/c`, stands in the reference.
+    /// The API group. Empty for the core group. As in the reference, any text that isn't
+    /// `group/version` is of the core group: not only `v1`, but also `a/b/c`.
     #[must_use]
     pub fn group(&self) -> &str {
         match self.api_version.split_once('/') {
@@ -200,6 +190,22 @@ impl CrossVersionObjectReference {
         self.group() == "zalando.org"
             && matches!(self.kind.as_str(), "ScalingSchedule" | "ClusterScalingSchedule")
     }
+}
+
+/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`), but `gateways`
+/// instead of its `gatewaies`.
+#[must_use]
+pub fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    if singular.ends_with("endpoints") {
+        return singular;
+    }
+    if let Some(stem) = singular.strip_suffix('y')
+        && !stem.ends_with(['a', 'e', 'o', 'u'])
+    {
+        return format!("{stem}ies");
+    }
+    if singular.ends_with('s') { format!("{singular}es") } else { format!("{singular}s") }
 }
 
 /// A metric's name, with an optional selector of series.

@@ -8,9 +8,9 @@
 
 mod behavior;
 mod condition;
+pub(crate) mod enums;
 mod meta;
 mod metric;
-mod open_enum;
 mod pod;
 mod scale;
 mod spec;

@@ -9,7 +9,7 @@ use self::resources::Resources;
 pub use self::resources::{
     ContainerResources, PodResources, ResourceAmount, ResourceAmounts, ResourceName,
 };
-use super::{OwnerReference, open_enum::open_enum};
+use super::{OwnerReference, enums::open_enum};
 use crate::selector::{Selector, exceed_label_limits};
 
 open_enum! {
@@ -65,71 +65,59 @@ pub struct ReadyCondition {
 
 /// The part of a Pod's `spec` that [`Pod`] is made from, in its wire form.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     containers: Vec<Container>,
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     init_containers: Vec<Container>,
-    #[serde(default)]
     resources: Option<Resources>,
 }
 
 /// The part of a Pod's `status` that [`Pod`] is made from, in its wire form.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
-    #[serde(default)]
     phase: PodPhase,
-    #[serde(default)]
     start_time: Option<Timestamp>,
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     conditions: Vec<PodCondition>,
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     container_statuses: Vec<ContainerStatus>,
-    #[serde(default, deserialize_with = "super::null_as_empty")]
+    #[serde(deserialize_with = "super::null_as_empty")]
     init_container_statuses: Vec<ContainerStatus>,
-    #[serde(default)]
     resources: Option<Resources>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 struct ContainerStatus {
-    #[serde(default)]
     name: Box<str>,
-    #[serde(default)]
     resources: Option<Resources>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 struct PodCondition {
-    #[serde(default, rename = "type")]
+    #[serde(rename = "type")]
     condition_type: String,
-    #[serde(default)]
     status: String,
-    #[serde(default)]
     last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 struct Container {
-    #[serde(default)]
     name: Box<str>,
-    #[serde(default)]
     resources: Option<Resources>,
-    #[serde(default)]
     restart_policy: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct WirePod {
-    #[serde(default)]
     metadata: super::ObjectMeta,
-    #[serde(default)]
     spec: PodSpec,
-    #[serde(default)]
     status: PodStatus,
 }
 

@@ -17,8 +17,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The selector of the target's pods. `None` if it is invalid, or empty: that would select
-    /// every pod.
+    /// The selector of the target's pods. `None` if it is invalid, or if it is empty and would
+    /// select every pod.
     pub fn usable_selector(&self) -> Option<Selector> {
         let text = Some(&self.selector).filter(|text| !text.is_empty())?;
         Selector::parse(text).ok()

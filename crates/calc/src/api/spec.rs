@@ -2,8 +2,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Behavior, CrossVersionObjectReference, HorizontalPodAutoscalerStatus, MetricSpec, ObjectMeta,
-    UnknownFields,
+    ScalingRules, UnknownFields,
 };
+use crate::history::Direction;
 
 /// A HorizontalPodAutoscaler of autoscaling/v2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,8 +55,17 @@ impl HorizontalPodAutoscalerSpec {
         self.min_replicas.unwrap_or(1)
     }
 
+    /// The rules of `behavior` for a direction, if they are set.
+    pub fn scaling_rules(&self, direction: Direction) -> Option<&ScalingRules> {
+        let behavior = self.behavior.as_deref()?;
+        match direction {
+            Direction::Up => behavior.scale_up.as_ref(),
+            Direction::Down => behavior.scale_down.as_ref(),
+        }
+    }
+
     /// Whether a metric exists without pods, so that it can scale the target up from zero. True for
-    /// a spec that is too large, whose metrics may be dropped.
+    /// a spec that is too large, because its metrics may have been dropped.
     pub(crate) fn has_object_or_external_metric(&self) -> bool {
         self.excessive_bytes.is_some()
             || self.metrics.iter().any(|metric| metric.source_type.exists_without_pods())

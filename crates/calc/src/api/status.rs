@@ -42,10 +42,15 @@ impl HorizontalPodAutoscalerStatus {
         self.conditions.iter().find(|condition| condition.condition_type == *condition_type)
     }
 
+    /// The condition of a type, if its status is `True`.
+    pub fn true_condition(&self, condition_type: &ConditionType) -> Option<&Condition> {
+        let condition = self.condition(condition_type);
+        condition.filter(|condition| condition.status == ConditionStatus::True)
+    }
+
     /// Whether the condition of a type is `True`.
     pub fn is_true(&self, condition_type: &ConditionType) -> bool {
-        self.condition(condition_type)
-            .is_some_and(|condition| condition.status == ConditionStatus::True)
+        self.true_condition(condition_type).is_some()
     }
 
     /// The condition that prevents scaling, if there is one: `AbleToScale` or else `ScalingActive`
@@ -93,7 +98,8 @@ pub struct MetricStatus {
 }
 
 impl MetricStatus {
-    /// The value of the first member that is set.
+    /// The value of the member that is set, whatever `type` names. Of several, the first in the
+    /// order of this function.
     pub fn current(&self) -> Option<&MetricValueStatus> {
         let resource = self.resource.as_ref().map(|source| &source.current);
         let container = self.container_resource.as_ref().map(|source| &source.current);

@@ -174,7 +174,7 @@ fn unset_members_of_behavior_get_their_defaults(
     #[case] period_seconds: i64,
 ) {
     let window = SignedDuration::from_millis(90_500);
-    let settings = Settings::default().with_downscale_stabilization(window);
+    let settings = Settings::default().with(|settings| settings.downscale_stabilization = window);
     let (spec, is_set) = (spec(behavior.clone()), !behavior.is_null());
     let behavior = EffectiveBehavior::new(&spec, &settings);
     let up = SignedDuration::from_millis(up_milliseconds);

@@ -3,14 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION,
-    path::schema_at,
-    rules,
-    schema::{Section, kind_schema, structural_like_core_api},
+    API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION, rules,
+    schema::{Section, kind_schema, schema_at, structural_like_core_api},
     targets::TARGETS_FIELD,
 };
 use crate::{
-    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
+    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, MetricSourceType},
     defaults::apply_defaults,
     settings::SETTINGS,
 };
@@ -109,7 +107,10 @@ fn add_settings(spec: &mut Value) -> Result<(), DefinitionError> {
     for setting in SETTINGS {
         let parents: Vec<String> = match setting.metric_types() {
             None => vec![String::new()],
-            Some(types) => types.iter().map(|one| format!("metrics[].{}", one.member())).collect(),
+            Some(types) => {
+                let members = types.iter().filter_map(MetricSourceType::member);
+                members.map(|member| format!("metrics[].{member}")).collect()
+            }
         };
         for parent in parents {
             let properties = schema_at(spec, &parent)?.get_mut("properties");

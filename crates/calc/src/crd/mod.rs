@@ -11,8 +11,8 @@
 //! manifests check types and field names with [`type_errors`] and [`unknown_fields`],
 //! `hpa-simulate` only field names. `hpa lint`, `hpa convert` and the testbed convert objects of
 //! older versions with [`versions`]. The controller writes [`targets_text`] to the status, and the
-//! testbed prints it. `hpa-collectors` generates its definitions with [`schema`] and [`mod@path`],
-//! and checks its field names with [`fields_not_in`].
+//! testbed prints it. `hpa-collectors` generates its definitions with [`schema`], and checks its
+//! field names with [`fields_not_in`].
 //!
 //! ```
 //! let definition = hpa_calc::crd::definition()?;
@@ -21,7 +21,6 @@
 //! ```
 
 mod definition;
-pub mod path;
 mod rules;
 pub mod schema;
 mod targets;

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DefinitionError, path::schema_at};
+use super::{DefinitionError, schema::schema_at};
 use crate::{
     behavior::{MAX_POLICY_PERIOD, MAX_STABILIZATION_WINDOW},
     validation::MAX_METRICS,
@@ -27,7 +27,7 @@ const QUANTITY: &str =
 /// The schema extension with the rules of a field.
 const VALIDATIONS: &str = "x-kubernetes-validations";
 
-struct Rule {
+struct CelRule {
     /// In CEL. `self` is the value of the field that has the rule.
     expression: &'static str,
     message: &'static str,
@@ -46,15 +46,19 @@ const fn member_rule(
     reason: &'static str,
     expression: &'static str,
     message: &'static str,
-) -> Rule {
-    Rule { expression, message, reason, member: Some(member) }
+) -> CelRule {
+    CelRule { expression, message, reason, member: Some(member) }
 }
 
-const fn value_rule(reason: &'static str, expression: &'static str, message: &'static str) -> Rule {
-    Rule { expression, message, reason, member: None }
+const fn value_rule(
+    reason: &'static str,
+    expression: &'static str,
+    message: &'static str,
+) -> CelRule {
+    CelRule { expression, message, reason, member: None }
 }
 
-const SPEC: &[Rule] = &[
+const SPEC: &[CelRule] = &[
     member_rule(
         ".maxReplicas",
         INVALID,
@@ -71,7 +75,7 @@ const SPEC: &[Rule] = &[
 ];
 
 /// The rules for a string that becomes a segment of a URL path, such as the name of a metric.
-const SEGMENT: &[Rule] = &[
+const SEGMENT: &[CelRule] = &[
     value_rule(REQUIRED, "self != ''", "must not be empty"),
     value_rule(INVALID, "self != '.'", "may not be '.'"),
     value_rule(INVALID, "self != '..'", "may not be '..'"),
@@ -81,7 +85,7 @@ const SEGMENT: &[Rule] = &[
 
 /// Only `ReplicationController` needs no group: it is the only kind with a scale subresource in the
 /// core group.
-const SCALE_TARGET: &[Rule] = &[
+const SCALE_TARGET: &[CelRule] = &[
     member_rule(
         ".apiVersion",
         INVALID,
@@ -92,20 +96,20 @@ const SCALE_TARGET: &[Rule] = &[
     member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
 ];
 
-const DESCRIBED_OBJECT: &[Rule] =
+const DESCRIBED_OBJECT: &[CelRule] =
     &[member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
 
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
 
-const OBJECT_TARGET: &[Rule] = &[member_rule(
+const OBJECT_TARGET: &[CelRule] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.value) || has(self.averageValue)",
     "must set either a target value or averageValue",
 )];
 
-const EXTERNAL_TARGET: &[Rule] = &[
+const EXTERNAL_TARGET: &[CelRule] = &[
     member_rule(
         ".averageValue",
         REQUIRED,
@@ -120,14 +124,14 @@ const EXTERNAL_TARGET: &[Rule] = &[
     ),
 ];
 
-const PODS_TARGET: &[Rule] = &[member_rule(
+const PODS_TARGET: &[CelRule] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.averageValue)",
     "must specify a positive target averageValue",
 )];
 
-const RESOURCE_TARGET: &[Rule] = &[
+const RESOURCE_TARGET: &[CelRule] = &[
     member_rule(
         ".averageUtilization",
         REQUIRED,
@@ -144,18 +148,18 @@ const RESOURCE_TARGET: &[Rule] = &[
 
 /// A quantity is positive if it has a nonzero digit and no minus sign. This includes tiny ones,
 /// because Kubernetes rounds quantities away from zero.
-const POSITIVE: &[Rule] =
+const POSITIVE: &[CelRule] =
     &[value_rule(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
-const NOT_NEGATIVE: &[Rule] = &[value_rule(
+const NOT_NEGATIVE: &[CelRule] = &[value_rule(
     INVALID,
     r"!string(self).matches('^\\s*-[0.]*[1-9]')",
     "must be greater than or equal to 0",
 )];
 
-const RESOURCE_NAME: &[Rule] =
+const RESOURCE_NAME: &[CelRule] =
     &[value_rule(REQUIRED, "self != ''", "must specify a resource name")];
 
-const CONTAINER: &[Rule] = &[
+const CONTAINER: &[CelRule] = &[
     value_rule(REQUIRED, "self != ''", "must specify a container"),
     value_rule(INVALID, "size(self) <= 63", "must be no more than 63 characters"),
     value_rule(
@@ -169,7 +173,7 @@ const CONTAINER: &[Rule] = &[
 /// A container resource of core/v1, a resource in a `kubernetes.io` domain, or an extended
 /// resource. `ResourceQuota` prepends `requests.` to extended resources. With that prefix, the
 /// domain may have 253 characters, so 244 remain.
-const CONTAINER_RESOURCE_NAME: &[Rule] = &[
+const CONTAINER_RESOURCE_NAME: &[CelRule] = &[
     value_rule(REQUIRED, "self != ''", "must specify a resource name"),
     value_rule(
         INVALID,
@@ -193,7 +197,7 @@ const CONTAINER_RESOURCE_NAME: &[Rule] = &[
 ];
 
 /// The rules by the path of their field in `spec`.
-const RULES: &[(&str, &[Rule])] = &[
+const RULES: &[(&str, &[CelRule])] = &[
     ("", SPEC),
     ("scaleTargetRef", SCALE_TARGET),
     ("scaleTargetRef.kind", SEGMENT),
@@ -270,7 +274,11 @@ fn add_bounds(spec: &mut Value) -> Result<(), DefinitionError> {
     Ok(())
 }
 
-fn restrict_quantity(spec: &mut Value, path: &str, rules: &[Rule]) -> Result<(), DefinitionError> {
+fn restrict_quantity(
+    spec: &mut Value,
+    path: &str,
+    rules: &[CelRule],
+) -> Result<(), DefinitionError> {
     add_keywords(spec, path, json!({ "maxLength": MAX_QUANTITY_LEN, "pattern": QUANTITY }))?;
     add_rules(schema_at(spec, path)?, rules);
     Ok(())
@@ -283,12 +291,12 @@ fn add_keywords(spec: &mut Value, path: &str, keywords: Value) -> Result<(), Def
     Ok(())
 }
 
-fn add_rules(schema: &mut Map<String, Value>, rules: &[Rule]) {
+fn add_rules(schema: &mut Map<String, Value>, rules: &[CelRule]) {
     if schema.get("type").is_some_and(|kind| kind == "string") {
         schema.insert("maxLength".to_owned(), MAX_TEXT_LEN.into());
     }
     let rules = rules.iter().map(|rule| {
-        let Rule { expression, message, reason, member } = *rule;
+        let CelRule { expression, message, reason, member } = *rule;
         to_json(member, reason, expression, message)
     });
     schema.insert(VALIDATIONS.to_owned(), rules.collect());

@@ -1,8 +1,10 @@
-//! Generates schemas with schemars, and converts them to structural schemas, as a
-//! `CustomResourceDefinition` requires.
+//! Generates schemas with schemars, converts them to structural schemas, as a
+//! `CustomResourceDefinition` requires, and finds fields in them.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
+
+use super::DefinitionError;
 
 /// A section of an object, which determines how strict its schema is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,4 +163,24 @@ fn set_defaults(properties: &mut Map<String, Value>, defaults: Vec<(String, Valu
             property.insert("default".to_owned(), value);
         }
     }
+}
+
+/// Finds the schema of the field at `path` in the schema `root`. In `metrics[].object.target`, `[]`
+/// stands for the items of the list. An empty path is `root` itself.
+pub fn schema_at<'a>(
+    root: &'a mut Value,
+    path: &str,
+) -> Result<&'a mut Map<String, Value>, DefinitionError> {
+    let missing = || DefinitionError::NoSuchField(path.to_owned());
+    let mut schema = root;
+    for segment in path.split('.').filter(|segment| !segment.is_empty()) {
+        let (name, is_list) =
+            segment.split_once("[]").map_or((segment, false), |(name, _)| (name, true));
+        schema =
+            schema.get_mut("properties").and_then(|all| all.get_mut(name)).ok_or_else(missing)?;
+        if is_list {
+            schema = schema.get_mut("items").ok_or_else(missing)?;
+        }
+    }
+    schema.as_object_mut().ok_or_else(missing)
 }

@@ -2,16 +2,20 @@
 
 use std::{fmt, sync::OnceLock};
 
+use serde::Deserialize as _;
 use serde_json::{Map, Number, Value, json};
 
 use super::{
     API_VERSION, DefinitionError,
     definition::{core_schema, custom_schema},
 };
-use crate::{Quantity, suggestions::most_similar};
+use crate::{Quantity, go_text::truncate, suggestions::most_similar};
 
 /// The schema extension of quantities: the value is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
+
+/// The maximum length of a value in a message, in characters.
+const MAX_VALUE_LEN: usize = 200;
 
 /// An invalid field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,6 +207,7 @@ fn find_type_errors(value: &Value, schema: &Value, path: &str, errors: &mut Vec<
         return;
     }
     let expected = schema.get("type").and_then(Value::as_str);
+    let is_fraction = matches!(value, Value::Number(number) if is_refused_fraction(number, schema));
     let fits = match (expected, value) {
         (Some("object"), Value::Object(members)) => {
             find_member_type_errors(members, schema, path, errors);
@@ -216,12 +221,7 @@ fn find_type_errors(value: &Value, schema: &Value, path: &str, errors: &mut Vec<
         }
         (Some("integer"), Value::Number(number)) => is_integer_of_type(number, schema),
         (Some("string"), Value::String(_)) | (Some("boolean"), Value::Bool(_)) => true,
-        (None, Value::Number(number)) if is_refused_fraction(number, schema) => {
-            let message = format!("must be an integer or a text in quotes, is {number}");
-            errors.push(FieldError { field: path.to_owned(), message });
-            true
-        }
-        (None, value) => serde_json::from_value::<Quantity>(value.clone()).is_ok(),
+        (None, value) => !is_fraction && Quantity::deserialize(value).is_ok(),
         _ => false,
     };
     if !fits {
@@ -232,8 +232,10 @@ fn find_type_errors(value: &Value, schema: &Value, path: &str, errors: &mut Vec<
             Some("integer") => "an integer",
             Some("boolean") => "true or false",
             Some(_) => "a string",
+            None if is_fraction => "an integer or a text in quotes",
             None => "a quantity such as 100, 500m or 1Gi",
         };
+        let value = truncate(value.to_string(), MAX_VALUE_LEN);
         let message = format!("must be {expected}, is {value}");
         errors.push(FieldError { field: path.to_owned(), message });
     }
@@ -321,6 +323,15 @@ mod tests {
             "spec.metrics[2].external.target.averageValue: must be a quantity such as 100, 500m \
              or 1Gi, is \"5 0\""
         );
+    }
+
+    #[test]
+    fn long_value_of_a_wrong_type_is_truncated() {
+        let object = json!({ "spec": { "maxReplicas": "5".repeat(10_000) } });
+        let errors = type_errors(&object).unwrap();
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(error.message.starts_with("must be an integer of 32 bits, is \"555"));
+        assert!(error.message.len() < 300, "{error}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let Some(object) = object.as_object_mut() else { return Vec::new() };
     object.remove("status");
     let Some(Value::Object(spec)) = object.get_mut("spec") else { return Vec::new() };
-    let mut old = Members::new(&version, "spec", std::mem::take(spec));
+    let mut old = OldFields { version: &version, path: "spec", fields: std::mem::take(spec) };
     for name in ["scaleTargetRef", "minReplicas", "maxReplicas"] {
         spec.extend(old.take(name).map(|value| (name.to_owned(), value)));
     }
@@ -139,42 +139,39 @@ fn lower_camel_case(value: Value) -> Value {
 }
 
 /// The fields of an object of an older version that are not converted yet.
-#[expect(clippy::struct_field_names, reason = "the members are those of the object")]
-struct Members {
-    version: String,
-    path: String,
-    members: Map<String, Value>,
+struct OldFields<'a> {
+    version: &'a str,
+    /// The path of the object.
+    path: &'a str,
+    fields: Map<String, Value>,
 }
 
-impl Members {
-    fn new(version: &str, path: &str, members: Map<String, Value>) -> Self {
-        Self { version: version.to_owned(), path: path.to_owned(), members }
-    }
-
+impl OldFields<'_> {
     fn take(&mut self, name: &str) -> Option<Value> {
-        self.members.remove(name).filter(|value| !value.is_null())
+        self.fields.remove(name).filter(|value| !value.is_null())
     }
 
     /// An error for each field that was not taken.
     fn unknown_field_errors(self) -> impl Iterator<Item = FieldError> {
-        let Self { version, path, members } = self;
-        members.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| {
+        let Self { version, path, fields } = self;
+        fields.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| {
             let message = format!("unknown field: {version} doesn't have it");
-            FieldError { field: member_path(&path, &name), message }
+            FieldError { field: member_path(path, &name), message }
         })
     }
 }
 
 /// Converts a metric of v2beta1 to v2.
 fn convert_metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
-    let Value::Object(members) = metric else { return metric };
-    let mut old = Members::new(V2_BETA_1, path, members);
+    let Value::Object(fields) = metric else { return metric };
+    let mut old = OldFields { version: V2_BETA_1, path, fields };
     let mut new = Map::new();
     new.extend(old.take("type").map(|value| ("type".to_owned(), value)));
     for name in SOURCES {
         let converted = match old.take(name) {
-            Some(Value::Object(members)) => {
-                let mut source = Members::new(V2_BETA_1, &member_path(path, name), members);
+            Some(Value::Object(fields)) => {
+                let path = &member_path(path, name);
+                let mut source = OldFields { version: V2_BETA_1, path, fields };
                 let converted = convert_source(name, &mut source);
                 errors.extend(source.unknown_field_errors());
                 converted
@@ -214,7 +211,7 @@ pub fn source_members(source: &str) -> impl Iterator<Item = (&'static str, &'sta
 }
 
 #[expect(clippy::indexing_slicing, reason = "the names are those of members")]
-fn convert_source(kind: &str, old: &mut Members) -> Value {
+fn convert_source(kind: &str, old: &mut OldFields<'_>) -> Value {
     let mut new = match kind {
         "resource" | "containerResource" => json!({ "target": {} }),
         _ => json!({ "metric": {}, "target": {} }),

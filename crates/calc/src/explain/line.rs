@@ -72,7 +72,7 @@ impl fmt::Display for MetricExplanation {
                 write!(f, " {percent}%/{target}%")?;
             }
             (_, Some(usage), Some(TargetValue::Value(target))) => {
-                write!(f, " {}m/{}m", usage.as_milli(), target.as_milli())?;
+                write!(f, " {usage}/{target}")?;
             }
             _ => {}
         }
@@ -169,7 +169,7 @@ mod tests {
         };
         assert_eq!(
             explanation.to_string(),
-            "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu \
+            "keep 2; External: gone; *pods metric m 1500m/1 ratio 1.500 proposes 3; cpu \
                 75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4) \
                 [aggregate: p90]; ScaleUpStabilized at 3; TooManyReplicas at 2; bounds: office \
                 hours"
@@ -191,7 +191,7 @@ mod tests {
             summary,
             ..Explanation::default()
         };
-        let rest = "; *pods metric m 1500m/1000m ratio 1.500 proposes 3; ScaleDownStabilized at 5";
+        let rest = "; *pods metric m 1500m/1 ratio 1.500 proposes 3; ScaleDownStabilized at 5";
         assert_eq!(explanation.to_string(), format!("{text}{rest}"));
     }
 
@@ -214,7 +214,7 @@ mod tests {
         explanation.metrics = vec![failed, metric(), pods];
         assert_eq!(
             explanation.to_string(),
-            "keep 2; External and Pods: gone; pods metric m 1500m/1000m ratio 1.500 proposes 3"
+            "keep 2; External and Pods: gone; pods metric m 1500m/1 ratio 1.500 proposes 3"
         );
     }
 }

@@ -50,9 +50,9 @@ pub struct Explanation {
     pub stabilization_window_seconds: Option<u32>,
     /// If a rate limit or a bound changed the stabilized proposal, the reason of its condition.
     pub limited_by: Option<ConditionReason>,
-    /// The reason of the condition about a limit that stays when stabilization ends: a bound that
-    /// the proposal exceeds and that the desired replicas are at, or a disabled direction. Differs
-    /// from `limited_by` if stabilization stays within the limit.
+    /// The limit that would apply even without stabilization, as the reason of its condition: a
+    /// bound that the proposal exceeds and that the desired replicas are at, or a disabled
+    /// direction. Differs from `limited_by` if stabilization stays within the limit.
     #[serde(skip)]
     pub lasting_limit: Option<ConditionReason>,
     /// The desired replicas.
@@ -178,6 +178,13 @@ pub struct MetricExplanation {
     /// The forecast of the metric's load, if forecasts of it are active and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Box<ForecastExplanation>>,
+}
+
+impl Explanation {
+    /// The metric with the largest proposal. `None` if no metric decided.
+    pub(crate) fn winning_metric(&self) -> Option<&MetricExplanation> {
+        self.metrics.get(self.winner?)
+    }
 }
 
 impl MetricExplanation {

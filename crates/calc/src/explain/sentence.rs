@@ -9,6 +9,8 @@ use super::{
 };
 use crate::{
     api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, PolicySelect},
+    fallback::FALLBACK,
+    history::Direction,
     replicas::Rule,
     settings::Bounds,
 };
@@ -73,6 +75,12 @@ impl Explanation {
         self.effects.iter().any(|effect| effect.setting == "zero-after")
     }
 
+    /// Whether the largest proposal is that of a fallback.
+    pub(crate) fn is_by_fallback(&self) -> bool {
+        let mut effects = self.winning_metric().into_iter().flat_map(|winner| &winner.effects);
+        effects.any(|effect| effect.setting == FALLBACK)
+    }
+
     /// Whether the metrics ask for more than the desired replicas.
     fn exceeds_desired(&self) -> bool {
         self.proposed_replicas.is_some_and(|proposed| proposed > self.desired_replicas)
@@ -107,29 +115,29 @@ impl Explanation {
         let Some(measured) = measurement.or_else(|| self.failures(hpa)) else {
             return "no metric was read".to_owned();
         };
-        let rebalanced =
-            self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced_text);
-        let parts = [Some(measured), rebalanced, self.extra_pods_text(), self.limit(hpa)];
+        let rebalanced = self.winning_metric().and_then(rebalanced_text);
+        let parts = [Some(measured), self.extra_pods_text(), rebalanced, self.limit(hpa)];
         let parts = parts.into_iter().flatten();
         let effects = self.main_effects().map(ToString::to_string);
         parts.chain(effects).collect::<Vec<_>>().join("; ")
     }
 
-    /// The numbers of matched pods and of the target's pods, if the ratio was multiplied by more
-    /// pods than the target has. This explains a scale-up although the usage is below the target.
+    /// The numbers of matched pods and of the target's pods, if the ratio includes pods without a
+    /// usable sample or is multiplied, and more pods count than the target has. This explains a
+    /// scale-up although the usage is below the target, and that none follows a usage above it.
     fn extra_pods_text(&self) -> Option<String> {
-        let winner = self.winner.and_then(|index| self.metrics.get(index))?;
+        let winner = self.winning_metric()?;
         let extra = self.extra_pods?;
-        let is_multiplied = winner.rule == Some(Rule::Proportional);
+        let matters = winner.rule == Some(Rule::Proportional) || winner.rebalanced_ratio.is_some();
         let is_counted = winner.counted_pods.is_some_and(|counted| counted > extra.of_target);
-        (is_multiplied && is_counted).then(|| extra.to_string())
+        (matters && is_counted).then(|| extra.to_string())
     }
 
     /// The first effect of each setting. Effects on the metric with the largest proposal come
     /// before effects on other metrics.
     fn main_effects(&self) -> impl Iterator<Item = &SettingEffect> {
-        let winner = self.winner.and_then(|index| self.metrics.get(index));
-        let of_metrics = winner.into_iter().chain(&self.metrics).flat_map(|metric| &metric.effects);
+        let metrics = self.winning_metric().into_iter().chain(&self.metrics);
+        let of_metrics = metrics.flat_map(|metric| &metric.effects);
         let mut main: Vec<&SettingEffect> = Vec::new();
         for effect in of_metrics.chain(&self.effects) {
             if !main.iter().any(|other| other.setting == effect.setting) {
@@ -159,16 +167,17 @@ impl Explanation {
     }
 
     /// The limit that changed the proposal, the replicas that a pause prevents, or the rule that
-    /// proposes the current replicas. `None` if the replicas follow the metrics, if scaling is
-    /// disabled, or if the reconcile failed.
+    /// proposes the current replicas. `None` if the replicas follow the metrics or are those of a
+    /// fallback, if scaling is disabled, or if the reconcile failed.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
-        let winner = self.winner.and_then(|index| self.metrics.get(index));
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
         let stabilized = self.stabilized_replicas.unwrap_or(proposed);
         let desired = self.desired_replicas;
         let bounds = self.bounds.unwrap_or_else(|| Bounds::of_spec(&hpa.spec));
         let limit = match self.reason() {
+            // The effect of the fallback has its replicas.
             Reason::Metrics if desired == self.current_replicas => {
+                let winner = self.winning_metric().filter(|_| !self.is_by_fallback());
                 return winner.map(|winner| rule_text(winner, desired));
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
@@ -210,7 +219,8 @@ impl Explanation {
             }
         };
         // A negative value proposes a negative number, which has the effect of 0.
-        Some(format!("{limit}, metrics ask for {}", proposed.max(0)))
+        let asks = if self.is_by_fallback() { "the fallback asks" } else { "metrics ask" };
+        Some(format!("{limit}, {asks} for {}", proposed.max(0)))
     }
 
     /// The effect of past recommendations, and for how long it may last.
@@ -239,15 +249,13 @@ pub(crate) fn policy_text(
     limited_by: Option<&ConditionReason>,
     desired: i32,
 ) -> String {
-    let behavior = spec.behavior.as_deref();
-    let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
-    let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
-    let (rules, direction, member) = match limited_by {
-        Some(ConditionReason::ScaleDownLimit) => (down, "scale-down", "scaleDown"),
-        _ => (up, "scale-up", "scaleUp"),
+    let (direction, name, member) = match limited_by {
+        Some(ConditionReason::ScaleDownLimit) => (Direction::Down, "scale-down", "scaleDown"),
+        _ => (Direction::Up, "scale-up", "scaleUp"),
     };
+    let rules = spec.scaling_rules(direction);
     if rules.is_some_and(|rules| rules.select_policy == Some(PolicySelect::Disabled)) {
-        return format!("{direction} is disabled by behavior.{member}.selectPolicy");
+        return format!("{name} is disabled by behavior.{member}.selectPolicy");
     }
     format!("policies allow {desired} for now")
 }

@@ -1,7 +1,7 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
 use super::{
-    context::{Context, EvaluatedMetric, expect_reading},
+    context::{EvaluatedMetric, MetricContext, expect_reading},
     effects,
     error::{EvaluateError, MetricSpecError, ReadingError},
     value::average_status,
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn evaluate_pods(
     source: &PodsMetricSource,
     reading: Option<Result<Reading, ReadError>>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Result<EvaluatedMetric, EvaluateError> {
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
@@ -43,17 +43,17 @@ pub(super) fn evaluate_pods(
 }
 
 /// A Resource or ContainerResource metric.
-pub(super) struct Resource<'a> {
+pub(super) struct ResourceMetric<'a> {
     pub(super) name: &'a str,
     pub(super) container: Option<&'a str>,
     pub(super) target: &'a MetricTarget,
 }
 
-impl Resource<'_> {
+impl ResourceMetric<'_> {
     pub(super) fn evaluate(
         &self,
         reading: Option<Result<Reading, ReadError>>,
-        context: &Context<'_>,
+        context: &MetricContext<'_>,
     ) -> Result<EvaluatedMetric, EvaluateError> {
         let resource = ResourceName::from(self.name);
         let (target, kind) = match (&self.target.average_value, self.target.average_utilization) {
@@ -103,7 +103,7 @@ impl Resource<'_> {
         target: TargetValue,
         resource: &ResourceName,
         reading: Option<Result<Reading, ReadError>>,
-        context: &Context<'_>,
+        context: &MetricContext<'_>,
     ) -> Result<(Proposal, Vec<SettingEffect>), EvaluateError> {
         let (samples, too_old) =
             pod_samples(reading, context).map_err(EvaluateError::with_metric(|| {
@@ -138,7 +138,7 @@ impl Resource<'_> {
 /// The samples that are not too old, and the number of samples that are too old.
 fn pod_samples(
     reading: Option<Result<Reading, ReadError>>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Result<(PodSamples, usize), ReadingError> {
     let mut samples = expect_reading(reading, |reading| match reading {
         Reading::Pods(samples) => Some(samples),

@@ -16,7 +16,7 @@ use crate::{
 
 /// The inputs of a metric's proposal, other than its spec and reading.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct MetricContext<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) scale: &'a Scale,
     pub(crate) pods: &'a [Arc<Pod>],
@@ -26,7 +26,7 @@ pub(crate) struct Context<'a> {
     pub(crate) metric_settings: &'a MetricSettings,
 }
 
-impl Context<'_> {
+impl MetricContext<'_> {
     /// The value of a sample, or an error if it is older than the settings of the metric allow.
     pub(super) fn value_if_fresh<T>(&self, sample: Sample<T>) -> Result<T, ReadingError> {
         match sample.timestamp {
@@ -116,8 +116,8 @@ pub(crate) struct EvaluatedMetric {
     pub(crate) effects: Vec<SettingEffect>,
 }
 
-/// The content of a reading. `NotRead` if there is none, or if it is of another kind, for which
-/// `expected` returns `None`.
+/// The content of a reading. `expected` returns `None` for a reading of another kind. Such a
+/// reading counts as absent.
 pub(super) fn expect_reading<T>(
     reading: Option<Result<Reading, ReadError>>,
     expected: impl FnOnce(Reading) -> Option<T>,

@@ -1,6 +1,6 @@
 //! The effects of settings on the proposal of a metric, in words.
 
-use super::context::Context;
+use super::context::MetricContext;
 use crate::{
     explain::{SettingEffect, counted, number},
     replicas::{PodAverage, Proposal, SkippedPods},
@@ -15,7 +15,7 @@ pub(crate) const MISSING_REQUESTS: &str = "missing-requests";
 pub(super) fn average_effects(
     average: &PodAverage,
     too_old: usize,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
     resource: Option<&str>,
 ) -> Vec<SettingEffect> {
     let (changes, settings) = (&average.changes, context.metric_settings);

@@ -13,8 +13,11 @@ use crate::{
 pub(crate) enum MetricSpecError {
     #[error("unknown metric source type {0:?}")]
     UnknownType(Box<str>),
-    #[error("invalid metric source: type is {source_type} but {member} is not set")]
-    MissingSource { source_type: MetricSourceType, member: &'static str },
+    #[error(
+        "invalid metric source: type is {source_type} but {} is not set",
+        source_type.member().unwrap_or_default()
+    )]
+    MissingSource { source_type: MetricSourceType },
     #[error(transparent)]
     Selector(#[from] SelectorError),
     #[error(
@@ -52,7 +55,7 @@ pub(super) enum ReadingError {
     Api(#[from] ReadError),
 }
 
-/// A duration, rounded down: to hours from one hour on, to minutes from one minute on.
+/// A duration, rounded down to hours, minutes or seconds: the largest of these units that fits.
 fn coarse_duration_text(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let unit = match seconds {

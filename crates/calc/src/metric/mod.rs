@@ -14,8 +14,8 @@ use crate::{
     readings::{MetricQuery, ReadError, Reading},
 };
 
-use average::{Resource, evaluate_pods};
-pub(crate) use context::{Context, EvaluatedMetric};
+use average::{ResourceMetric, evaluate_pods};
+pub(crate) use context::{EvaluatedMetric, MetricContext};
 pub(crate) use effects::MISSING_REQUESTS;
 use error::EvaluateError;
 pub(crate) use error::MetricSpecError;
@@ -40,7 +40,7 @@ pub(crate) fn evaluate(
     spec: &MetricSpec,
     query: &Result<MetricQuery, MetricSpecError>,
     reading: Option<Result<Reading, ReadError>>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Result<EvaluatedMetric, FailedMetric> {
     let source = source(spec).map_err(|error| {
         let cause = error.to_string();
@@ -99,20 +99,19 @@ impl Source<'_> {
     fn evaluate(
         &self,
         reading: Option<Result<Reading, ReadError>>,
-        context: &Context<'_>,
+        context: &MetricContext<'_>,
     ) -> Result<EvaluatedMetric, EvaluateError> {
         match self {
             Self::Object(source) => evaluate_object(source, reading, context),
             Self::Pods(source) => evaluate_pods(source, reading, context),
             Self::Resource(source) => {
-                let resource =
-                    Resource { name: &source.name, container: None, target: &source.target };
-                resource.evaluate(reading, context)
+                let (name, target) = (&source.name, &source.target);
+                ResourceMetric { name, container: None, target }.evaluate(reading, context)
             }
             Self::ContainerResource(source) => {
+                let (name, target) = (&source.name, &source.target);
                 let container = Some(source.container.as_str());
-                let resource = Resource { name: &source.name, container, target: &source.target };
-                resource.evaluate(reading, context)
+                ResourceMetric { name, container, target }.evaluate(reading, context)
             }
             Self::External(source) => evaluate_external(source, reading, context),
         }

@@ -22,20 +22,18 @@ pub(super) enum Source<'a> {
 
 /// The member of the spec that the type names.
 pub(super) fn source(spec: &MetricSpec) -> Result<Source<'_>, MetricSpecError> {
-    let (source, member) = match &spec.source_type {
-        MetricSourceType::Object => (spec.object.as_deref().map(Source::Object), "object"),
-        MetricSourceType::Pods => (spec.pods.as_deref().map(Source::Pods), "pods"),
-        MetricSourceType::Resource => (spec.resource.as_deref().map(Source::Resource), "resource"),
+    let source = match &spec.source_type {
+        MetricSourceType::Object => spec.object.as_deref().map(Source::Object),
+        MetricSourceType::Pods => spec.pods.as_deref().map(Source::Pods),
+        MetricSourceType::Resource => spec.resource.as_deref().map(Source::Resource),
         MetricSourceType::ContainerResource => {
-            (spec.container_resource.as_deref().map(Source::ContainerResource), "containerResource")
+            spec.container_resource.as_deref().map(Source::ContainerResource)
         }
-        MetricSourceType::External => (spec.external.as_deref().map(Source::External), "external"),
+        MetricSourceType::External => spec.external.as_deref().map(Source::External),
         MetricSourceType::Other(name) => return Err(MetricSpecError::UnknownType(name.clone())),
     };
-    source.ok_or_else(|| MetricSpecError::MissingSource {
-        source_type: spec.source_type.clone(),
-        member,
-    })
+    let source_type = &spec.source_type;
+    source.ok_or_else(|| MetricSpecError::MissingSource { source_type: source_type.clone() })
 }
 
 /// The query of a metric. Fails if the type is unknown, the type's source is missing, or a selector

@@ -1,7 +1,7 @@
 //! Object and External metrics: one value, or the sum of all series.
 
 use super::{
-    context::{Context, EvaluatedMetric, expect_reading},
+    context::{EvaluatedMetric, MetricContext, expect_reading},
     effects,
     error::{EvaluateError, MetricSpecError},
     source::{is_object_average, is_object_value},
@@ -13,7 +13,7 @@ use crate::{
     explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
     readings::{ReadError, Reading},
-    replicas::{self, CalculationError, Proposal, value_with_rollout},
+    replicas::{self, CalculationError, Proposal, ValueTarget, value_with_rollout},
     selector,
     settings::Rollout,
 };
@@ -21,7 +21,7 @@ use crate::{
 pub(super) fn evaluate_object(
     source: &ObjectMetricSource,
     reading: Option<Result<Reading, ReadError>>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Result<EvaluatedMetric, EvaluateError> {
     let (target, is_average) = match &source.target {
         target if is_object_value(target) => (target.value.as_ref(), false),
@@ -38,14 +38,8 @@ pub(super) fn evaluate_object(
     let usage = usage.map_err(EvaluateError::with_metric(|| {
         format!("metric {metric} on {} {}/{}", object.kind, context.namespace, object.name)
     }))?;
-    let (proposal, effects) = propose(context, |rollout| {
-        if is_average {
-            let target = context.average_by_replica_target(target, rollout);
-            let proposal = replicas::object_average_value(&target, usage);
-            return Ok(context.apply_rollout(proposal, &target, rollout));
-        }
-        value_with_rollout(&context.value_target(target), rollout, usage, context.pods())
-    })?;
+    let average = |target: &ValueTarget| replicas::object_average_value(target, usage);
+    let (proposal, effects) = propose(context, target, usage, is_average.then_some(average))?;
     let (name, current) = if is_average {
         (external_name(&source.metric), average_status(proposal.usage))
     } else {
@@ -54,11 +48,21 @@ pub(super) fn evaluate_object(
     Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), current, effects })
 }
 
-/// The proposal of a value, after the settings `rollout` and `activation`, and their effects.
+/// The proposal after the settings `rollout` and `activation`, and their effects. `total` is the
+/// whole value. `average` calculates the proposal of an average by replica. `None` for a `value`.
 fn propose(
-    context: &Context<'_>,
-    calculate: impl Fn(Rollout) -> Result<Proposal, CalculationError>,
+    context: &MetricContext<'_>,
+    target: MilliValue,
+    total: MilliValue,
+    average: Option<impl Fn(&ValueTarget) -> Proposal>,
 ) -> Result<(Proposal, Vec<SettingEffect>), CalculationError> {
+    let calculate = |rollout| match &average {
+        Some(average) => {
+            let target = context.average_by_replica_target(target, rollout);
+            Ok(context.apply_rollout(average(&target), &target, rollout))
+        }
+        None => value_with_rollout(&context.value_target(target), rollout, total, context.pods()),
+    };
     let rollout = context.settings.rollout;
     let mut proposal = calculate(rollout)?;
     let mut effects = Vec::new();
@@ -92,7 +96,7 @@ fn external_name(metric: &MetricIdentifier) -> String {
 pub(super) fn evaluate_external(
     source: &ExternalMetricSource,
     reading: Option<Result<Reading, ReadError>>,
-    context: &Context<'_>,
+    context: &MetricContext<'_>,
 ) -> Result<EvaluatedMetric, EvaluateError> {
     let (target, is_average) = match &source.target {
         MetricTarget { average_value: Some(target), .. } => (target.milli_value(), true),
@@ -108,15 +112,9 @@ pub(super) fn evaluate_external(
     let values = values.map_err(EvaluateError::with_metric(|| {
         format!("external metric {}/{}/{}", context.namespace, metric.name, go_selector(metric))
     }))?;
-    let (proposal, effects) = propose(context, |rollout| {
-        if is_average {
-            let target = context.average_by_replica_target(target, rollout);
-            let proposal = replicas::external_average_value(&target, &values);
-            return Ok(context.apply_rollout(proposal, &target, rollout));
-        }
-        let usage = replicas::external_total(&values);
-        value_with_rollout(&context.value_target(target), rollout, usage, context.pods())
-    })?;
+    let average = |target: &ValueTarget| replicas::external_average_value(target, &values);
+    let total = replicas::external_total(&values);
+    let (proposal, effects) = propose(context, target, total, is_average.then_some(average))?;
     let current =
         if is_average { average_status(proposal.usage) } else { value_status(proposal.usage) };
     let name = external_name(metric);

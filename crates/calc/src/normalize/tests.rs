@@ -33,13 +33,13 @@ fn normalize(
 }
 
 fn outcome(normalized: &NormalizedReplicas) -> (i32, i32, Option<&str>, &str) {
-    let stabilization = normalized.stabilization.as_ref().map(|limit| limit.reason.as_str());
-    (normalized.stabilized, normalized.replicas, stabilization, normalized.limit.reason.as_str())
+    let stabilization = normalized.stabilization.as_ref().map(ConditionReason::as_str);
+    (normalized.stabilized, normalized.replicas, stabilization, normalized.limit.as_str())
 }
 
 fn downscale_stabilization(milliseconds: i64) -> Settings {
     let downscale_stabilization = SignedDuration::from_millis(milliseconds);
-    Settings::default().with_downscale_stabilization(downscale_stabilization)
+    Settings::default().with(|settings| settings.downscale_stabilization = downscale_stabilization)
 }
 
 const DOWN: Option<&str> = Some("ScaleDownStabilized");

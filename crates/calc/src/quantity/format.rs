@@ -1,10 +1,11 @@
-//! The canonical form of a quantity, and powers of ten as floats.
+//! The canonical form of a quantity.
 
 use std::fmt;
 
 use super::{Format, LargeDecimal, ScaledInteger};
 
-/// The suffix of a power of ten. If there is none, it is empty, and the API prints the bare number.
+/// The suffix of a power of ten. Empty for other exponents: the API then prints the number without
+/// one.
 fn decimal_suffix(exponent: i64) -> &'static str {
     match exponent {
         -9 => "n",
@@ -108,38 +109,5 @@ impl fmt::Display for LargeDecimal {
             self.exponent - excess,
             self.format,
         )
-    }
-}
-
-/// The first of the two tables whose entries Go's `math.Pow10` multiplies or divides. Powers of ten
-/// that are computed in any other way could differ in the last bit.
-const SMALL_POWERS: [f64; 32] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
-];
-/// The second table: 10^(32 × index), and its reciprocal.
-const POWERS_OF_1E32: [(f64, f64); 11] = [
-    (1e0, 1e0),
-    (1e32, 1e-32),
-    (1e64, 1e-64),
-    (1e96, 1e-96),
-    (1e128, 1e-128),
-    (1e160, 1e-160),
-    (1e192, 1e-192),
-    (1e224, 1e-224),
-    (1e256, 1e-256),
-    (1e288, 1e-288),
-    (f64::INFINITY, 1e-320),
-];
-
-/// 10^`exponent` like Go's `math.Pow10`: ∞ above 10³⁰⁸ and 0 below 10⁻³²³.
-pub(super) fn pow10(exponent: i32) -> f64 {
-    let magnitude = exponent.unsigned_abs() as usize;
-    let small = SMALL_POWERS.get(magnitude % 32).copied().unwrap_or(1.0);
-    let out_of_range = if exponent < 0 { 0.0 } else { f64::INFINITY };
-    match POWERS_OF_1E32.get(magnitude / 32) {
-        Some((_, power)) if (-323..0).contains(&exponent) => power / small,
-        Some((power, _)) if (0..=308).contains(&exponent) => power * small,
-        _ => out_of_range,
     }
 }

@@ -2,7 +2,7 @@ use super::{
     AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
     aggregate::value_at_rank,
     proportional, rebalanced, saturate,
-    surge::{counts_for_scale_up, ignore_surge_pods},
+    surge::{ignore_surge_pods, included_pods},
 };
 use crate::{
     api::Pod,
@@ -96,36 +96,25 @@ fn propose(
     mut total: i128,
     rollout: Rollout,
 ) -> Proposal {
+    let AverageTarget { current_replicas: current, tolerances, .. } = *target;
     let target_milli = target.target.as_milli();
     let ratio_of = |usage: MilliValue| usage.as_milli() as f64 / target_milli as f64;
     let usage = average(total, counted);
     let ratio = ratio_of(usage);
-    let rebalanced_counts = if ratio > 1.0 {
-        counts_for_scale_up(counts, target.current_replicas, rollout)
-    } else {
-        counts
-    };
-    let PodCounts { unready, missing, .. } = rebalanced_counts;
-    let include_unready = unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !include_unready && missing == 0 {
-        let within = target.tolerances.contain(ratio);
+    let (unready, missing) = included_pods(counts, ratio, current, rollout);
+    let (replicas, rule, rebalanced_ratio) = if unready == 0 && missing == 0 {
         counted = counts.ready;
-        let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
+        let (replicas, rule) = proportional(current, ratio, counted, tolerances);
         (replicas, rule, None)
     } else {
         if ratio < 1.0 {
             total += i128::from(target_milli) * missing as i128;
             counted += missing;
         } else if ratio > 1.0 {
-            counted += missing;
-        }
-        if include_unready {
-            counted += unready;
+            counted += missing + unready;
         }
         let new_ratio = ratio_of(average(total, counted));
-        let within = target.tolerances.contain(new_ratio);
-        let (replicas, rule) =
-            rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
+        let (replicas, rule) = rebalanced(current, ratio, new_ratio, counted, tolerances);
         (replicas, rule, Some(new_ratio))
     };
     let per_replica = target_milli as f64;
@@ -139,9 +128,9 @@ fn propose(
         pods: Some(counts),
         counted_pods: Some(counted),
         total: None,
-        load: Load::of_pods(per_replica, ratio, counts.ready, target.current_replicas, rollout),
+        load: Load::of_pods(per_replica, ratio, counts.ready, current, rollout),
     };
-    ignore_surge_pods(proposal, target.current_replicas, target.tolerances, rollout)
+    ignore_surge_pods(proposal, current, tolerances, rollout)
 }
 
 /// `total / counted`, truncated to whole milli-units, or 0 if nothing is counted.

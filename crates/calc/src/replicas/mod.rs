@@ -79,7 +79,7 @@ use serde::Serialize;
 use crate::{
     pods::PodCounts,
     quantity::{MilliValue, QuantityError},
-    settings::{MetricSettings, MissingRequests, Rollout},
+    settings::{MetricSettings, MissingRequests, Rollout, Tolerances},
 };
 
 /// The proposal of one metric.
@@ -110,9 +110,10 @@ pub struct Proposal {
     pub load: Load,
 }
 
-/// The load that a metric measures over all pods, in the metric's unit (cores, bytes, requests). A
-/// `value` is assumed to fall as replicas are added, so its load is the value times the counted
-/// pods; within tolerance, times the replicas; at zero replicas, the value.
+/// The load that a metric measures over all pods, in the metric's unit (cores, bytes, requests).
+///
+/// A `value` is assumed to fall as replicas are added. So its load is the value times the counted
+/// pods or, within tolerance, times the replicas. At zero replicas, the load is the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// The load of all pods that count.
@@ -189,9 +190,8 @@ pub enum CalculationError {
     /// such as `request for cpu in container app of Pod web-0`.
     #[error("missing {0}")]
     MissingAmount(String),
-    /// A request or limit is too long to be read: that of a container or of the pod. If the pod has
-    /// pod-level requests, it may be one from a container. The text is as in
-    /// [`Self::MissingAmount`].
+    /// A request or limit of a container or of the pod is too long to be read. A pod-level request
+    /// may be a sum that includes one from a container. The text is as in [`Self::MissingAmount`].
     #[error("unreadable {}: {}", .0, QuantityError::TooLong)]
     UnreadableAmount(String),
     /// A pod has no container of that name.
@@ -225,13 +225,8 @@ pub(crate) fn saturate(sum: i128) -> i64 {
 }
 
 /// The replicas if neither unready nor missing pods are included.
-fn proportional(
-    current: i32,
-    ratio: f64,
-    counted: usize,
-    is_within_tolerance: bool,
-) -> (i32, Rule) {
-    if is_within_tolerance {
+fn proportional(current: i32, ratio: f64, counted: usize, tolerances: Tolerances) -> (i32, Rule) {
+    if tolerances.contain(ratio) {
         (current, Rule::WithinTolerance)
     } else {
         (ceil_to_replicas(ratio * counted as f64), Rule::Proportional)
@@ -245,9 +240,9 @@ fn rebalanced(
     ratio: f64,
     new_ratio: f64,
     counted: usize,
-    is_within_tolerance: bool,
+    tolerances: Tolerances,
 ) -> (i32, Rule) {
-    if is_within_tolerance {
+    if tolerances.contain(new_ratio) {
         return (current, Rule::WithinTolerance);
     }
     if (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0) {

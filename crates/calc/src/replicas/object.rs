@@ -20,9 +20,9 @@ pub struct ValueTarget {
 
 /// The proposal of an Object or External metric with a `value` target.
 ///
-/// Outside the tolerance, the ratio of usage to target is multiplied by the number of running, ready
-/// pods, including terminating ones. At zero replicas, neither pods nor tolerance count: a ratio
-/// above 0 scales up (KEP-2021).
+/// Outside the tolerance, the ratio of usage to target is multiplied by the number of running,
+/// ready pods, including terminating ones. At zero replicas, neither pods nor tolerance count: a
+/// ratio above 0 scales up (KEP-2021).
 pub fn value<'a>(
     target: &ValueTarget,
     usage: MilliValue,

@@ -18,21 +18,27 @@ use crate::{
     settings::{Rollout, Tolerances},
 };
 
-/// The pods that count for a scale-up. If the surge pods are ignored, unready and missing pods in
-/// excess of `current_replicas` are left out.
-pub(super) fn counts_for_scale_up(
+/// The numbers of unready and of missing pods that the ratio has to include. Unready pods count
+/// only for a scale-up. If the surge pods are ignored, a scale-up leaves out those in excess of
+/// `current_replicas`.
+pub(super) fn included_pods(
     counts: PodCounts,
+    ratio: f64,
     current_replicas: i32,
     rollout: Rollout,
-) -> PodCounts {
-    if rollout == Rollout::CountSurge {
-        return counts;
+) -> (usize, usize) {
+    let is_scale_up = ratio > 1.0;
+    match rollout {
+        _ if !is_scale_up => (0, counts.missing),
+        Rollout::CountSurge => (counts.unready, counts.missing),
+        Rollout::IgnoreSurge => {
+            let pods = counts.ready + counts.unready + counts.missing;
+            let surge = pods.saturating_sub(usize::try_from(current_replicas).unwrap_or(0));
+            let unready = counts.unready.saturating_sub(surge);
+            let missing = counts.missing.saturating_sub(surge - (counts.unready - unready));
+            (unready, missing)
+        }
     }
-    let pods = counts.ready + counts.unready + counts.missing;
-    let surge = pods.saturating_sub(usize::try_from(current_replicas).unwrap_or(0));
-    let unready = counts.unready.saturating_sub(surge);
-    let missing = counts.missing.saturating_sub(surge - (counts.unready - unready));
-    PodCounts { unready, missing, ..counts }
 }
 
 /// The proposal of an average over pods. If the surge pods are ignored, it stays at

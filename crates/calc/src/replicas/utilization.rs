@@ -4,7 +4,7 @@ use super::{
     amount::request_or_limit,
     average::average,
     proportional, rebalanced, saturate,
-    surge::{counts_for_scale_up, ignore_surge_pods},
+    surge::{ignore_surge_pods, included_pods},
 };
 use crate::{
     api::{Pod, ResourceName},
@@ -232,21 +232,13 @@ fn propose(
     rollout: Rollout,
 ) -> Result<Proposal, CalculationError> {
     let (percent, ratio) = utilization_ratio(totals.ready, target.target)?;
-    let counts = totals.counts;
-    let rebalanced_counts = if ratio > 1.0 {
-        counts_for_scale_up(counts, target.current_replicas, rollout)
-    } else {
-        counts
-    };
-    let PodCounts { unready, missing, .. } = rebalanced_counts;
+    let (counts, current, tolerances) = (totals.counts, target.current_replicas, target.tolerances);
+    let (unready, missing) = included_pods(counts, ratio, current, rollout);
     let skipped = &totals.changes.skipped;
-    let with_skipped =
-        |counted| skipped.count_with_skipped(counted, ratio, target.current_replicas);
-    let include_unready = unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !include_unready && missing == 0 {
-        let within = target.tolerances.contain(ratio);
+    let with_skipped = |counted| skipped.count_with_skipped(counted, ratio, current);
+    let (replicas, rule, rebalanced_ratio) = if unready == 0 && missing == 0 {
         counted = with_skipped(counts.ready);
-        let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
+        let (replicas, rule) = proportional(current, ratio, counted, tolerances);
         (replicas, rule, None)
     } else {
         let mut sums = totals.ready;
@@ -256,17 +248,12 @@ fn propose(
             counted += missing;
         } else if ratio > 1.0 {
             sums.requests += share(totals.missing.requests, missing, counts.missing);
-            counted += missing;
-        }
-        if include_unready {
             sums.requests += share(totals.unready_requests, unready, counts.unready);
-            counted += unready;
+            counted += missing + unready;
         }
         counted = with_skipped(counted);
         let (_, new_ratio) = utilization_ratio(sums, target.target)?;
-        let within = target.tolerances.contain(new_ratio);
-        let (replicas, rule) =
-            rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
+        let (replicas, rule) = rebalanced(current, ratio, new_ratio, counted, tolerances);
         (replicas, rule, Some(new_ratio))
     };
     let usage = totals.reported_usage.unwrap_or_else(|| average(totals.ready.usage, counts.ready));
@@ -282,7 +269,7 @@ fn propose(
         total: None,
         load: totals.load(target, ratio, rollout),
     };
-    Ok(ignore_surge_pods(proposal, target.current_replicas, target.tolerances, rollout))
+    Ok(ignore_surge_pods(proposal, current, tolerances, rollout))
 }
 
 /// The part of a sum over `all` pods that belongs to `some` of them, if each has the average.

@@ -17,7 +17,10 @@ use super::{
     reported_failure::ReportedFailure,
     shared_target,
     source_failure::rules_explain_command,
-    target_pods::{about_absent_pods, about_surge_pods, about_unready_pods},
+    target_pods::{
+        about_absent_pods, about_surge_pods, about_unready_pods, lacks_existing_pods,
+        long_pending_count,
+    },
     warning::{Warning, warnings},
 };
 use crate::{
@@ -66,38 +69,8 @@ pub(super) fn advise(
     advice.extend(about_plan(inputs));
     let reported = ReportedMetrics::new(inputs, decision);
     for metric in metrics {
-        let index = metric.index;
-        let Some(failure) = metric.explanation.failure else {
-            let wrong_value = about_negative_value(inputs, metric);
-            advice.extend(wrong_value.or_else(|| advice_of_caller.get(&index).cloned()));
-            continue;
-        };
-        match (reported.cause(index), advice_of_caller.get(&index)) {
-            // The caller may know why no collector reads the metric.
-            (Some(cause), Some(known))
-                if reported_cause::ignores_annotations(inputs, index, cause)
-                    || cause.contains(ALSO_NOT_BY_API) && is_of_collector(inputs, index) =>
-            {
-                advice.push(known.clone());
-            }
-            (Some(cause), _) => advice.extend(reported_cause::advise(inputs, metric, cause)),
-            (_, Some(known)) if reported.has_value(index) => advice.push(format!(
-                "The controller had a value of {} in its last status. {known}",
-                metric.name
-            )),
-            (_, Some(known)) => advice.push(known.clone()),
-            (_, None) if reported.has_value(index) => advice.push(about_unread(inputs, metric)),
-            // The controller may not need the API that is missing here.
-            (_, None) if reported.has_own_sources() && is_of_missing_api(metric) => {}
-            (_, None) if reported.may_be_of_unreadable_source(index, &metric.explanation) => {
-                advice.push(format!(
-                    "Whether the controller's source has {} is unknown, because that source can't \
-                     be read.",
-                    metric.name
-                ));
-            }
-            (_, None) => advice.push(about_failure(inputs, metric, failure)),
-        }
+        let known = advice_of_caller.get(&metric.index);
+        advice.extend(about_metric(inputs, &reported, metric, known));
     }
     let has_failed = metrics.iter().any(|metric| {
         let MetricExplanation { failure, proposed_replicas, .. } = &metric.explanation;
@@ -115,18 +88,10 @@ pub(super) fn advise(
     advice.extend(about_pods(inputs, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| about_warning(warning, &text)));
-    if inputs.settings.pause != Pause::NONE {
-        let origin = SettingOrigin::of_pause(&inputs.hpa).with_name();
-        let direction = match inputs.settings.pause {
-            Pause { up: true, down: true } => "",
-            Pause { up: true, .. } => " up",
-            Pause { .. } => " down",
-        };
-        advice.push(format!("Remove {origin} to let the autoscaler scale{direction}."));
-    }
+    advice.extend(about_pause(inputs));
     // A decision that fails writes no scale, with or without the dry run.
     if inputs.settings.dry_run && decision.explanation().reason() != Reason::Failed {
-        let origin = SettingOrigin::of_dry_run(&inputs.hpa).with_name();
+        let origin = SettingOrigin::new(&inputs.hpa, "dry-run").with_name();
         advice.push(format!("Remove {origin} to let the controller write its decisions."));
     }
     let invalid = headline::invalid_bounds(inputs);
@@ -137,6 +102,69 @@ pub(super) fn advise(
     let mut given = BTreeSet::new();
     advice.retain(|one| given.insert(one.clone()));
     advice
+}
+
+/// Advice about one metric. `known` is the advice of the caller, which may know the metric's
+/// source.
+fn about_metric(
+    inputs: &Inputs,
+    reported: &ReportedMetrics<'_>,
+    metric: &MetricReport,
+    known: Option<&String>,
+) -> Vec<String> {
+    let (index, name) = (metric.index, &metric.name);
+    let Some(failure) = metric.explanation.failure else {
+        let wrong_value = about_negative_value(inputs, metric);
+        return wrong_value.or_else(|| known.cloned()).into_iter().collect();
+    };
+    let advice = match (reported.cause(index), known) {
+        // The caller may know why no collector reads the metric.
+        (Some(cause), Some(known))
+            if reported_cause::ignores_annotations(inputs, index, cause)
+                || cause.contains(ALSO_NOT_BY_API) && is_of_collector(inputs, index) =>
+        {
+            known.clone()
+        }
+        (Some(cause), _) => return reported_cause::advise(inputs, metric, cause, known),
+        (None, Some(known)) => {
+            let start = reported.describe_success(index, name).map(|start| format!("{start} "));
+            start.unwrap_or_default() + known
+        }
+        (None, None) if let Some(start) = reported.describe_success(index, name) => {
+            about_unread(inputs, metric, &start)
+        }
+        // The controller may not need the API that is missing here.
+        (None, None) if reported.has_own_sources() && is_of_missing_api(metric) => {
+            return Vec::new();
+        }
+        (None, None) if reported.may_be_of_unreadable_source(index, &metric.explanation) => {
+            format!(
+                "Whether the controller's source has {name} is unknown, because that source can't \
+                 be read."
+            )
+        }
+        (None, None) => about_failure(inputs, metric, failure),
+    };
+    vec![advice]
+}
+
+fn about_pause(inputs: &Inputs) -> Option<String> {
+    let direction = match inputs.settings.pause {
+        Pause::NONE => return None,
+        Pause::BOTH => "",
+        Pause { up: true, .. } => " up",
+        Pause { .. } => " down",
+    };
+    let origin = SettingOrigin::new(&inputs.hpa, "pause").with_name();
+    Some(format!("Remove {origin} to let the autoscaler scale{direction}."))
+}
+
+/// Advice if another client changes the replicas after each scaling.
+pub(super) fn about_overwritten(text: &str) -> String {
+    format!(
+        "Find the client. If it is a deployment tool, remove replicas from its manifest of the \
+         target; if it is another autoscaler, keep only one of the two: {text}."
+    )
 }
 
 fn about_warning(warning: Warning, text: &str) -> String {
@@ -154,6 +182,7 @@ fn about_warning(warning: Warning, text: &str) -> String {
             format!("Remove the settings, unless hpa run is to handle the autoscaler: {text}.")
         }
         Warning::ExtraPods => format!("Check the labels: {text}."),
+        Warning::ReplicasOverwritten => about_overwritten(text),
         Warning::SharedTarget => {
             format!("Merge the autoscalers into one with several metrics: {text}.")
         }
@@ -253,7 +282,7 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
                  with several metrics{condition} Until then, none of them scales by metrics. The \
                  exception is the time after a start of the controller until it has seen the \
                  replicas within the bounds of each.",
-                names(others.iter().map(String::as_str))
+                names(&others)
             )
         }
         PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error))
@@ -306,7 +335,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         });
         advice.push(format!(
             "Pods without a sample that counts{effect}: {}. Check why they {problem}.{}",
-            names(not_counted.into_iter()),
+            names(not_counted),
             command.unwrap_or_default()
         ));
     }
@@ -314,7 +343,7 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         advice.push(format!(
             "The metrics API returns samples of pods that are not among the target's: {}. They \
              count in the average.",
-            names(unselected.into_iter())
+            names(unselected)
         ));
     }
     let Ok(scale) = &inputs.scale else { return advice };
@@ -351,11 +380,19 @@ fn about_limits(
     let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
     let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };
     match explanation.reason() {
-        Reason::MaxReplicas if has_wrong_value => None,
-        Reason::MaxReplicas => Some(format!(
-            "Raise {} if the cluster has room: the metrics ask for {proposed}.",
-            maximum_field(inputs)
-        )),
+        // A ratio is multiplied by the pods that exist, and a higher maximum creates none of the
+        // others. Nor do pods run for which the cluster has no room.
+        Reason::MaxReplicas
+            if has_wrong_value || lacks_existing_pods(inputs) || long_pending_count(inputs) > 0 =>
+        {
+            None
+        }
+        Reason::MaxReplicas => {
+            let field = maximum_field(inputs);
+            let is_by_fallback = explanation.is_by_fallback();
+            let asks = if is_by_fallback { "the fallback asks" } else { "the metrics ask" };
+            Some(format!("Raise {field} if the cluster has room: {asks} for {proposed}."))
+        }
         Reason::Policy if *rules.select_policy() == PolicySelect::Disabled => Some(format!(
             "spec.behavior.{member}.selectPolicy is Disabled. Set it to Max or Min to scale in \
              that direction."
@@ -369,7 +406,7 @@ fn maximum_field(inputs: &Inputs) -> String {
     let Some(index) = inputs.settings.entry_of_maximum(inputs.now) else {
         return "spec.maxReplicas".to_owned();
     };
-    let origin = SettingOrigin::of_bounds(&inputs.hpa);
+    let origin = SettingOrigin::new(&inputs.hpa, "bounds");
     match origin {
         SettingOrigin::Field(_) => format!("{origin}[{index}].maxReplicas"),
         SettingOrigin::Annotation(_) => {

@@ -16,6 +16,10 @@ use crate::{
     time::after,
 };
 
+/// The number of metrics for which changes are searched. The search decides about a hundred times
+/// for each of them.
+const MAX_CHANGED_METRICS: usize = 10;
+
 /// A change of one input, and the resulting replicas.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,7 +69,12 @@ pub enum Trigger {
         to: i32,
     },
     /// The pause ends.
-    Unpause,
+    Unpause {
+        /// The time at which the replicas change then, while all readings stay. Absent if they
+        /// change at once, or if no such time is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
+    },
 }
 
 impl Trigger {
@@ -78,7 +87,10 @@ impl Trigger {
             Self::Time { at } => changed.now = *at,
             Self::MaxReplicas { to } => changed.hpa.spec.max_replicas = *to,
             Self::MinReplicas { to } => changed.hpa.spec.min_replicas = Some(*to),
-            Self::Unpause => changed.settings.pause = Pause::NONE,
+            Self::Unpause { at } => {
+                changed.settings.pause = Pause::NONE;
+                changed.now = at.unwrap_or(changed.now);
+            }
         }
         changed
     }
@@ -108,13 +120,13 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
 /// pause.
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
-    let decided_replicas = decision.scale_to().unwrap_or(explanation.current_replicas);
+    let decided_replicas = decision.resulting_replicas();
     // The end of a pause is the first change, even if it leads to the same replicas now. If metrics
-    // could not be read, their proposals are unknown, so only other replicas are reported.
+    // could not be read, this is uncertain, so only a change to other replicas is reported.
     let is_known =
         decision.error().is_none() && ReportedMetrics::new(inputs, decision).values.is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
-        .then(|| Trigger::Unpause.into_change(inputs))
+        .then(|| find_unpause(inputs, decision))
         .filter(|change| is_known || change.replicas != decided_replicas);
     let Some(proposed) = explanation.proposed_replicas else {
         // Time-dependent settings may change the replicas.
@@ -134,8 +146,7 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         }
         _ => None,
     };
-    // Policies may permit less than the bound would. Report the bound that leads to what they
-    // permit.
+    // Policies may permit less than the new bound. Report the bound that is as far as they permit.
     let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).resulting_replicas());
     let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same replicas.
@@ -144,12 +155,27 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     if decision.scale_to().is_none() {
         changes.extend(find_time_change(inputs, decided_replicas));
     }
-    for metric in 0..inputs.hpa.spec.metrics.len() {
+    for metric in 0..explanation.metrics.len().min(MAX_CHANGED_METRICS) {
         for direction in [Direction::Up, Direction::Down] {
-            changes.extend(find_metric_change(inputs, metric, direction, decided_replicas));
+            changes.extend(find_metric_change(inputs, decision, metric, direction));
         }
     }
     changes
+}
+
+/// The end of the pause. If the replicas stay without it, the time at which they change.
+fn find_unpause(inputs: &Inputs, decision: &Decision<'_>) -> Change {
+    let unpause = Trigger::Unpause { at: None };
+    let unpaused = unpause.apply(inputs);
+    let replicas = unpaused.resulting_replicas();
+    let stays = decision.scale_to().is_none() && replicas == decision.resulting_replicas();
+    let later = stays.then(|| find_time_change(&unpaused, replicas)).flatten();
+    match later {
+        Some(Change { trigger: Trigger::Time { at }, replicas }) => {
+            Change { trigger: Trigger::Unpause { at: Some(at) }, replicas }
+        }
+        _ => Change { trigger: unpause, replicas },
+    }
 }
 
 /// The first time at which the replicas change because a recommendation has left its window, a
@@ -196,11 +222,10 @@ fn times_of_settings(inputs: &Inputs, history: &History) -> Vec<Timestamp> {
 /// The nearest value of a metric that leads to more replicas if it rises, or fewer if it falls.
 fn find_metric_change(
     inputs: &Inputs,
+    decision: &Decision<'_>,
     metric: usize,
     direction: Direction,
-    decided_replicas: i32,
 ) -> Option<Change> {
-    let decision = inputs.decide();
     let explanation = decision.explanation().metrics.get(metric)?;
     explanation.proposed_replicas?;
     let current = match inputs.readings.get(metric)?.as_ref().ok()? {
@@ -208,6 +233,7 @@ fn find_metric_change(
         Reading::Object(sample) => sample.value,
         Reading::External(_) => explanation.total.or(explanation.usage)?,
     };
+    let decided_replicas = decision.resulting_replicas();
     let changes_replicas = |milli: i64| {
         let mut changed = inputs.clone();
         set_value(&mut changed, metric, MilliValue::from_milli(milli));
@@ -250,9 +276,9 @@ fn changing_value_above(current: i64, changes_replicas: &impl Fn(i64) -> bool) -
 /// The number of intervals whose ends are tried before one of them is bisected.
 const INTERVALS: i64 = 32;
 
-/// The value that changes the replicas and is nearest to `unchanged`, between that and `changed`.
-/// Values within the tolerance keep the replicas, so a nearer value may change them although one
-/// that is further away doesn't, as with missing pods.
+/// The value between `unchanged` and `changed` that is nearest to `unchanged` and changes the
+/// replicas. With missing pods, a nearer value may change them although a further one, which is
+/// within the tolerance, doesn't.
 fn nearest_changing_value(
     mut unchanged: i64,
     mut changed: i64,

@@ -34,8 +34,8 @@ pub(super) const REJECTED_REQUEST: &str = "the server rejected our request ";
 /// Part of the API server's error if the client may not read the metric.
 pub const FORBIDDEN: &str = " is forbidden: User ";
 
-/// Parts of the errors of a request that an API server, or the server behind it, answers with status
-/// 500.
+/// Parts of the errors of a request that an API server, or the server behind it, answers with
+/// status 500.
 const SERVER_ERRORS: [&str; 2] =
     ["has prevented the request from succeeding", "Internal error occurred"];
 
@@ -96,12 +96,13 @@ const METRICS_OF: &str = "the metrics of ";
 /// collectors, were not listed.
 pub const AUTOSCALERS_NOT_SYNCED: &str = "the autoscalers are not synced yet";
 
-/// Part of the error if neither the rules nor the collectors have a metric. The text before it
-/// says why, the text after it is the error of the metrics API.
+/// Part of the error if neither the rules, the collectors nor the metrics API have a metric. The
+/// text before it says why, the text after it is the error of the metrics API. If the API failed,
+/// its error comes first, without this text.
 pub const ALSO_NOT_BY_API: &str = ", and reading it from a metrics API failed";
 
-/// Part of the error with [`ALSO_NOT_BY_API`] if the controller has collectors. The name of the
-/// metric follows.
+/// Part of the error of a metrics API if the controller has collectors. The name of the metric
+/// follows.
 pub const NO_COLLECTOR_READS: &str = "no collector reads ";
 
 /// The start of the error if a rule or a collector has the metric, but returned no value.
@@ -184,8 +185,8 @@ pub(super) fn has_no_number(error: &str) -> bool {
     parts.iter().any(|part| error.contains(part))
 }
 
-/// The start of the error of a collector if a query, which is to be restricted to a namespace, can't
-/// be parsed.
+/// The start of the error of a collector if a query, which is to be restricted to a namespace,
+/// can't be parsed.
 pub const QUERY_SYNTAX: &str = "the query has a syntax error at byte ";
 
 /// The start of the error of a collector if a query can't be restricted to a namespace.
@@ -202,7 +203,8 @@ pub(super) fn is_unavailable(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["503"])
 }
 
-/// Whether Prometheus, or a proxy before it, responded with a status code of an error of the server.
+/// Whether Prometheus, or a proxy before it, responded with a status code of an error of the
+/// server.
 pub(super) fn is_5xx(error: &str) -> bool {
     has_status(error, UNKNOWN_STATUS, &["5"])
 }

@@ -16,8 +16,8 @@ use super::{
         rules_explain_command,
     },
     target_pods::{
-        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state, pods_command,
-        started_recently,
+        NOT_READY, count_states, creation_events, idle_state, ignored_pods_by_state,
+        is_in_start_up, pods_command, running_pod,
     },
 };
 use crate::{
@@ -31,8 +31,9 @@ use crate::{
 /// A sample is stale if it is older than its measurement window plus this duration.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
-/// Advice about a metric that has a value in the controller's status, but could not be read here.
-pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
+/// Advice about a metric that the controller may read, as the sentence `start` says, but that could
+/// not be read here.
+pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport, start: &str) -> String {
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     if error.contains(FORBIDDEN) {
@@ -41,15 +42,14 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
              permissions, and its last status has a value."
         );
     }
-    let had_value = format!("The controller had a value of {name} in its last status.");
     let about_kind = about_unknown_kind(metric.index, error);
     if let Some(advice) = about_kind.or_else(|| about_rule(name, error)) {
-        return format!("{had_value} {advice}");
+        return format!("{start} {advice}");
     }
     if is_in_process(error) {
         return format!(
-            "The controller had a value of {name} in its last status: it may have other rules and \
-             collectors than the flags here, or its source has failed since."
+            "{start} It may have other rules and collectors than the flags here, or its source has \
+             failed since."
         );
     }
     let or_debug_api =
@@ -60,12 +60,13 @@ pub(super) fn about_unread(inputs: &Inputs, metric: &MetricReport) -> String {
     );
     if is_metric_missing(error) {
         return format!(
-            "{had_value} {of_own_source} If it reads the API of the message, that has failed since."
+            "{start} {of_own_source} If it reads the API of the message, it can't read {name} now \
+             either."
         );
     }
     let api = metrics_api(&metric.source_type);
     format!(
-        "{had_value} If it reads {api}, that has failed since: kubectl get apiservices | grep \
+        "{start} If it reads {api}, that has failed since: kubectl get apiservices | grep \
          {api} names the service behind it. {of_own_source}"
     )
 }
@@ -157,7 +158,7 @@ pub(super) fn about_failure(
         MetricFailure::NoSamples => about_missing_samples(inputs, metric),
         MetricFailure::MissingRequest => {
             let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
-            let pods = names(without.map(|pod| pod.name.as_str()));
+            let pods = names(without.map(|pod| &pod.name));
             let amount = inputs.settings.metric(*index).utilization_of.singular();
             about_missing_amount(amount, &format!(" (missing in {pods})"))
         }
@@ -203,13 +204,11 @@ fn about_empty_response(inputs: &Inputs, metric: &MetricReport) -> String {
     }
     let is_by_pod = !metric.source_type.exists_without_pods();
     let of_pods = if is_by_pod { " for the target's pods" } else { "" };
-    let pod = inputs.selected.pods.iter().find(|pod| idle_state(pod).is_none());
-    let pod = pod.map(|pod| &*pod.name);
     format!(
         "{api} works but has no value of {name}. Check the names and selectors in \
          spec.metrics[{index}], and that {server} has the metric{of_pods}. If it has a rules file, \
          this says why, with that file and its Prometheus: {}",
-        rules_explain_command(&inputs.hpa, *index, pod)
+        rules_explain_command(&inputs.hpa, *index, running_pod(inputs))
     )
 }
 
@@ -224,7 +223,7 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
     if waiting.is_empty()
         && let Some(states) = &states
     {
-        let pods = names(ignored.into_iter().map(|pod| pod.name.as_str()));
+        let pods = names(ignored.into_iter().map(|pod| &pod.name));
         let events = creation_events(inputs);
         return format!(
             "{start}: {pods} ({states}). Wait until other pods have been measured. If there are \
@@ -233,12 +232,21 @@ fn about_missing_samples(inputs: &Inputs, metric: &MetricReport) -> String {
     }
     let pods = if waiting.is_empty() { ignored } else { waiting };
     let pods: Vec<_> = pods.into_iter().map(|pod| pod.name.as_str()).collect();
-    let step = if pods.iter().all(|pod| is_starting(inputs, pod)) {
-        "They have started recently. Wait until they are ready and measured."
-    } else {
-        "Check why the pods are not ready, or wait until they have been measured."
+    let step = match stale_sample_time(inputs, metric) {
+        Some(newest) => format!(
+            "The newest sample is {} old, maybe older than the pods. Check {} and the clocks of \
+             the nodes.",
+            age(newest, inputs.now_by_samples()),
+            metrics_server(&metric.source_type, "the")
+        ),
+        None if pods.iter().all(|pod| is_starting(inputs, pod)) => {
+            "They have started recently. Wait until they are ready and measured.".to_owned()
+        }
+        None => {
+            "Check why the pods are not ready, or wait until they have been measured.".to_owned()
+        }
     };
-    let pods = names(pods.into_iter());
+    let pods = names(pods);
     let others = states.map(|states| format!(" (others don't count: {states})"));
     format!("{start}: {pods}{}. {step}", others.unwrap_or_default())
 }
@@ -371,13 +379,18 @@ pub(super) fn about_missing_api(source_type: &MetricSourceType) -> String {
 }
 
 /// Advice if even the newest sample of a metric is old: the metrics server may have stopped
-/// measuring.
+/// measuring. `None` if no sample counts: the advice about that failure has the age.
 pub(super) fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let newest = stale_sample_time(inputs, metric)?;
+    let effect = match metric.explanation.failure {
+        None => ", so the decision follows an old load",
+        Some(MetricFailure::NoSamples) => return None,
+        Some(_) => "",
+    };
     Some(format!(
-        "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
+        "The newest sample of {} is {} old{effect}. Check {}.",
         metric.name,
-        age(newest, inputs.now),
+        age(newest, inputs.now_by_samples()),
         metrics_server(&metric.source_type, "the")
     ))
 }
@@ -419,13 +432,13 @@ fn stale_sample_time(inputs: &Inputs, metric: &MetricReport) -> Option<Timestamp
     let (newest, _) = metric.sample_times()?;
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
     let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
-    (inputs.now.duration_since(newest) > limit).then_some(newest)
+    (inputs.now_by_samples().duration_since(newest) > limit).then_some(newest)
 }
 
-/// Whether the pod with this name [started recently](started_recently).
+/// Whether the pod with this name [is in its start-up](is_in_start_up).
 pub(super) fn is_starting(inputs: &Inputs, name: &str) -> bool {
     let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
-    pod.is_some_and(|pod| started_recently(inputs, pod))
+    pod.is_some_and(|pod| is_in_start_up(inputs, pod))
 }
 
 /// The container of a metric, if no pod has it.

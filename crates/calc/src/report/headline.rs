@@ -12,10 +12,10 @@ use super::{
     metrics::MetricReport,
     phrases::{SettingOrigin, names, paused_text},
     reported::ReportedMetrics,
-    reported_failure::{ReportedFailure, failed_read},
+    reported_failure::{ReportedFailure, blocking_condition},
     shared_target::bounds_conflict,
     short::{ShortReport, State, largest_measurement},
-    target_pods::{absent_pods, counted_unready_pods, ignored_pods, unready_pods},
+    target_pods::{absent_pods, counted_unready_pods, ignored_pods, pending_pods, unready_pods},
     warning::{ignored_by_reference, succeeded_pods_of_reference},
 };
 use crate::{
@@ -32,13 +32,13 @@ use crate::{
 };
 
 /// The decision and its reason. `doubt` is the reason why the scaling may not happen or, if
-/// `is_idle`, states that no controller runs.
+/// `lacks_controller`, states that no controller runs.
 pub(super) fn sentence(
     inputs: &Inputs,
     decision: &Decision<'_>,
     metrics: &[MetricReport],
     doubt: Option<&str>,
-    is_idle: bool,
+    lacks_controller: bool,
 ) -> String {
     let prefix = pause_prefix(inputs);
     let remarks = remarks(inputs, doubt);
@@ -48,20 +48,21 @@ pub(super) fn sentence(
     }
     if let Some(others) = other_selecting_autoscalers(inputs) {
         let select = if others.len() == 1 { "selects" } else { "select" };
-        let others = names(others.iter().map(String::as_str));
+        let others = names(&others);
         return format!("{prefix}isn't scaled: {others} {select} the same pods{remarks}{ending}");
     }
     let reported = ReportedMetrics::new(inputs, decision);
     if let Some(status) = status_instead_of_decision(inputs, decision, &reported) {
-        let ending = if is_idle { ending } else { String::new() };
+        let ending = if lacks_controller { ending } else { String::new() };
         return format!("{prefix}{status}{remarks}{ending}");
     }
     let why = reason(inputs, decision, &reported);
     let may_differ = inputs.settings.dry_run
         || is_forbidden_here(decision, &reported)
-        || !is_idle
+        || !lacks_controller
             && (ReportedFailure::new(inputs, decision).is_some()
-                || possible_raise(inputs, decision).is_some())
+                || possible_raise(inputs, decision).is_some()
+                || reported.is_silent)
         || succeeded_pods_of_reference(inputs).is_some();
     let absent = absent_pods(inputs, decision);
     let others = match absent {
@@ -69,9 +70,14 @@ pub(super) fn sentence(
         None => ignored_pods(inputs, decision)
             .or_else(|| failure::pods_without_metrics(inputs, decision)),
     };
-    let unready = unready_pods(inputs, decision).filter(|_| others.is_none());
+    let pending = || pending_pods(inputs, decision).filter(|_| absent.is_none());
+    let unready = unready_pods(inputs, decision).or_else(pending).filter(|_| others.is_none());
     let winner = decision.explanation().winner.and_then(|index| metrics.get(index));
-    let old_samples = winner.and_then(|metric| failure::stale_metric(inputs, metric));
+    // Without a decision, their age may be the cause.
+    let unsampled =
+        || metrics.iter().find(|one| one.explanation.failure == Some(MetricFailure::NoSamples));
+    let old_samples = winner.or_else(unsampled);
+    let old_samples = old_samples.and_then(|metric| failure::stale_metric(inputs, metric));
     let counted_unready = winner.and_then(counted_unready_pods);
     let negative = winner.and_then(|metric| failure::negative_value_effect(inputs, metric));
     let clauses = [Some(why), negative, old_samples, absent, others, unready, counted_unready];
@@ -88,8 +94,9 @@ pub(super) fn sentence(
     format!("{prefix}{outcome}: {why}{remarks}{ending}")
 }
 
-/// The clauses about an invalid spec, and about settings that kube-controller-manager ignores and
-/// pods that it counts, each after a separator, without those that the doubt has.
+/// The clauses about an invalid spec, about settings that kube-controller-manager ignores, and
+/// about pods that only it counts, each after a separator. Clauses that the doubt contains are left
+/// out.
 fn remarks(inputs: &Inputs, doubt: Option<&str>) -> String {
     let ignored = ignored_by_reference(&inputs.settings);
     let clauses = invalid_bounds(inputs).into_iter().chain(ignored);
@@ -134,7 +141,7 @@ pub(super) fn other_selecting_autoscalers(inputs: &Inputs) -> Option<Vec<String>
 fn pause_prefix(Inputs { hpa, settings, .. }: &Inputs) -> String {
     let pause = || format!("is {} and ", paused_text(hpa, settings.pause));
     let pause = (settings.pause != Pause::NONE).then(pause);
-    let dry_run = || format!("is in dry run by {} and ", SettingOrigin::of_dry_run(hpa));
+    let dry_run = || format!("is in dry run by {} and ", SettingOrigin::new(hpa, "dry-run"));
     pause.into_iter().chain(settings.dry_run.then(dry_run)).collect()
 }
 
@@ -157,7 +164,7 @@ fn status_instead_of_decision(
         let unknown =
             (!unknown.is_empty()).then(|| format!("no value of {}", unknown.join(" and ")));
         let failed = unwritten_scale(inputs)
-            .or_else(|| failed_read(inputs).map(|failed| last_reported(&failed.reason)));
+            .or_else(|| blocking_condition(inputs).map(|failed| last_reported(&failed.reason)));
         let bounds = [ConditionReason::TooManyReplicas, ConditionReason::TooFewReplicas];
         let limits = [history_limits(Direction::Up), history_limits(Direction::Down), bounds];
         let limits = limits.iter().filter_map(|limits| reported_limit(inputs, limits));
@@ -231,8 +238,8 @@ fn is_forbidden_here(decision: &Decision<'_>, reported: &ReportedMetrics<'_>) ->
     others.any(|(_, metric)| is_forbidden(metric.error.as_deref()))
 }
 
-/// The reason why the controller may decide otherwise: metrics that can't be read here, a condition
-/// that the controller reported, an absent status, or an unknown history.
+/// The reason why the controller may decide differently: metrics that can't be read here, a
+/// condition that the controller reported, an absent status, or an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     if bounds_conflict(inputs).is_some() {
         // Bounds apply whatever the metrics ask for and the controller reported last.
@@ -246,10 +253,12 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
         return Some("the controller may read the metrics that you may not read".to_owned());
     }
     let failure = ReportedFailure::new(inputs, decision);
+    let silence = || reported.is_silent.then(|| silent_status(inputs));
     let Some(to) = decision.scale_to() else {
         let failure = failure.map(|failure| last_reported(failure.reason()));
         let raise = || possible_raise(inputs, decision);
-        return failure.or_else(raise).or_else(|| pending_fallback(inputs, decision));
+        let doubt = failure.or_else(raise).or_else(silence);
+        return doubt.or_else(|| pending_fallback(inputs, decision));
     };
     if inputs.history.is_none() && inputs.hpa.status.conditions.is_empty() {
         return Some("no controller has stored a status".to_owned());
@@ -280,30 +289,35 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
             Some(format!("{}, and {limit}", last_reported(failure.reason())))
         }
         (None, Some(limit)) => Some(limit),
-        (_, None) => failed_read(inputs).map(|failed| last_reported(&failed.reason)),
+        (_, None) => {
+            let failed = blocking_condition(inputs).map(|failed| last_reported(&failed.reason));
+            failed.or_else(silence).or_else(|| steady_by_status(inputs, decision))
+        }
     }
 }
 
-/// Advice beside [`stay_by_status`].
-pub(super) const ADVICE_ABOUT_STAY: &str = "If the replicas stay for longer than two sync periods, the controller may not see the newest \
-     pods, for example because it lacks the right to watch pods. With its debug API, hpa status \
-     says how old its cache of pods is.";
+/// A clause about a last status that says nothing about the metrics.
+fn silent_status(inputs: &Inputs) -> String {
+    let able = inputs.hpa.status.condition(&ConditionType::AbleToScale);
+    let reason = able.map(|able| format!("{}, and ", able.reason)).unwrap_or_default();
+    last_reported(&format!("{reason}neither a value nor a failure of a metric"))
+}
 
-/// A clause about the last status, if the controller stayed at the same replicas in it although the
-/// metric that scales up here was above its target, and no limit held the replicas. The controller
-/// may count fewer pods, because its cache of pods is old or pods have become ready since. `None` if
-/// the history is known: the caller then also knows the pods that the controller counted.
+/// Advice beside [`stay_by_status`].
+pub(super) const ADVICE_ABOUT_STAY: &str = "If the replicas stay for longer than two sync \
+     periods, the controller may not see the newest pods, for example because it lacks the right \
+     to watch pods. With its debug API, hpa status says how old its cache of pods is.";
+
+/// A clause about a scale-up that the controller's last status lacks, although the same metric was
+/// above its target and no limit held the replicas. The controller may count fewer pods, because
+/// its cache of pods is stale or pods have become ready since. `None` if the history is known: the
+/// caller then also knows the pods that the controller counted.
 pub(super) fn stay_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let (hpa, settings, explanation) = (&inputs.hpa, &inputs.settings, decision.explanation());
     let (winner, replicas) = (explanation.winner?, explanation.current_replicas);
     explanation.metrics.get(winner)?.counted_pods?;
     let scales_up = decision.scale_to().is_some_and(|to| to > replicas);
-    let has_stayed = [hpa.status.current_replicas, hpa.status.desired_replicas] == [replicas; 2];
-    if inputs.history.is_some()
-        || !scales_up
-        || !has_stayed
-        || ShortReport::new(hpa, settings).state != State::WaitingForPods
-    {
+    if !scales_up || !has_stayed(inputs, decision, State::WaitingForPods) {
         return None;
     }
     let (Measurement { metric, current, unit, .. }, _) = largest_measurement(hpa, settings)?;
@@ -313,6 +327,34 @@ pub(super) fn stay_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option
              count fewer pods"
         )
     })
+}
+
+/// Advice beside [`steady_by_status`].
+pub(super) const ADVICE_ABOUT_STEADY: &str = "If the replicas stay for longer than two sync \
+     periods, the controller may not be able to read the metrics or to store its status: see hpa \
+     status and the controller's log.";
+
+/// A clause about the controller's last status, in which the metric needs no scaling. Its value may
+/// have changed since then, or the controller can no longer decide or store its status. `None` if
+/// the history is known.
+pub(super) fn steady_by_status(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let explanation = decision.explanation();
+    let last = Measurement::of_status(&inputs.hpa, &inputs.settings, explanation.winner?)?;
+    let Measurement { metric, current, unit, .. } = last;
+    let replicas = explanation.current_replicas;
+    has_stayed(inputs, decision, State::Steady)
+        .then(|| format!("the controller last desired {replicas} with {metric} at {current}{unit}"))
+}
+
+/// Whether the replicas are those of the last status, which has this state, although the decision
+/// changes them. `false` if the history is known: the caller then also knows the last decision.
+fn has_stayed(inputs: &Inputs, decision: &Decision<'_>, state: State) -> bool {
+    let (hpa, status) = (&inputs.hpa, &inputs.hpa.status);
+    let replicas = decision.explanation().current_replicas;
+    inputs.history.is_none()
+        && decision.scale_to().is_some()
+        && [status.current_replicas, status.desired_replicas] == [replicas; 2]
+        && ShortReport::new(hpa, &inputs.settings).state == state
 }
 
 fn last_reported(reasons: &impl Display) -> String {
@@ -334,7 +376,7 @@ fn unwritten_scale(inputs: &Inputs) -> Option<String> {
 
 /// The limit that the next controller may apply to a scaling, if no controller acts now. `None` if
 /// it applies none.
-pub(super) fn limit_after_idleness(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+pub(super) fn limit_of_next_controller(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     // Bounds apply whatever the history is.
     let to = decision.scale_to().filter(|_| bounds_conflict(inputs).is_none())?;
     let current = decision.explanation().current_replicas;

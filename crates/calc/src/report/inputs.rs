@@ -10,6 +10,7 @@ use crate::{
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::Readings,
     settings::Settings,
+    time::before,
 };
 
 /// Everything that a decision depends on.
@@ -48,10 +49,14 @@ impl Inputs {
         decision
     }
 
+    /// The time of the decision by the clock of the samples.
+    pub(super) fn now_by_samples(&self) -> Timestamp {
+        before(self.now, self.readings.clock_lead())
+    }
+
     /// The replicas that the target has after the decision.
     pub fn resulting_replicas(&self) -> i32 {
-        let decision = self.decide();
-        decision.scale_to().unwrap_or(decision.explanation().current_replicas)
+        self.decide().resulting_replicas()
     }
 
     /// The history. If it is unknown, a history that stabilizes nothing and has the failures that

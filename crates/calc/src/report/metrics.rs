@@ -79,7 +79,7 @@ pub struct PodReport {
 pub struct UnselectedSamples {
     /// The names of the pods, sorted.
     pub pods: Vec<String>,
-    /// Whether the samples count in the average: yes, unless only owned pods count.
+    /// Whether the samples count in the average. They do unless only owned pods count.
     pub are_counted: bool,
     /// The sum of the samples.
     #[serde(rename = "totalMilli")]
@@ -142,6 +142,23 @@ impl MetricReport {
     }
 }
 
+impl PodReport {
+    /// A pod without a sample and without a request.
+    fn new(pod: &Pod, class: PodClass, why: &'static str) -> Self {
+        Self {
+            name: pod.name.to_string(),
+            class,
+            label: class.label(),
+            why,
+            is_unready: is_unready(pod),
+            usage: None,
+            sampled_at: None,
+            window_seconds: None,
+            request: None,
+        }
+    }
+}
+
 /// The text about a CPU sample that counts although its pod is not ready.
 const READY_BEFORE: &str = "is not ready, but its sample counts because it was ready before";
 /// The same for other metrics.
@@ -184,35 +201,20 @@ fn averaged_pod(
         _ => (reason.class(), reason.text()),
     };
     PodReport {
-        name: pod.name.to_string(),
-        class,
-        label: class.label(),
-        why,
-        is_unready: is_unready(pod),
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()).filter(|window| *window > 0),
         request: request.and_then(Result::ok),
+        ..PodReport::new(pod, class, why)
     }
 }
 
 /// A pod of a metric with a `value`, which only counts pods.
 fn counted_pod(pod: &Pod) -> PodReport {
-    let (class, why) = if pod.is_running_and_ready() {
-        (PodClass::Ready, "runs and is ready")
+    if pod.is_running_and_ready() {
+        PodReport::new(pod, PodClass::Ready, "runs and is ready")
     } else {
-        (PodClass::Unready, "doesn't run or is not ready")
-    };
-    PodReport {
-        name: pod.name.to_string(),
-        class,
-        label: class.label(),
-        why,
-        is_unready: is_unready(pod),
-        usage: None,
-        sampled_at: None,
-        window_seconds: None,
-        request: None,
+        PodReport::new(pod, PodClass::Unready, "doesn't run or is not ready")
     }
 }
 

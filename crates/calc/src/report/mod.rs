@@ -4,6 +4,10 @@
 //! A report is made on demand, for a person, and not in a reconcile. It is built from the inputs of
 //! a decision and the results of the engine. To find the changes, it runs the engine on changed
 //! inputs.
+//!
+//! In these modules, "here" means in this report, with its rights, flags and sources. "The
+//! controller" is the running one, whose rights, flags and sources may differ. An "outdated" status
+//! reports what no longer holds, such as the failure of a metric that was read since then.
 
 mod advice;
 mod change;
@@ -39,6 +43,7 @@ pub use self::{
     metrics::{MetricReport, PodReport, UnselectedSamples},
     reported::root_cause,
     reported_cause::collector_events_command,
+    reported_failure::FAILS_ELSEWHERE,
     shared_target::{
         TargetIndex, TargetKey, bounds_conflict_effect, describe_bounds_conflict, enforced_bounds,
     },
@@ -63,10 +68,10 @@ impl Inputs {
         self.report_with_advice(None, &BTreeMap::new())
     }
 
-    /// Reports the decision. `doubt` says why the decision may not be carried out, if the inputs
-    /// don't show it: for example, that no controller is running. `advice` replaces the advice for
-    /// failed metrics, by the index of the metric: for example, if the caller knows their source.
-    /// For a metric that was read, it is advice about a wrong value.
+    /// Reports the decision. `doubt` is a reason why the decision may not be carried out that the
+    /// inputs don't show, for example that no controller is running. `advice` has the caller's
+    /// advice by the index of the metric: for a failed metric, it replaces the advice of the
+    /// report, and for a metric that was read, it is about a wrong value.
     pub fn report_with_advice(
         &self,
         doubt: Option<String>,
@@ -75,16 +80,18 @@ impl Inputs {
         Report::new(self, doubt, advice).with_escaped_texts()
     }
 
-    /// The indices of the metrics that could not be read here, but perhaps by the controller: they
-    /// have a value in its last status, or may be those of a source that it can't read at present.
-    /// Unless the caller has advice for them, [`Inputs::report_with_advice`] gives advice about the
-    /// source that the controller may read.
+    /// The indices of the metrics that could not be read here, but that the controller may read:
+    /// they have a value in its last status, it reports no failure of them, or they may be of a
+    /// source that it can't read at present.
+    /// If the caller has no advice for them, [`Inputs::report_with_advice`] gives advice about that
+    /// source.
     pub fn metrics_of_controller_sources(&self) -> Vec<usize> {
         let decision = self.decide();
         let reported = reported::ReportedMetrics::new(self, &decision);
         let metrics = decision.explanation().metrics.iter().enumerate();
         let of_sources = metrics.filter(|(index, metric)| {
-            reported.has_value(*index) || reported.may_be_of_unreadable_source(*index, metric)
+            reported.controller_may_read(*index)
+                || reported.may_be_of_unreadable_source(*index, metric)
         });
         of_sources.map(|(index, _)| index).collect()
     }
@@ -102,19 +109,21 @@ pub struct Report {
     pub target: String,
     /// The time of the decision.
     pub at: Timestamp,
+    /// The same time by the clock of the samples.
+    #[serde(skip)]
+    at_by_samples: Timestamp,
     /// The decision and its reason, in one sentence.
     pub sentence: String,
-    /// The reasons why the controller may do something else. The first of these that applies: the
-    /// caller's reason, such as that no controller runs; settings that only one of the possible
-    /// controllers obeys; Succeeded pods, which kube-controller-manager counts before 1.38; metrics
-    /// that can't be read here; a condition that the controller reported last; an absent status; an
-    /// unknown history. A limit that the next controller may apply precedes the caller's reason. A
-    /// dry run comes last, if it prevents a write.
+    /// The reasons why the controller may do something else. The first of these that applies:
+    /// metrics that can't be read here; a condition that the controller reported last; an absent
+    /// status; an unknown history. Without a controller, only a limit that the next one may apply.
+    /// Then the first of these: the caller's reason, such as that no controller runs; settings that
+    /// only one of the possible controllers obeys; Succeeded pods, which kube-controller-manager
+    /// counts before 1.38. A dry run comes last, if it prevents a write.
     pub doubt: Option<String>,
-    /// Whether the caller gave the doubt. It is then about any decision, because no controller
-    /// runs.
+    /// Whether no controller runs. The caller then gave the doubt, which applies to any decision.
     #[serde(skip)]
-    is_idle: bool,
+    lacks_controller: bool,
     /// The directions that are paused.
     #[serde(skip)]
     pause: Pause,
@@ -153,8 +162,8 @@ pub struct Report {
     /// Whether recommendations and scale events were known. If not, stabilization and policies may
     /// prevent the scaling of this report.
     pub history_known: bool,
-    /// The changes that would lead to other replicas. The end of a pause is listed even if the
-    /// replicas stay.
+    /// The changes that would lead to other replicas. Of the metrics, only the first 10 are tried.
+    /// The end of a pause is listed even if the replicas stay.
     pub changes: Vec<Change>,
     /// The error, if the reconcile failed or some metrics did.
     pub error: Option<String>,
@@ -173,14 +182,17 @@ impl Report {
         let has_change = decision.scale_to().is_some();
         let dry_run_doubt =
             (inputs.settings.dry_run && has_change).then(|| "nothing is written".to_owned());
-        let is_idle = doubt.is_some();
-        let held = is_idle.then(|| headline::limit_after_idleness(inputs, &decision)).flatten();
+        let lacks_controller = doubt.is_some();
+        let of_decision = if lacks_controller {
+            headline::limit_of_next_controller(inputs, &decision)
+        } else {
+            headline::doubt(inputs, &decision)
+        };
         let uncertain = || warning::uncertain_effect(&inputs.settings).filter(|_| has_change);
-        let doubt = doubt
-            .or_else(uncertain)
-            .or_else(|| warning::succeeded_pods_of_reference(inputs))
-            .or_else(|| headline::doubt(inputs, &decision));
-        let doubts: Vec<String> = held.into_iter().chain(doubt).chain(dry_run_doubt).collect();
+        let of_controller = doubt.or_else(uncertain);
+        let of_controller = of_controller.or_else(|| warning::succeeded_pods_of_reference(inputs));
+        let doubts = of_decision.into_iter().chain(of_controller).chain(dry_run_doubt);
+        let doubts: Vec<String> = doubts.collect();
         let doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::metric_reports(inputs, explanation);
@@ -189,18 +201,30 @@ impl Report {
             ReplicaLimits::new(inputs, proposed, stabilized)
         });
         let mut advice = advice::advise(inputs, &decision, &metrics, advice);
-        let stay = headline::stay_by_status(inputs, &decision);
-        if doubt.as_deref().zip(stay).is_some_and(|(doubt, stay)| doubt.contains(&stay)) {
-            advice.insert(0, headline::ADVICE_ABOUT_STAY.to_owned());
+        let stays = [
+            (headline::stay_by_status(inputs, &decision), headline::ADVICE_ABOUT_STAY),
+            (headline::steady_by_status(inputs, &decision), headline::ADVICE_ABOUT_STEADY),
+        ];
+        for (stay, about_stay) in stays {
+            if doubt.as_deref().zip(stay).is_some_and(|(doubt, stay)| doubt.contains(&stay)) {
+                advice.insert(0, about_stay.to_owned());
+            }
         }
         let target = &hpa.spec.scale_target_ref;
         Self {
             autoscaler: hpa.metadata.qualified_name(),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
-            sentence: headline::sentence(inputs, &decision, &metrics, doubt.as_deref(), is_idle),
+            at_by_samples: inputs.now_by_samples(),
+            sentence: headline::sentence(
+                inputs,
+                &decision,
+                &metrics,
+                doubt.as_deref(),
+                lacks_controller,
+            ),
             doubt,
-            is_idle,
+            lacks_controller,
             pause: inputs.settings.pause,
             dry_run: inputs.settings.dry_run,
             reason: explanation.reason(),
@@ -224,9 +248,19 @@ impl Report {
         }
     }
 
+    /// Adds that another client has changed the replicas after this number of scalings, as
+    /// in [`Surroundings::overwritten_scalings`], with advice. 0 adds nothing.
+    pub fn add_overwritten_scalings(&mut self, scalings: u32) {
+        if scalings > 0 {
+            let text = short::describe_overwritten(scalings);
+            self.sentence = format!("{}; {text}", self.sentence);
+            self.advice.insert(0, advice::about_overwritten(&text));
+        }
+    }
+
     /// Whether the controller may do something other than this decision.
     fn is_doubtful(&self) -> bool {
-        self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
+        self.doubt.is_some() && (self.scale_to.is_some() || !self.lacks_controller)
     }
 
     /// Escapes texts from the cluster, so that they can't look like another line of the report. The

@@ -10,26 +10,17 @@ use crate::{
     explain::list_first,
     pause::Pause,
     readings::MetricsApi,
-    settings::DOMAIN,
+    settings::{DOMAIN, Setting},
     shell::quote,
 };
 
 /// The maximum number of printed names. Further names are only counted.
-const MAX_NAMES: usize = 5;
+pub(super) const MAX_NAMES: usize = 5;
 
-/// Joins names in one text.
-pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    join_first(names, ", ")
-}
-
-/// Joins clauses in one text. They may have commas.
-pub(super) fn clauses<'a>(clauses: impl Iterator<Item = &'a str>) -> String {
-    join_first(clauses, "; ")
-}
-
-fn join_first<'a>(names: impl Iterator<Item = &'a str>, separator: &str) -> String {
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() { "none".to_owned() } else { list_first(&names, MAX_NAMES, separator) }
+/// Joins names in one text: `none` if there are none.
+pub(super) fn names(names: impl IntoIterator<Item: AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    if names.is_empty() { "none".to_owned() } else { list_first(&names, MAX_NAMES, ", ") }
 }
 
 /// The origin of a setting. Prints `annotation` or the path of the field.
@@ -42,25 +33,15 @@ pub(super) enum SettingOrigin {
 }
 
 impl SettingOrigin {
-    /// The origin of the autoscaler's pause.
-    pub(super) fn of_pause(hpa: &HorizontalPodAutoscaler) -> Self {
-        Self::new(hpa, "pause", "pause")
-    }
-
-    /// The origin of the autoscaler's dry run.
-    pub(super) fn of_dry_run(hpa: &HorizontalPodAutoscaler) -> Self {
-        Self::new(hpa, "dryRun", "dry-run")
-    }
-
-    /// The origin of the autoscaler's scheduled bounds.
-    pub(super) fn of_bounds(hpa: &HorizontalPodAutoscaler) -> Self {
-        Self::new(hpa, "bounds", "bounds")
-    }
-
-    /// A field has precedence over the annotation, even if its value is invalid.
-    fn new(hpa: &HorizontalPodAutoscaler, field: &'static str, annotation: &'static str) -> Self {
-        let is_field = hpa.spec.unknown.contains_key(field);
-        if is_field { Self::Field(field) } else { Self::Annotation(annotation) }
+    /// The origin of the setting with this name. A field has precedence over the annotation, even
+    /// if its value is invalid.
+    pub(super) fn new(hpa: &HorizontalPodAutoscaler, setting: &'static str) -> Self {
+        match Setting::named(setting) {
+            Some(Setting { field, .. }) if hpa.spec.unknown.contains_key(*field) => {
+                Self::Field(field)
+            }
+            _ => Self::Annotation(setting),
+        }
     }
 
     /// The annotation with its name, or the path of the field.
@@ -89,7 +70,7 @@ pub(super) fn paused_text(hpa: &HorizontalPodAutoscaler, pause: Pause) -> String
         Pause { up: true, .. } => " for scaling up",
         Pause { .. } => " for scaling down",
     };
-    format!("paused{direction} by {}", SettingOrigin::of_pause(hpa))
+    format!("paused{direction} by {}", SettingOrigin::new(hpa, "pause"))
 }
 
 /// The API group that metrics of a type are read from.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 use super::{
     error_texts::{
         ALSO_NOT_BY_API, FORBIDDEN, NO_KNOWN_VERSION, UNKNOWN_METRIC, is_in_process,
-        is_server_error, is_unreadable_source,
+        is_metric_missing, is_server_error, is_unreadable_source,
     },
     inputs::Inputs,
 };
@@ -33,32 +33,31 @@ const METRICS_API: &str = "metrics.k8s.io";
 /// from another source, such as Prometheus or a schedule.
 #[derive(Default)]
 pub(super) struct ReportedMetrics<'a> {
-    /// The causes for which the controller could not read metrics, by their index: of all metrics
-    /// from its debug API, else of the one that the condition `ScalingActive=False` is about.
-    /// Without those that could be read here, or could not for the same cause.
+    /// The causes for which the controller could not read metrics, by the index of the metric. They
+    /// come from its debug API, or else from the condition `ScalingActive=False`, which is about
+    /// one metric. Metrics that can be read here, or that fail here for the same cause, are left
+    /// out.
     causes: BTreeMap<usize, &'a str>,
-    /// The last values of other metrics that can't be read here, each after the metric's index.
+    /// The last values of other metrics that can't be read here, each with the metric's index.
     pub(super) values: Vec<(usize, Measurement)>,
     /// The indices of the metrics that can't be read here, and about which the controller reported
-    /// neither a value nor a cause, while it reported a value of another one.
+    /// neither a value nor a cause. Empty unless it reported a value of another metric.
     unknown: Vec<usize>,
-    /// Whether a rule or a collector failed for one of several metrics with the same name, none of
-    /// which can be read here, and the condition doesn't say for which.
+    /// Whether a rule or a collector failed for one of several metrics with the same name. The
+    /// condition doesn't say for which of them, and none of them can be read here.
     has_ambiguous_failure_of_source: bool,
+    /// Whether the last status has neither a value nor a failure of any metric, although a metric
+    /// can't be read here. The last decision needed no metrics, for example because of the bounds.
+    pub(super) is_silent: bool,
+    /// The indices of the metrics that no API has here, and of which no failure is known: the last
+    /// status is [silent](Self::is_silent), or the controller read them for its last decision.
+    without_failure: Vec<usize>,
 }
 
 impl<'a> ReportedMetrics<'a> {
     pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Self {
         use MetricFailure::{Empty, Fetch, NotRead};
         let (hpa, status) = (&inputs.hpa, &inputs.hpa.status);
-        let Some(active) = status.condition(&ConditionType::ScalingActive) else {
-            return Self::default();
-        };
-        let mut failed = failed_metrics(hpa, active);
-        // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
-        if active.status != ConditionStatus::True && failed.is_empty() {
-            return Self::default();
-        }
         let metrics = &decision.explanation().metrics;
         let error = |index: usize| metrics.get(index).and_then(|metric| metric.error.as_deref());
         // kube-controller-manager reads the same APIs. Its status is older than the error here.
@@ -70,6 +69,22 @@ impl<'a> ReportedMetrics<'a> {
             let failure = metrics.get(index).and_then(|metric| metric.failure);
             matches!(failure, Some(Fetch | Empty | NotRead)) && may_be_read(index)
         };
+        let without_failure = |is_silent: bool| -> Vec<usize> {
+            let absent = (0..metrics.len())
+                .filter(|index| is_unread(*index) && error(*index).is_some_and(is_metric_missing));
+            let has_no_failure =
+                |index: &usize| is_silent || inputs.readings.was_read_by_controller(*index);
+            absent.filter(has_no_failure).collect()
+        };
+        let without_report = || Self { without_failure: without_failure(false), ..Self::default() };
+        let Some(active) = status.condition(&ConditionType::ScalingActive) else {
+            return without_report();
+        };
+        let mut failed = failed_metrics(hpa, active);
+        // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
+        if active.status != ConditionStatus::True && failed.is_empty() {
+            return without_report();
+        }
         // The status may be older than the controller's last decision.
         failed.retain(|index| !inputs.readings.was_read_by_controller(*index));
         let cause = root_cause(&active.message);
@@ -89,7 +104,12 @@ impl<'a> ReportedMetrics<'a> {
         });
         let values: Vec<_> = values.collect();
         let mut reported =
-            Self { causes, values, unknown: Vec::new(), has_ambiguous_failure_of_source };
+            Self { causes, values, has_ambiguous_failure_of_source, ..Self::default() };
+        reported.is_silent = active.status == ConditionStatus::True
+            && status.current_metrics.is_empty()
+            && reported.causes.is_empty()
+            && (0..metrics.len()).any(is_unread);
+        reported.without_failure = without_failure(reported.is_silent);
         if !reported.values.is_empty() {
             let unread = (0..metrics.len()).filter(|index| is_unread(*index));
             let unknown = unread.filter(|index| !reported.is_reported(*index)).collect();
@@ -107,21 +127,38 @@ impl<'a> ReportedMetrics<'a> {
         self.values.iter().any(|(other, _)| *other == index)
     }
 
+    /// Whether the controller may read the metric, although it can't be read here: its last status
+    /// has a value, or no failure of the metric is known.
+    pub(super) fn controller_may_read(&self, index: usize) -> bool {
+        self.has_value(index) || self.without_failure.contains(&index)
+    }
+
+    /// The reason why [the controller may read](Self::controller_may_read) a metric, as a sentence.
+    /// `None` for other metrics.
+    pub(super) fn describe_success(&self, index: usize, name: &str) -> Option<String> {
+        if self.has_value(index) {
+            return Some(format!("The controller had a value of {name} in its last status."));
+        }
+        self.controller_may_read(index)
+            .then(|| format!("The controller reports no failure of {name}."))
+    }
+
     /// The cause for which the controller could not read a metric that can't be read here.
     pub(super) fn cause(&self, index: usize) -> Option<&'a str> {
         self.causes.get(&index).copied()
     }
 
-    /// Whether the controller reads rules or collectors: it reported a cause of theirs, or, of the
-    /// metrics that can't be read here, a value of one and nothing about another.
+    /// Whether the controller reads rules or collectors. Either it reported an error of a rule or
+    /// collector, or it reported a value of one metric that can't be read here, and nothing about
+    /// another.
     pub(super) fn has_own_sources(&self) -> bool {
         !self.unknown.is_empty()
             || self.has_ambiguous_failure_of_source
             || self.causes.values().any(|cause| is_in_process(cause))
     }
 
-    /// Whether the controller may read a metric from a source of its own, which can't be read. Here,
-    /// a metrics API doesn't have the metric.
+    /// Whether a metric that no metrics API has here may be one of the controller's own source,
+    /// while the controller can't read that source.
     pub(super) fn may_be_of_unreadable_source(
         &self,
         index: usize,
@@ -134,8 +171,7 @@ impl<'a> ReportedMetrics<'a> {
             && self.causes.values().any(|cause| is_unreadable_source(cause))
     }
 
-    /// The names of the metrics that can't be read here, and about which the controller reported
-    /// neither a value nor a cause, although it has a value of another one.
+    /// The names of the metrics of [`Self::unknown`].
     pub(super) fn unknown_names(&self, hpa: &HorizontalPodAutoscaler) -> Vec<String> {
         self.unknown.iter().map(|index| metric_name(&hpa.spec.metrics, *index)).collect()
     }
@@ -191,7 +227,8 @@ impl<'a> ReportedMetrics<'a> {
         });
         let mut reported = self.causes.keys();
         let repeats = reported.any(|index| self.fails_like_another(explanation, *index));
-        if repeats || self.has_own_sources() || fails_without_status(hpa, explanation) {
+        let is_unknown = self.is_silent || fails_without_status(hpa, explanation);
+        if repeats || self.has_own_sources() || is_unknown {
             here = here.replace(" cannot be read: ", " cannot be read here: ");
         }
         let causes = self.causes_text(hpa, explanation, &here);
@@ -206,8 +243,8 @@ impl<'a> ReportedMetrics<'a> {
         self.has_value(index) || self.causes.contains_key(&index)
     }
 
-    /// Whether the controller reported another cause for a metric, and a metric about which it
-    /// reported nothing else fails here with the same error.
+    /// Whether the controller reported a cause for a metric, but nothing about another metric that
+    /// fails here with the same error.
     fn fails_like_another(&self, explanation: &Explanation, index: usize) -> bool {
         let Some(error) = explanation.metrics.get(index).and_then(|metric| metric.error.as_ref())
         else {
@@ -235,8 +272,8 @@ fn failures_of(
     changed.failures(hpa).unwrap_or_default()
 }
 
-/// The cause with `it` instead of the metric's name, if it says why no rule or collector has the
-/// metric. The text before the cause has the name.
+/// Replaces the metric's name by `it` in a cause that says why no rule or collector has the metric.
+/// The text before the cause has the name already.
 fn without_name<'a>(cause: &'a str, name: &str) -> Cow<'a, str> {
     let Some((why, by_api)) = cause.split_once(ALSO_NOT_BY_API) else { return cause.into() };
     let why = format!("{why},").replace(&format!(" {name},"), " it,");

@@ -59,7 +59,13 @@ pub(super) fn ignores_annotations(inputs: &Inputs, index: usize, cause: &str) ->
 }
 
 /// Advice about the cause that the controller reported for a metric, and about reading it here.
-pub(super) fn advise(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Vec<String> {
+/// `known` is the caller's advice about the error here. It may name the server of the API.
+pub(super) fn advise(
+    inputs: &Inputs,
+    metric: &MetricReport,
+    cause: &str,
+    known: Option<&String>,
+) -> Vec<String> {
     let error = metric.explanation.error.as_deref().unwrap_or_default();
     let here = if error.contains(FORBIDDEN) {
         Some(
@@ -82,7 +88,8 @@ pub(super) fn advise(inputs: &Inputs, metric: &MetricReport, cause: &str) -> Vec
     };
     let about_api =
         || is_failure_of_api(cause).then(|| failure::about_failing_api(&metric.source_type, cause));
-    let about_cause = about_cause(inputs, metric, cause).or_else(about_api);
+    let about_cause = about_cause(inputs, metric, cause).or_else(|| known.cloned());
+    let about_cause = about_cause.or_else(about_api);
     about_cause.into_iter().chain(here).collect()
 }
 

@@ -17,6 +17,10 @@ use crate::{
     go_text,
 };
 
+/// Advice about a failure of the controller that doesn't occur here.
+pub const FAILS_ELSEWHERE: &str = "This doesn't fail here. If it stays, compare the controller's \
+                                   rights, flags and sources with those of this report.";
+
 /// A failure of the controller's last reconcile that doesn't occur here. The controller may lack a
 /// right, or read another source, so the decision of the report is not the controller's.
 pub(super) struct ReportedFailure<'a> {
@@ -30,13 +34,13 @@ impl<'a> ReportedFailure<'a> {
     /// The failure in the status. `None` if the controller reported none, if it occurs here as
     /// well, or in a dry run: then another controller stored the status.
     pub(super) fn new(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<Self> {
-        let condition = failed_read(inputs)?;
+        let condition = blocking_condition(inputs)?;
         let explanation = decision.explanation();
         let metrics = &explanation.metrics;
         let mut failed = failed_metrics(&inputs.hpa, condition);
         failed.retain(|index| !inputs.readings.was_read_by_controller(*index));
         let succeeds_here = match failed.as_slice() {
-            // The status is older than the scale-up from zero by hand.
+            // The target was scaled up from zero by hand after this status was stored.
             [] if condition.reason == ConditionReason::ScalingDisabled => false,
             [] => {
                 !matches!(explanation.reason(), Reason::Failed | Reason::ScalingDisabled)
@@ -62,21 +66,18 @@ impl<'a> ReportedFailure<'a> {
         let about_list = lacked_series(cause).then(|| about_relist().to_owned());
         let about_cause =
             about_list.or_else(|| about_cause(inputs, metrics.get(self.metric?)?, cause));
-        let about_cause = about_cause.unwrap_or_else(|| {
-            "This doesn't fail here. If it stays, compare the controller's rights, flags and \
-             sources with those of this report."
-                .to_owned()
-        });
+        let about_cause = about_cause.unwrap_or_else(|| FAILS_ELSEWHERE.to_owned());
         let separator = if cause.is_empty() { "" } else { ": " };
         let cause = go_text::truncate(cause.to_owned(), MAX_CAUSE_LEN);
         format!("The controller last reported {}{separator}{cause}. {about_cause}", self.reason())
     }
 }
 
-/// The condition with which the controller last could not decide: an unreadable scale, an unusable
-/// selector, or metrics without a value. `None` if the controller has read the metrics since, and
-/// could not store its status, or if the condition comes and goes because bounds exclude each other.
-pub(super) fn failed_read(inputs: &Inputs) -> Option<&Condition> {
+/// The last stored condition that explains why the controller didn't decide: `FailedGetScale`, or
+/// any `ScalingActive=False`. `None` in two cases: the controller has since read the metrics, so
+/// the status is outdated; or the selector is ambiguous and the bounds of the target's autoscalers
+/// conflict, so the condition is transient.
+pub(super) fn blocking_condition(inputs: &Inputs) -> Option<&Condition> {
     let Inputs { hpa, readings, .. } = inputs;
     let able = hpa.status.condition(&ConditionType::AbleToScale);
     let able = able.filter(|able| able.reason == ConditionReason::FailedGetScale);

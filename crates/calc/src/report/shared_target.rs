@@ -35,9 +35,9 @@ pub fn enforced_bounds(
         .then(|| settings.bounds_at(&hpa.spec, now))
 }
 
-/// The conflict of an autoscaler with others of its target, as a clause that follows its name.
-/// `None` if no bounds of the others exclude its own. All bounds are the [`enforced_bounds`], those
-/// of the others after their names.
+/// The conflict of an autoscaler with other autoscalers of its target, as a clause that follows its
+/// name. `None` if no bounds of the others exclude `own`. `others` are their names and bounds. All
+/// bounds are [`enforced_bounds`].
 pub fn describe_bounds_conflict<N: Display>(
     hpa: &HorizontalPodAutoscaler,
     own: Option<Bounds>,
@@ -55,7 +55,7 @@ pub fn describe_bounds_conflict<N: Display>(
     (!excluded.is_empty()).then(|| {
         format!(
             "conflicts by its bounds, {own}, with {}: {}",
-            names(excluded.iter().map(String::as_str)),
+            names(&excluded),
             bounds_conflict_effect(&target, excluded.len())
         )
     })
@@ -83,8 +83,8 @@ impl TargetKey {
     }
 }
 
-/// The autoscalers of each target, by name, with their [`enforced_bounds`]. What reports say about
-/// the other autoscalers of a target depends on nothing else.
+/// The autoscalers of each target, by name, with their [`enforced_bounds`]. Reports need nothing
+/// else to describe the other autoscalers of a target.
 #[derive(Clone, Debug, Default)]
 pub struct TargetIndex<N> {
     by_target: BTreeMap<TargetKey, BTreeMap<N, Option<Bounds>>>,

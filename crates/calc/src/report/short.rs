@@ -14,12 +14,13 @@ use super::{
 };
 use crate::{
     api::{
-        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-        MetricSpec, MetricStatus, MetricValueStatus, PolicySelect, Scale,
+        Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricSpec,
+        MetricStatus, MetricValueStatus, PolicySelect, Scale,
     },
     explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
     fallback::FALLBACK,
     go_text,
+    history::Direction,
     pause::Pause,
     replicas::Rule,
     settings::{Settings, Tolerances},
@@ -92,9 +93,9 @@ pub struct ShortReport {
     pub has_missing_metric: bool,
     /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// The time until which pods may be starting or, if some don't exist, being created, because
-    /// the autoscaler scaled recently. Until then, it is no problem that they don't count. Set also
-    /// after a scale-down: the status doesn't have the direction.
+    /// The time until which pods of the last scaling may be starting or, if some don't exist, being
+    /// created. Until then, it is no problem that they don't count. Also set after a scale-down,
+    /// because the status doesn't have the direction.
     starting_until: Option<Timestamp>,
 }
 
@@ -104,15 +105,30 @@ pub struct Surroundings<'a> {
     /// The target's scale, for the number of pods, which the status doesn't have. Only some reports
     /// [need](ShortReport::needs_scale) it.
     pub scale: Option<&'a Scale>,
+    /// The reason why the target's controller can't create pods
+    /// ([`SelectedPods::replica_failure`](crate::SelectedPods::replica_failure)).
+    pub replica_failure: Option<&'a str>,
+    /// The controller's last decision in one sentence. It has causes that the status lacks: pods
+    /// that exist, but keep the replicas from following the metrics, and unready pods at
+    /// `maxReplicas`.
+    pub last_decision: Option<&'a str>,
     /// The names of the other autoscalers of the target, of all APIs.
     pub other_autoscalers: &'a [String],
     /// The conflict with them ([`describe_bounds_conflict`](super::describe_bounds_conflict)).
     pub bounds_conflict: Option<&'a str>,
+    /// The number of recent scalings after which another client has changed the replicas. 0 if
+    /// it is unknown, or too low to report.
+    pub overwritten_scalings: u32,
+}
+
+/// A clause about scalings after which another client has changed the replicas.
+pub(super) fn describe_overwritten(scalings: u32) -> String {
+    format!("another client has changed the replicas after {scalings} scalings")
 }
 
 fn shared_target_text(others: &[String]) -> String {
     let verb = if others.len() == 1 { "has" } else { "have" };
-    format!("{} {verb} the same target", names(others.iter().map(String::as_str)))
+    format!("{} {verb} the same target", names(others))
 }
 
 impl State {
@@ -149,10 +165,29 @@ impl ShortReport {
         settings: &Settings,
         surroundings: Surroundings<'_>,
     ) -> Self {
-        let Surroundings { scale, other_autoscalers, bounds_conflict } = surroundings;
+        let Surroundings {
+            scale,
+            replica_failure,
+            other_autoscalers,
+            bounds_conflict,
+            overwritten_scalings,
+            ..
+        } = surroundings;
         let measured = largest_measurement(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
-        let state = state(hpa, load, settings);
+        let lacks_pods = scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas);
+        let state = match state(hpa, load, settings) {
+            // A higher maximum creates none of the pods that don't exist. A status without any may
+            // be one that no controller writes.
+            State::AtMaximum
+                if lacks_pods
+                    && (replica_failure.is_some()
+                        || scale.is_some_and(|scale| scale.status_replicas > 0)) =>
+            {
+                State::WaitingForPods
+            }
+            state => state,
+        };
         let measured = match active_fallback(hpa, settings) {
             Some(active) => Some(go_text::truncate(
                 format!("a fallback is active: {}", active.message),
@@ -161,19 +196,26 @@ impl ShortReport {
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
         let pause = pause_text(hpa, state, settings.pause);
-        let mut sentence = sentence(hpa, state, measured, pause.as_deref(), scale);
+        let mut sentence = sentence(hpa, state, measured, pause.as_deref(), surroundings);
+        // The last decision also names the metrics that failed.
+        let names_missing =
+            state == State::MetricMissing || surroundings.last_decision == Some(&*sentence);
         if let Some(pause) = pause.as_deref().filter(|_| state.has_hidden_pause()) {
             sentence = format!("{pause}; {sentence}");
         }
         let missing: Vec<_> = missing_metrics(hpa).filter(|_| state.is_by_metrics()).collect();
         let has_missing_metric = !missing.is_empty();
-        if has_missing_metric && state != State::MetricMissing {
+        if has_missing_metric && !names_missing {
             sentence.push_str("; no value of ");
             sentence.push_str(&missing.join(" and "));
         }
         let mut warnings = warnings(hpa, settings);
         let extra_pods = extra_pods(hpa, settings).map(ToOwned::to_owned);
         warnings.extend(extra_pods.map(|text| (Warning::ExtraPods, text)));
+        if overwritten_scalings > 0 {
+            let text = describe_overwritten(overwritten_scalings);
+            warnings.push((Warning::ReplicasOverwritten, text));
+        }
         if let Some(conflict) = bounds_conflict {
             warnings.push((Warning::SharedTarget, conflict.to_owned()));
         } else if !other_autoscalers.iter().all(|other| sentence.contains(other)) {
@@ -186,18 +228,18 @@ impl ShortReport {
             sentence.push_str("; ");
             sentence.push_str(&go_text::truncate(text, MAX_WARNING_LEN));
         }
-        let lacks_pods = scale.is_some_and(|scale| scale.status_replicas < scale.spec_replicas);
         let start_up = settings.cpu_initialization_period;
         let start_up = if lacks_pods { start_up.min(CREATION_PERIOD) } else { start_up };
-        let starting_until = hpa.status.last_scale_time.filter(|_| state == State::WaitingForPods);
+        let may_start = state == State::WaitingForPods && replica_failure.is_none();
+        let starting_until = hpa.status.last_scale_time.filter(|_| may_start);
         let starting_until = starting_until.map(|scaled| after(scaled, start_up));
         let sentence = one_line(&sentence).into_owned();
         Self { state, sentence, cause, pause, load, has_missing_metric, warnings, starting_until }
     }
 
-    /// Whether the target's scale would complete the sentence.
+    /// Whether the target's scale would complete the sentence, or change the state.
     pub fn needs_scale(&self) -> bool {
-        self.state == State::WaitingForPods
+        matches!(self.state, State::WaitingForPods | State::AtMaximum)
     }
 
     /// Whether the state is a problem ([`State::is_problem`]), or there is a pause or a warning.
@@ -213,7 +255,8 @@ impl Report {
     /// decision is doubtful, except in a dry run. [`State::New`] also remains, unless the decision
     /// failed, or scaling is disabled or paused.
     pub fn state(&self, reported: State) -> State {
-        let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
+        let mut changes = self.changes.iter();
+        let is_paused = changes.any(|change| matches!(change.trigger, Trigger::Unpause { .. }));
         let is_paused = is_paused && (self.pause == Pause::BOTH || self.reason == Reason::Paused);
         let has_failed = self.metrics.iter().any(|metric| metric.explanation.failure.is_some());
         let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
@@ -226,6 +269,9 @@ impl Report {
             _ if is_paused => State::Paused,
             _ if reported == State::New => reported,
             _ if has_fallback => State::Fallback,
+            Reason::MaxReplicas if self.scale_to.is_none() && self.lacks_existing_pods() => {
+                State::WaitingForPods
+            }
             Reason::MaxReplicas => State::AtMaximum,
             _ if self.scale_to.is_some() => State::Scaling,
             _ if has_failed => State::MetricMissing,
@@ -235,6 +281,12 @@ impl Report {
             _ if self.waits_for_pods() => State::WaitingForPods,
             _ => State::Steady,
         }
+    }
+
+    /// Whether the target has some, but not all of its pods.
+    fn lacks_existing_pods(&self) -> bool {
+        let counts = self.current_replicas.zip(self.status_replicas);
+        counts.is_some_and(|(replicas, existing)| (1..replicas).contains(&existing))
     }
 
     /// Whether pods that don't exist or don't count keep the replicas from following the metrics.
@@ -313,16 +365,12 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
 /// The limit of a direction that `spec.behavior` disables, while stabilization holds the replicas.
 /// Stabilization comes first, so the status doesn't have this limit.
 fn disabled_limit(hpa: &HorizontalPodAutoscaler) -> Option<ConditionReason> {
-    let behavior = hpa.spec.behavior.as_deref()?;
-    let (rules, limit) = match true_reason(hpa, &ConditionType::AbleToScale)? {
-        ConditionReason::ScaleDownStabilized => {
-            (behavior.scale_down.as_ref()?, ConditionReason::ScaleDownLimit)
-        }
-        ConditionReason::ScaleUpStabilized => {
-            (behavior.scale_up.as_ref()?, ConditionReason::ScaleUpLimit)
-        }
+    let (direction, limit) = match true_reason(hpa, &ConditionType::AbleToScale)? {
+        ConditionReason::ScaleDownStabilized => (Direction::Down, ConditionReason::ScaleDownLimit),
+        ConditionReason::ScaleUpStabilized => (Direction::Up, ConditionReason::ScaleUpLimit),
         _ => return None,
     };
+    let rules = hpa.spec.scaling_rules(direction)?;
     (rules.select_policy == Some(PolicySelect::Disabled)).then_some(limit)
 }
 
@@ -347,11 +395,8 @@ fn active_fallback<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Option<&'a Condition> {
-    let mut metrics = settings.metrics.iter().flat_map(|metrics| metrics.iter());
-    let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
-    active.filter(|condition| {
-        condition.status == ConditionStatus::True && metrics.any(|one| one.fallback.is_some())
-    })
+    let active = hpa.status.true_condition(&ConditionType::ExternalMetricFallbackActive);
+    active.filter(|_| settings.has_fallback())
 }
 
 /// The reason of a condition that is true.
@@ -359,8 +404,7 @@ fn true_reason<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     condition_type: &ConditionType,
 ) -> Option<&'a ConditionReason> {
-    let condition = hpa.status.condition(condition_type)?;
-    (condition.status == ConditionStatus::True).then_some(&condition.reason)
+    hpa.status.true_condition(condition_type).map(|condition| &condition.reason)
 }
 
 fn specs_and_statuses(

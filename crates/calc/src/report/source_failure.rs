@@ -13,6 +13,7 @@ use super::{
     inputs::Inputs,
     metrics::MetricReport,
     phrases::{metrics_api, namespace},
+    target_pods::running_pod,
 };
 use crate::{
     api::{
@@ -64,8 +65,9 @@ pub(super) fn about_rule(name: &str, error: &str) -> Option<String> {
     })
 }
 
-/// Advice about a server at the URL of Prometheus that answers, but refuses the credentials or
-/// isn't Prometheus, or isn't ready. `None` for other errors. `url` is the setting with the URL.
+/// Advice about a server at the URL of Prometheus that answers with an error: for example, it isn't
+/// ready, refuses the credentials or isn't Prometheus. `None` for other errors. `url` is the
+/// setting with the URL.
 pub(super) fn about_answer(error: &str, url: &str) -> Option<String> {
     Some(if is_not_ready(error) && (is_in_process(error) || error.contains(PROMETHEUS)) {
         "Prometheus answers, but isn't ready, as the message says: after a start, it first reads \
@@ -128,8 +130,8 @@ pub(super) fn about_refused_query(name: &str) -> String {
     )
 }
 
-/// Advice about a metric that neither the rules nor the collectors have, nor a metrics API. `error`
-/// is the text that says so.
+/// Advice about a metric that is missing in the rules, the collectors and the metrics API, as
+/// `error` says.
 pub(super) fn about_absence(inputs: &Inputs, metric: &MetricReport, error: &str) -> String {
     let index = metric.index;
     let name = inputs.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
@@ -162,8 +164,8 @@ pub(super) fn about_relist() -> &'static str {
 }
 
 /// The command that says which rules have the metric at an index of `spec.metrics`, and why its
-/// query has no value, for `pod` unless it is a metric of objects or an external one. With
-/// placeholders for the rules file and the server.
+/// query has no value. It has placeholders for the rules file and the server. `pod` is the pod to
+/// query. Object and External metrics ignore it.
 pub fn rules_explain_command(
     hpa: &HorizontalPodAutoscaler,
     index: usize,
@@ -208,8 +210,8 @@ pub fn rules_explain_command(
     )
 }
 
-/// Advice about a metric of the rule or collector whose query has a result, but no usable one.
-/// `None` if the error has another reason. `default` is PromQL for 0.
+/// Advice about a rule or collector whose query has a result that can't be used. `None` for other
+/// errors. `name` is that of the metric, and `default` is PromQL for 0.
 fn about_unusable_result(name: &str, error: &str, default: &str) -> Option<String> {
     Some(if error.contains(NOT_A_NUMBER) {
         format!(
@@ -263,8 +265,8 @@ pub fn about_result_of_collector(name: &str, error: &str) -> Option<String> {
     }))
 }
 
-/// The problem with the settings of a collector whose server answered without a value, or to whose
-/// server nothing was sent. A clause without a full stop. `None` for other errors.
+/// The problem with a collector's settings, as a clause without a full stop, if the server answered
+/// without a value or if the query was not sent. `None` for other errors.
 pub fn problem_of_collector_settings(error: &str) -> Option<&'static str> {
     Some(if error.contains(QUERY_SYNTAX) {
         "the query has a syntax error, as the message says, and is not sent to the server"
@@ -306,7 +308,7 @@ pub(super) fn about_no_value(inputs: &Inputs, metric: &MetricReport, error: &str
         return format!(
             "The query in the message, that of {name}, has no result. Check the names and selectors \
              in spec.metrics[{index}]: {} says which series there are.",
-            rules_explain_command(&inputs.hpa, *index, None)
+            rules_explain_command(&inputs.hpa, *index, running_pod(inputs))
         );
     }
     if error.contains(COLLECTOR) {

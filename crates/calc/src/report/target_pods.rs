@@ -15,25 +15,34 @@ use crate::{
     pods::PodClass,
     replicas::Rule,
     shell::{quote, quote_always},
+    time::after,
 };
 
-/// Describes the pods that keep the replicas from following the metrics, because they don't exist
-/// or don't count, or that have [been missing for long](lacks_pods_for_long).
+/// Describes pods that don't exist or don't count, if they keep the replicas from following the
+/// metrics, have been missing for longer than their creation takes, or can't be created.
 pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (existing, replicas) = (scale.status_replicas, scale.spec_replicas);
-    if !is_held_back(inputs, decision) && !lacks_pods_for_long(inputs, scale) {
+    let failure = inputs.selected.replica_failure.as_ref().filter(|_| existing < replicas);
+    // A quota or a webhook may refuse them.
+    let is_missing_for_long = lacks_existing_pods(inputs) && has_settled(inputs);
+    if failure.is_none() && !is_held_back(inputs, decision) && !is_missing_for_long {
         return None;
     }
-    Some(match winner.counted_pods {
+    let pods = match winner.counted_pods {
         Some(count) if existing >= replicas => part_of_pods(inputs, count, replicas, "count"),
         _ => part_of_pods(inputs, usize::try_from(existing).unwrap_or(0), replicas, "exist"),
+    };
+    Some(match failure {
+        Some(failure) => format!("{pods}: {failure}"),
+        None => pods,
     })
 }
 
-/// Describes the pods that count if fewer count than the target has replicas. Either others are
-/// ignored, and the proposal is smaller than the ratio of the metric suggests. Or others have no
-/// sample, and the metric is exactly at its target, so that nothing is assumed for them.
+/// Describes the pods that count, if fewer count than the target has replicas. There are two cases.
+/// Other pods are ignored, and the proposal is smaller than the ratio of the metric suggests. Or
+/// other pods have no sample, and nothing is assumed for them, because the metric is exactly at its
+/// target.
 pub(super) fn ignored_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let (winner, scale) = winner_and_scale(inputs, decision)?;
     let (count, replicas) = (winner.counted_pods?, scale.spec_replicas);
@@ -53,15 +62,16 @@ fn is_held_back(inputs: &Inputs, decision: &Decision<'_>) -> bool {
     !scales_up && lacks_pods(winner, scale.spec_replicas)
 }
 
-/// Whether the target has fewer pods than replicas, although those of the last scaling have had the
-/// time to be created: for example, because a quota or a webhook refuses them. A status without pods
-/// may be one that no controller writes, such as that of a custom resource. One with fewer pods than
-/// the selector matches is old, or counts only some of them, such as those that are ready.
-fn lacks_pods_for_long(inputs: &Inputs, scale: &Scale) -> bool {
+/// Whether the target has fewer pods than replicas.
+///
+/// A status without pods doesn't count: maybe no controller writes it, as with a custom resource.
+/// If the selector matches as many active pods as replicas, the status doesn't count either: it is
+/// outdated, or has only some of the pods, such as the ready ones.
+pub(super) fn lacks_existing_pods(inputs: &Inputs) -> bool {
+    let Ok(scale) = &inputs.scale else { return false };
     let active_count = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
     (1..scale.spec_replicas).contains(&scale.status_replicas)
         && i32::try_from(active_count).is_ok_and(|count| count < scale.spec_replicas)
-        && has_settled(inputs)
 }
 
 /// Whether the pods of the last scaling have had the time to be created or deleted.
@@ -99,9 +109,7 @@ fn winner_and_scale<'a>(
     inputs: &'a Inputs,
     decision: &'a Decision<'_>,
 ) -> Option<(&'a MetricExplanation, &'a Scale)> {
-    let explanation = decision.explanation();
-    let winner = explanation.metrics.get(explanation.winner?)?;
-    Some((winner, inputs.scale.as_ref().ok()?))
+    decision.explanation().winning_metric().zip(inputs.scale.as_ref().ok())
 }
 
 /// `1 of 3 pods counts (2 being deleted)`. `verb` is in the plural.
@@ -133,6 +141,12 @@ pub(super) fn idle_state(pod: &Pod) -> Option<&str> {
     }
 }
 
+/// The name of a pod that runs and may be ready.
+pub(super) fn running_pod(inputs: &Inputs) -> Option<&str> {
+    let pod = inputs.selected.pods.iter().find(|pod| idle_state(pod).is_none())?;
+    Some(&pod.name)
+}
+
 /// Counts equal states: `1 Failed, 2 being deleted`.
 pub(super) fn count_states(states: &[&str]) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
@@ -162,7 +176,7 @@ pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
 pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let unready = long_unready_pods(inputs, decision)?;
     let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
-    let starting = active.filter(|pod| is_pending_or_unready(pod) && started_recently(inputs, pod));
+    let starting = active.filter(|pod| is_pending_or_unready(pod) && is_in_start_up(inputs, pod));
     Some(match starting.count() {
         0 => unready,
         1 => format!("{unready}, 1 is starting"),
@@ -170,12 +184,12 @@ pub(super) fn unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<S
     })
 }
 
-/// Counts the pods that are not ready, except those that started recently. `None` if there are
-/// none, or if another part of the sentence is about them: the ratio that includes unready pods,
-/// the failure of a metric, or the pods that don't count.
+/// Counts the pods that are not ready, except those in their start-up. `None` if there are none, or
+/// if another part of the sentence is about them: the ratio that includes unready pods, the failure
+/// of a metric, or the pods that don't count.
 fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let explanation = decision.explanation();
-    let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
+    let winner = explanation.winning_metric();
     let is_rebalanced = winner.is_some_and(|winner| winner.rebalanced_ratio.is_some());
     let is_named = is_rebalanced || is_held_back(inputs, decision);
     if is_named || explanation.reason() == Reason::Failed {
@@ -184,13 +198,37 @@ fn long_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
     let active = inputs.selected.pods.iter().filter(|pod| pod.is_active());
     let total = active.clone().count();
     let unready = active.filter(|pod| is_pending_or_unready(pod));
-    let unready = unready.filter(|pod| !started_recently(inputs, pod)).count();
+    let unready_count = unready.clone().count();
+    let unready = unready.filter(|pod| !is_in_start_up(inputs, pod)).count();
     match (unready, total) {
         (0, _) => None,
         (_, 1) => Some("the only pod is not ready".to_owned()),
+        _ if unready_count == total => Some(format!("none of the {total} pods is ready")),
         (1, _) => Some(format!("1 of {total} pods is not ready")),
         _ => Some(format!("{unready} of {total} pods are not ready")),
     }
+}
+
+/// Counts the [pods that stay pending](long_pending_count), for example because no node has room.
+/// `None` if there are none, or if the ratio includes no unready pods: then [`unready_pods`] counts
+/// them.
+pub(super) fn pending_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    decision.explanation().winning_metric()?.rebalanced_ratio?;
+    let total = inputs.selected.pods.iter().filter(|pod| pod.is_active()).count();
+    match long_pending_count(inputs) {
+        0 => None,
+        1 => Some(format!("1 of {} is pending", counted(total, "pod"))),
+        pending => Some(format!("{pending} of {total} pods are pending")),
+    }
+}
+
+/// The number of pods that are pending although the last scaling [has settled](has_settled), except
+/// those in their start-up.
+pub(super) fn long_pending_count(inputs: &Inputs) -> usize {
+    let pods = inputs.selected.pods.iter().filter(|pod| pod.is_active());
+    let pending = pods.filter(|pod| pod.phase == PodPhase::Pending);
+    let pending = pending.filter(|pod| !is_in_start_up(inputs, pod)).count();
+    if has_settled(inputs) { pending } else { 0 }
 }
 
 /// Counts the unready pods of the deciding metric whose samples count, if its ratio includes other
@@ -259,16 +297,24 @@ pub(super) fn creation_events(inputs: &Inputs) -> String {
     )
 }
 
-/// Advice about the pods of [`long_unready_pods`].
+/// Advice about the pods of [`long_unready_pods`] or [`pending_pods`].
 pub(super) fn about_unready_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
-    let unready = long_unready_pods(inputs, decision)?;
+    let unready = long_unready_pods(inputs, decision);
+    let unready = unready.or_else(|| pending_pods(inputs, decision))?;
     Some(format!("Check why {unready}: {}", pods_command(inputs, "describe")))
 }
 
-/// Whether a pod started within the CPU initialization period, in which it may be unready or not
-/// measured yet.
-pub(super) fn started_recently(inputs: &Inputs, pod: &Pod) -> bool {
-    pod.start_time.is_some_and(|start| {
-        inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
-    })
+/// Whether a pod is in the CPU initialization period after its start, and may be unready or not
+/// measured because it still starts. A pod that is no longer ready has started. A pod without a
+/// start, which no node has yet, may be new until the last scaling [has settled](has_settled).
+pub(super) fn is_in_start_up(inputs: &Inputs, pod: &Pod) -> bool {
+    let settings = &inputs.settings;
+    let Some(start) = pod.start_time else {
+        return pod.phase == PodPhase::Pending && !has_settled(inputs);
+    };
+    // By the rule of `PodClassReason::NeverReady`.
+    let first_change = after(start, settings.initial_readiness_delay);
+    let was_ready = is_unready(pod)
+        && pod.ready.is_some_and(|ready| ready.last_transition_time >= first_change);
+    inputs.now.duration_since(start) < settings.cpu_initialization_period && !was_ready
 }

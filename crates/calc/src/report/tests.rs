@@ -350,3 +350,17 @@ fn lines_are_those_of_the_printed_report() {
         assert!(text.contains(line.as_str()), "{line:?} is not in:\n{text}");
     }
 }
+
+#[test]
+fn changes_of_metrics_are_limited_to_the_first_ten() {
+    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
+    let metric = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
+    let mut inputs = inputs(json!({ "metrics": vec![metric; 12] }));
+    inputs.readings = (0..12).map(|index| (index, Ok(equal_samples(431)))).collect();
+    let report = inputs.report();
+    let changed = report.changes.iter().filter_map(|change| match change.trigger {
+        Trigger::Metric { metric, .. } => Some(metric),
+        _ => None,
+    });
+    assert_eq!(changed.max(), Some(9), "{report}");
+}

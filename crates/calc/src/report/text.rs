@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    Change, MetricReport, RateLimit, Report, Stabilization, Trigger,
-    phrases::{age, clauses, names},
+    Change, MetricReport, PodReport, RateLimit, Report, Stabilization, Trigger,
+    phrases::{MAX_NAMES, age, names},
 };
 use crate::{
     api::{Condition, ConditionType, PolicySelect},
     decide::BOUNDS,
     explain::{
-        MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes_and_seconds,
-        one_line,
+        MetricExplanation, SettingEffect, TargetValue, bytes, counted, list_first,
+        minutes_and_seconds, one_line,
     },
     history::Direction,
     pods::PodClass,
@@ -31,7 +31,7 @@ impl Display for Report {
             writeln!(f, "\nMetrics")?;
         }
         for (index, metric) in self.metrics.iter().enumerate() {
-            print_metric(f, metric, self.winner == Some(index), self.at)?;
+            print_metric(f, metric, self.winner == Some(index), self.at_by_samples)?;
         }
         if self.limits.is_some() {
             writeln!(f, "\nLimits")?;
@@ -180,10 +180,16 @@ impl Report {
             write!(f, "  scales to {desired} ")?;
         }
         match &change.trigger {
-            Trigger::Unpause if Some(desired) == self.current_replicas => {
-                writeln!(f, "without the pause, until the metrics ask for other replicas")
+            Trigger::Unpause { at: Some(at) } => writeln!(
+                f,
+                "without the pause, at {} ({}), if the metrics stay as they are",
+                time(*at),
+                from_now(*at, self.at)
+            ),
+            Trigger::Unpause { at: None } if Some(desired) == self.current_replicas => {
+                writeln!(f, "without the pause, if the metrics stay as they are")
             }
-            Trigger::Unpause => writeln!(f, "without the pause"),
+            Trigger::Unpause { at: None } => writeln!(f, "without the pause"),
             Trigger::MaxReplicas { to } => writeln!(f, "with a maxReplicas of {to}"),
             Trigger::MinReplicas { to } => writeln!(f, "with a minReplicas of {to}"),
             Trigger::Time { at } => writeln!(
@@ -343,8 +349,8 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
             continue;
         }
         // Of the pods that count, only those that are not ready need a reason.
-        let is_counted = class == PodClass::Ready;
-        let explained = pods.iter().filter(|pod| !is_counted || pod.is_unready);
+        let (explained, others): (Vec<&PodReport>, Vec<&PodReport>) =
+            pods.iter().copied().partition(|pod| class != PodClass::Ready || pod.is_unready);
         let mut by_reason = Vec::<(&str, Vec<&str>)>::new();
         for pod in explained {
             match by_reason.iter_mut().find(|(why, _)| *why == pod.why) {
@@ -354,16 +360,16 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         }
         let reasons = by_reason.iter().map(|(why, pods)| match pods.as_slice() {
             [pod] => format!("{pod} {why}"),
-            _ => format!("{}: each {why}", names(pods.iter().copied())),
+            _ => format!("{}: each {why}", names(pods)),
         });
         let reasons: Vec<_> = reasons.collect();
-        let reasons = (!reasons.is_empty()).then(|| clauses(reasons.iter().map(String::as_str)));
-        let counted = is_counted.then(|| names(pods.iter().map(|pod| pod.name.as_str())));
-        let texts: Vec<_> = counted.into_iter().chain(reasons).collect();
+        let reasons = (!reasons.is_empty()).then(|| list_first(&reasons, MAX_NAMES, "; "));
+        let others = (!others.is_empty()).then(|| names(others.iter().map(|pod| &pod.name)));
+        let texts: Vec<_> = others.into_iter().chain(reasons).collect();
         writeln!(f, "    {} ({}): {}", class.label(), pods.len(), texts.join("; "))?;
     }
     if let Some(samples) = &metric.unselected_samples {
-        let pods = names(samples.pods.iter().map(String::as_str));
+        let pods = names(&samples.pods);
         let label = if samples.are_counted {
             "not selected, but counted"
         } else {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::inputs::Inputs;
 use crate::{
-    api::{ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler, PodPhase},
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, PodPhase},
     explain::counted,
     plan::PlanKind,
     settings::{Settings, SettingsSummary},
@@ -29,6 +29,8 @@ pub enum Warning {
     /// The target's selector matches pods of other owners, which count too, by the condition
     /// `SelectorMatchesExtraPods`.
     ExtraPods,
+    /// Another client changes the target's replicas after each scaling.
+    ReplicasOverwritten,
 }
 
 /// The problems with the settings, each with a text.
@@ -56,9 +58,8 @@ pub(super) fn extra_pods<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     settings: &Settings,
 ) -> Option<&'a str> {
-    let extra = hpa.status.condition(&ConditionType::SelectorMatchesExtraPods)?;
-    let is_current = extra.status == ConditionStatus::True && !settings.is_for_built_in();
-    is_current.then_some(&*extra.message)
+    let extra = hpa.status.true_condition(&ConditionType::SelectorMatchesExtraPods)?;
+    (!settings.is_for_built_in()).then_some(&*extra.message)
 }
 
 /// The effect of settings that kube-controller-manager ignores, if hpa-rs may handle the autoscaler
@@ -79,11 +80,11 @@ pub(super) fn ignored_by_reference(settings: &Settings) -> Vec<String> {
     ignored.map(|(_, text)| text).collect()
 }
 
-/// A difference of kube-controller-manager for the first line: before version 1.38, it counts pods
-/// that have succeeded (kubernetes#141302). `None` if it doesn't act on the autoscaler, or if no
-/// such pod could change its decision.
+/// A clause for the first line: before version 1.38, kube-controller-manager counts pods that have
+/// succeeded (kubernetes#141302). `None` if it doesn't act on the autoscaler, or if no such pod
+/// could change its decision.
 pub(super) fn succeeded_pods_of_reference(inputs: &Inputs) -> Option<String> {
-    let summary = inputs.settings.summary.as_deref().filter(|summary| summary.is_for_built_in)?;
+    let summary = inputs.settings.summary.as_deref().filter(|summary| summary.may_be_built_in)?;
     let pods = inputs.selected.pods.iter();
     let succeeded = pods.filter(|pod| !pod.terminating && pod.phase == PodPhase::Succeeded).count();
     let mut metrics = inputs.hpa.spec.metrics.iter();
@@ -155,7 +156,7 @@ fn ignored_settings(summary: &SettingsSummary) -> Vec<(Warning, String)> {
 fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, summary: &'a SettingsSummary) -> Option<&'a str> {
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
     // kube-controller-manager doesn't remove the condition of an earlier controller.
-    let custom = custom.filter(|_| !summary.is_for_built_in);
+    let custom = custom.filter(|_| !summary.may_be_built_in);
     let reported = custom.filter(|custom| custom.reason == ConditionReason::InvalidSettings);
     let problems = Some(summary.problems.as_str()).filter(|problems| !problems.is_empty());
     problems.or_else(|| reported.map(|custom| &*custom.message))

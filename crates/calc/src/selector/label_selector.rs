@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use super::{Operator, Requirement, Selector, SelectorError};
-use crate::api::null_as_empty;
+use crate::api::{UnknownFields, null_as_empty};
 
 /// A meta/v1 `LabelSelector`. It matches objects that meet all of `match_labels` and
 /// `match_expressions`. An empty one matches all objects.
@@ -26,7 +26,7 @@ pub struct LabelSelector {
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: serde_json::Map<String, serde_json::Value>,
+    pub unknown: UnknownFields,
 }
 
 /// A meta/v1 `LabelSelectorRequirement`: one of the `matchExpressions` of a label selector.
@@ -49,7 +49,7 @@ pub struct LabelSelectorRequirement {
     /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: serde_json::Map<String, serde_json::Value>,
+    pub unknown: UnknownFields,
 }
 
 impl LabelSelector {

@@ -323,6 +323,19 @@ fn invalid_label_selectors_are_rejected(
 }
 
 #[test]
+fn message_about_many_values_of_a_long_key_is_limited() {
+    let expression = LabelSelectorRequirement {
+        key: "k".repeat(10_000),
+        operator: "In".to_owned(),
+        values: vec!["<".to_owned(); 100],
+        ..Default::default()
+    };
+    let selector = LabelSelector { match_expressions: vec![expression], ..Default::default() };
+    let error = selector.to_selector().unwrap_err().to_string();
+    assert!(error.len() < 80_000, "{}", error.len());
+}
+
+#[test]
 fn absent_label_selector_selects_nothing() {
     assert!(Selector::from_label_selector(None).unwrap().is_nothing());
     assert_eq!(go_string(None), "nil");

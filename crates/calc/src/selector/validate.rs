@@ -1,5 +1,5 @@
-//! Validation of label keys and values, with the texts of the API's Go library
-//! (k8s.io/apimachinery/pkg/api/validate/content).
+//! Validation of requirements, with the texts of k8s.io/apimachinery/pkg/labels. The texts about
+//! keys and values are in [`crate::names`].
 
 use std::fmt::Display;
 
@@ -11,6 +11,9 @@ use crate::{
 
 /// The maximum number of errors of values in a message, since a selector can have very many values.
 const MAX_ERRORS: usize = 100;
+/// Above this length of a message in bytes, no errors of values are added. Each repeats the key,
+/// which may be long if it is invalid.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 impl Requirement {
     /// Go's `labels.NewRequirement`. It reports all violations at once.
@@ -48,7 +51,8 @@ impl Requirement {
             }
         }
         for (index, value) in values.iter().enumerate() {
-            if errors.len() >= MAX_ERRORS {
+            let bytes: usize = errors.iter().map(String::len).sum();
+            if errors.len() >= MAX_ERRORS || bytes > MAX_ERROR_BYTES {
                 break;
             }
             let reasons = label_value_errors(value);

@@ -12,9 +12,9 @@ use crate::api::{ConditionReason, ConditionStatus, ConditionType, HorizontalPodA
 
 impl Settings {
     /// The settings of an autoscaler that kube-controller-manager handles: those of `self`, because
-    /// annotations and fields have no effect. [`SettingsSummary::ignored`] has the ignored
-    /// settings that should prevent writes. [`Settings::scale_from_any_zero`] is on if the status
-    /// is that of a version before 1.36.
+    /// annotations and fields have no effect. [`SettingsSummary::ignored`] has the ignored settings
+    /// that would prevent writes. [`Settings::scale_from_any_zero`] is on if a version before 1.36
+    /// stored the status.
     #[must_use]
     pub fn for_kube_controller_manager(
         self,
@@ -30,7 +30,7 @@ impl Settings {
             problems,
             ignored,
             ignored_names,
-            is_for_built_in: true,
+            may_be_built_in: true,
             ..SettingsSummary::default()
         };
         Self {
@@ -44,13 +44,13 @@ impl Settings {
     /// settings [for it](Self::for_kube_controller_manager).
     #[must_use]
     pub fn has_ignored_settings(&self) -> bool {
-        self.summary
-            .as_ref()
-            .is_some_and(|summary| summary.ignored.is_any() || !summary.ignored_names.is_empty())
+        self.summary.as_ref().is_some_and(|summary| {
+            summary.ignored != IgnoredSettings::default() || !summary.ignored_names.is_empty()
+        })
     }
 
-    /// Whether hpa-rs would only compare its decisions, also if kube-controller-manager handles the
-    /// autoscaler.
+    /// Whether the autoscaler asks for a dry run, even if kube-controller-manager handles it and
+    /// ignores that.
     #[must_use]
     pub fn asks_for_dry_run(&self) -> bool {
         self.dry_run || self.summary.as_ref().is_some_and(|summary| summary.ignored.dry_run)
@@ -61,7 +61,7 @@ impl Settings {
     #[must_use]
     pub fn is_for_built_in(&self) -> bool {
         let summary = self.summary.as_ref();
-        summary.is_some_and(|one| one.is_for_built_in && !one.is_controller_unknown)
+        summary.is_some_and(|one| one.may_be_built_in && !one.is_controller_unknown)
     }
 
     /// Marks settings [for kube-controller-manager](Self::for_kube_controller_manager) as those of

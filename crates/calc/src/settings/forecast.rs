@@ -2,9 +2,9 @@
 
 use jiff::SignedDuration;
 
-/// The use of forecasts.
+/// Whether forecasts are made, and whether they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Forecasting {
+pub enum ForecastMode {
     /// No forecasts are made, as in the reference.
     #[default]
     Off,
@@ -18,8 +18,8 @@ pub enum Forecasting {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecasts {
-    /// The use of the forecasts.
-    pub mode: Forecasting,
+    /// Whether forecasts are made, and whether they count.
+    pub mode: ForecastMode,
     /// The time from a reading to the forecast time; `None` for the measured time until pods of a
     /// scale-up are ready, plus the age of the metric and a sync period. The forecaster applies it.
     pub horizon: Option<SignedDuration>,
@@ -29,11 +29,8 @@ pub struct Forecasts {
 }
 
 impl Forecasts {
-    /// No forecasts.
-    pub const OFF: Self = Self { mode: Forecasting::Off, horizon: None, quantile: None };
-
     /// Whether forecasts are made.
     pub fn is_on(&self) -> bool {
-        self.mode != Forecasting::Off
+        self.mode != ForecastMode::Off
     }
 }

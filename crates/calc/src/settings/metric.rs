@@ -1,7 +1,7 @@
 //! The settings of one metric.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::fallback::Fallback;
 use crate::{api::GO_ZERO_TIME, quantity::MilliValue, time::before};
@@ -37,7 +37,7 @@ impl MetricSettings {
 }
 
 /// The base of a utilization: a utilization is a percentage of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UtilizationOf {
     /// The requests, as in the reference.
@@ -91,8 +91,7 @@ pub enum MissingRequests {
 }
 
 /// The aggregation of the samples of the pods to one value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregate {
     /// The mean, as in the reference.
     #[default]

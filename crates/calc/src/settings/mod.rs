@@ -24,7 +24,7 @@ pub(crate) use self::value::duration_text;
 pub use self::{
     bounds::{Bounds, BoundsChange, Day, Schedule, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
-    forecast::{Forecasting, Forecasts},
+    forecast::{ForecastMode, Forecasts},
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, RequestsSource, Rollout,
         UtilizationOf,
@@ -34,7 +34,9 @@ pub use self::{
     table::{DOMAIN, SETTINGS, Setting},
     value::MAX_ANNOTATION_LEN,
 };
-use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
+use crate::{
+    api::HorizontalPodAutoscalerSpec, history::Direction, pause::Pause, quantity::Quantity,
+};
 
 /// The effective settings of one autoscaler: the reference's `--horizontal-pod-autoscaler-*` flags,
 /// and settings that the reference doesn't have. By default, the latter change nothing, so
@@ -44,9 +46,10 @@ use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 /// use hpa_calc::Settings;
 /// use jiff::SignedDuration;
 ///
-/// let settings = Settings::default()
-///     .with_tolerance(0.05)
-///     .with_downscale_stabilization(SignedDuration::from_mins(2));
+/// let settings = Settings::default().with(|settings| {
+///     settings.tolerance = 0.05;
+///     settings.downscale_stabilization = SignedDuration::from_mins(2);
+/// });
 /// assert_eq!(settings.tolerance, 0.05);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -143,7 +146,7 @@ impl Default for Settings {
             rollout: Rollout::CountSurge,
             bounds: None,
             zero_after: SignedDuration::ZERO,
-            forecasts: Forecasts::OFF,
+            forecasts: Forecasts::default(),
             metrics: None,
             summary: None,
         }
@@ -157,64 +160,22 @@ impl Settings {
         settings.unwrap_or(&DEFAULT_METRIC_SETTINGS)
     }
 
+    /// Whether a metric has a fallback.
+    pub(crate) fn has_fallback(&self) -> bool {
+        let mut metrics = self.metrics.iter().flat_map(|metrics| metrics.iter());
+        metrics.any(|metric| metric.fallback.is_some())
+    }
+
     /// Whether the target is scaled in both directions: there is neither a pause nor a dry run.
     pub fn may_scale(&self) -> bool {
         self.pause == Pause::NONE && !self.dry_run
     }
 
-    /// Sets [`Settings::pause`].
+    /// The settings after a change. They can't be made with a struct expression, because later
+    /// versions may add fields.
     #[must_use]
-    pub fn with_pause(mut self, pause: Pause) -> Self {
-        self.pause = pause;
-        self
-    }
-
-    /// Sets [`Settings::tolerance`].
-    #[must_use]
-    pub fn with_tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// Sets [`Settings::downscale_stabilization`].
-    #[must_use]
-    pub fn with_downscale_stabilization(mut self, window: SignedDuration) -> Self {
-        self.downscale_stabilization = window;
-        self
-    }
-
-    /// Sets [`Settings::cpu_initialization_period`].
-    #[must_use]
-    pub fn with_cpu_initialization_period(mut self, period: SignedDuration) -> Self {
-        self.cpu_initialization_period = period;
-        self
-    }
-
-    /// Sets [`Settings::initial_readiness_delay`].
-    #[must_use]
-    pub fn with_initial_readiness_delay(mut self, delay: SignedDuration) -> Self {
-        self.initial_readiness_delay = delay;
-        self
-    }
-
-    /// Sets [`Settings::scale_to_zero`].
-    #[must_use]
-    pub fn with_scale_to_zero(mut self, enabled: bool) -> Self {
-        self.scale_to_zero = enabled;
-        self
-    }
-
-    /// Sets [`Settings::strict_scale_to_zero`].
-    #[must_use]
-    pub fn with_strict_scale_to_zero(mut self, enabled: bool) -> Self {
-        self.strict_scale_to_zero = enabled;
-        self
-    }
-
-    /// Sets [`Settings::exact_schedules`].
-    #[must_use]
-    pub fn with_exact_schedules(mut self, enabled: bool) -> Self {
-        self.exact_schedules = enabled;
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
         self
     }
 }
@@ -235,13 +196,12 @@ impl Tolerances {
     /// The effective tolerances of an autoscaler: those of its `behavior` (KEP-4951), else the
     /// controller's.
     pub fn for_spec(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
-        let behavior = spec.behavior.as_ref();
-        let up = behavior.and_then(|behavior| behavior.scale_up.as_ref()?.tolerance.as_ref());
-        let down = behavior.and_then(|behavior| behavior.scale_down.as_ref()?.tolerance.as_ref());
-        Self {
-            up: up.map_or(settings.tolerance, Quantity::as_f64),
-            down: down.map_or(settings.tolerance, Quantity::as_f64),
-        }
+        let tolerance = |direction| {
+            let rules = spec.scaling_rules(direction);
+            let of_behavior = rules.and_then(|rules| rules.tolerance.as_ref());
+            of_behavior.map_or(settings.tolerance, Quantity::as_f64)
+        };
+        Self { up: tolerance(Direction::Up), down: tolerance(Direction::Down) }
     }
 
     /// Whether the ratio is within tolerance, both ends of the range included.

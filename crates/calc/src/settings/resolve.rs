@@ -9,7 +9,7 @@ use super::{
     metric::MetricSettings,
     summary::{ProblemKind, SettingPlace, SettingProblem, SettingsSummary},
     table::{DOMAIN, SETTINGS, Scope, Setting},
-    value::{Kind, Value, duration_text, limited_annotation},
+    value::{SettingValue, ValueKind, duration_text, limited_annotation},
 };
 use crate::{
     api::{
@@ -18,6 +18,7 @@ use crate::{
     },
     explain::one_line,
     go_text,
+    history::Direction,
     suggestions::most_similar,
 };
 
@@ -28,8 +29,8 @@ const MAX_SETTING_LEN: usize = 100;
 /// The maximum length of the name of an annotation in a message, in characters. The API server
 /// allows 63 after the domain.
 const MAX_NAME_LEN: usize = 100;
-/// The message about unknown names of annotations has the first name and the number of the others.
-/// Above this number, it only says that there are more.
+/// The message about unknown names of annotations has the first name and the number of others. It
+/// doesn't count others beyond this number.
 const MAX_OTHER_NAMES: usize = 16;
 /// The maximum length of [`SettingsSummary::problems`] and of [`SettingsSummary::applied`],
 /// in characters: about the limit of an event's message, which is 1024 bytes.
@@ -106,7 +107,7 @@ struct Resolver<'a> {
     problems: Vec<SettingProblem>,
 }
 
-type ApplyToMetric = fn(&mut MetricSettings, &Value);
+type ApplyToMetric = fn(&mut MetricSettings, &SettingValue);
 
 impl<'a> Resolver<'a> {
     /// Names the first annotation that may be a misspelled setting, and counts the others.
@@ -133,7 +134,7 @@ impl<'a> Resolver<'a> {
     fn resolve_for_autoscaler(
         &mut self,
         setting: &'static Setting,
-        apply: fn(&mut Settings, &Value),
+        apply: fn(&mut Settings, &SettingValue),
     ) {
         let annotated = self.annotation(setting);
         let hpa = self.hpa;
@@ -164,8 +165,8 @@ impl<'a> Resolver<'a> {
         &mut self,
         setting: &'static Setting,
         place: SettingPlace,
-        value: Result<Value, String>,
-    ) -> Option<Value> {
+        value: Result<SettingValue, String>,
+    ) -> Option<SettingValue> {
         if !self.policy.allowed.contains(&setting.name) {
             self.report_problem(
                 place,
@@ -175,16 +176,17 @@ impl<'a> Resolver<'a> {
             return None;
         }
         match value {
-            Ok(Value::Duration(period))
+            Ok(SettingValue::Duration(period))
                 if setting.name == "sync-period" && period < self.policy.min_sync_period =>
             {
                 let message = format!(
-                    "is {}, but must be at least that of --min-sync-period, {}, which is used instead",
+                    "is {}, but must be at least that of --min-sync-period, {}, which is used \
+                     instead",
                     duration_text(period),
                     duration_text(self.policy.min_sync_period)
                 );
                 self.report_problem(place, ProblemKind::Raised, &message);
-                Some(Value::Duration(self.policy.min_sync_period))
+                Some(SettingValue::Duration(self.policy.min_sync_period))
             }
             Ok(value) => Some(value),
             Err(mut message) => {
@@ -200,7 +202,7 @@ impl<'a> Resolver<'a> {
     fn raised_minimum(&self, setting: &Setting) -> String {
         let min = self.policy.min_sync_period;
         match setting.kind {
-            Kind::Duration { min: of_setting, .. }
+            ValueKind::Duration { min: of_setting, .. }
                 if setting.name == "sync-period" && min > SignedDuration::from_secs(of_setting) =>
             {
                 format!(" (at least {} by --min-sync-period)", duration_text(min))
@@ -225,7 +227,7 @@ impl<'a> Resolver<'a> {
             if !types.contains(&metric.source_type) {
                 continue;
             }
-            let member = metric.source_type.member();
+            let member = metric.source_type.member().unwrap_or_default();
             let path = format!("spec.metrics[{index}].{member}.{}", setting.field);
             if self.annotation(setting).is_some() {
                 self.report_overridden(setting, path.clone());
@@ -308,7 +310,7 @@ impl<'a> Resolver<'a> {
         setting: &'static Setting,
         index: usize,
         apply: ApplyToMetric,
-        value: &Value,
+        value: &SettingValue,
     ) {
         if let Some(settings) = self.metric_settings.get_mut(index) {
             apply(settings, value);
@@ -319,7 +321,7 @@ impl<'a> Resolver<'a> {
 
     /// Adds a value to the summary, except that of `pause` and `dry-run`. `metric` is empty if the
     /// value applies to the autoscaler or to all metrics of the setting's types.
-    fn add_applied(&mut self, setting: &'static Setting, metric: &str, value: &Value) {
+    fn add_applied(&mut self, setting: &'static Setting, metric: &str, value: &SettingValue) {
         if matches!(setting.name, "pause" | "dry-run") {
             return;
         }
@@ -370,8 +372,7 @@ fn overriding_behavior(
     setting: &Setting,
     spec: &HorizontalPodAutoscalerSpec,
 ) -> Option<&'static str> {
-    let behavior = spec.behavior.as_deref()?;
-    let (up, down) = (behavior.scale_up.as_ref(), behavior.scale_down.as_ref());
+    let (up, down) = (spec.scaling_rules(Direction::Up), spec.scaling_rules(Direction::Down));
     let (is_set, text) = match setting.name {
         "downscale-stabilization" => (
             down?.stabilization_window_seconds.is_some(),

@@ -9,18 +9,17 @@ pub struct SettingsSummary {
     /// The autoscaler's own settings, as `NAME=VALUE`, except `pause` and `dry-run`, which are
     /// reported separately. Empty if kube-controller-manager handles the autoscaler.
     pub applied: String,
-    /// The settings that are ignored or not used as written, with the reasons. Settings that a field
-    /// overrides are not listed.
+    /// The settings that are ignored or not used as written, with the reasons. Settings that a
+    /// field overrides are not listed.
     pub problems: String,
-    /// The settings that should prevent writes, but have no effect, because kube-controller-manager
-    /// handles the autoscaler.
+    /// The settings that would prevent writes, but that kube-controller-manager ignores.
     pub ignored: IgnoredSettings,
     /// The names of the settings in `applied`.
     pub(crate) applied_names: Vec<&'static str>,
     /// The names of other settings that kube-controller-manager ignores.
     pub(crate) ignored_names: Vec<&'static str>,
-    /// Whether kube-controller-manager handles the autoscaler.
-    pub(crate) is_for_built_in: bool,
+    /// Whether kube-controller-manager handles the autoscaler, or may handle it.
+    pub(crate) may_be_built_in: bool,
     /// See [`Settings::with_unknown_controller`](super::Settings::with_unknown_controller).
     pub(crate) is_controller_unknown: bool,
     /// See [`Settings::with_status_of_hpa_rs`](super::Settings::with_status_of_hpa_rs).
@@ -29,19 +28,13 @@ pub struct SettingsSummary {
     pub(crate) built_in_state: String,
 }
 
-/// Settings that prevent writes, and that kube-controller-manager ignores.
+/// Settings that would prevent writes, but that kube-controller-manager ignores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredSettings {
     /// A pause.
     pub pause: bool,
     /// A dry run.
     pub dry_run: bool,
-}
-
-impl IgnoredSettings {
-    pub(crate) fn is_any(self) -> bool {
-        self.pause || self.dry_run
-    }
 }
 
 /// A setting that is ignored, or not used as it is written.
@@ -92,19 +85,17 @@ pub enum ProblemKind {
     Overridden,
 }
 
-impl ProblemKind {
-    /// Whether [`SettingProblem::consequence`] adds `, ignored` to the message. The messages of the
-    /// other kinds already say what happens to the setting.
-    fn adds_ignored(self) -> bool {
-        matches!(self, Self::InvalidValue | Self::NotAllowed | Self::UnknownName)
-    }
-}
-
 impl SettingProblem {
     /// The problem and what happens to the setting, as the rest of a sentence that starts with the
     /// place.
     pub fn consequence(&self) -> String {
-        let ignored = if self.kind.adds_ignored() { ", ignored" } else { "" };
+        let ignored = match self.kind {
+            ProblemKind::InvalidValue | ProblemKind::NotAllowed | ProblemKind::UnknownName => {
+                ", ignored"
+            }
+            // Their messages say what happens to the setting.
+            ProblemKind::Raised | ProblemKind::NoSuchMetric | ProblemKind::Overridden => "",
+        };
         format!("{}{ignored}", self.message)
     }
 }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Settings,
-    forecast::Forecasting,
+    forecast::ForecastMode,
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, RequestsSource, Rollout,
         UtilizationOf,
     },
-    value::{Kind, Value},
+    value::{SettingValue, ValueKind},
 };
 use crate::{
     api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
@@ -34,7 +34,7 @@ pub struct Setting {
     pub summary: &'static str,
     /// The value or the behavior without the setting.
     pub default: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     pub(crate) scope: Scope,
 }
 
@@ -42,9 +42,9 @@ pub struct Setting {
 #[derive(Debug)]
 pub(crate) enum Scope {
     /// The autoscaler.
-    Autoscaler(fn(&mut Settings, &Value)),
+    Autoscaler(fn(&mut Settings, &SettingValue)),
     /// Metrics of these types.
-    Metrics(&'static [MetricSourceType], fn(&mut MetricSettings, &Value)),
+    Metrics(&'static [MetricSourceType], fn(&mut MetricSettings, &SettingValue)),
 }
 
 use Scope::{Autoscaler, Metrics};
@@ -64,9 +64,14 @@ pub const SETTINGS: &[Setting] = &[
         field: "pause",
         summary: "The target is not scaled, or not in one direction, not even to its bounds.",
         default: "false",
-        kind: Kind::Choice(&[("true", "true"), ("up", "up"), ("down", "down"), ("false", "false")]),
+        kind: ValueKind::Choice(&[
+            ("true", "true"),
+            ("up", "up"),
+            ("down", "down"),
+            ("false", "false"),
+        ]),
         scope: Autoscaler(|settings, value| {
-            if let Value::Choice(word) = value {
+            if let SettingValue::Choice(word) = value {
                 settings.pause = word.parse().unwrap_or(Pause::NONE);
             }
         }),
@@ -77,15 +82,17 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Nothing is written for the autoscaler; its decisions are compared with those of \
             another controller.",
         default: "--dry-run",
-        kind: Kind::Switch,
-        scope: Autoscaler(|settings, value| settings.dry_run = *value == Value::Switch(true)),
+        kind: ValueKind::Switch,
+        scope: Autoscaler(|settings, value| {
+            settings.dry_run = *value == SettingValue::Switch(true);
+        }),
     },
     Setting {
         name: "sync-period",
         field: "syncPeriodSeconds",
         summary: "The time from the end of a reconcile to the next one (KEP-6003).",
         default: "--horizontal-pod-autoscaler-sync-period",
-        kind: Kind::Duration { min: 3, max: HOUR },
+        kind: ValueKind::Duration { min: 3, max: HOUR },
         scope: Autoscaler(|settings, value| settings.sync_period = Some(value.duration())),
     },
     Setting {
@@ -94,10 +101,10 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Which of the pods that the target's selector matches count: all of them, or only \
             those that the target owns (KEP-5325).",
         default: "selected",
-        kind: Kind::Choice(&[("selected", "LabelSelector"), ("owned", "OwnerReferences")]),
+        kind: ValueKind::Choice(&[("selected", "LabelSelector"), ("owned", "OwnerReferences")]),
         scope: Autoscaler(|settings, value| {
             settings.pods = match value {
-                Value::Choice("owned") => PodSelection::Owned,
+                SettingValue::Choice("owned") => PodSelection::Owned,
                 _ => PodSelection::Selected,
             };
         }),
@@ -108,10 +115,10 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Whether pods beyond spec.replicas, as during a rollout, can raise the desired \
             replicas (kubernetes#138505).",
         default: "count-surge",
-        kind: Kind::Choice(&[("count-surge", "CountSurge"), ("ignore-surge", "IgnoreSurge")]),
+        kind: ValueKind::Choice(&[("count-surge", "CountSurge"), ("ignore-surge", "IgnoreSurge")]),
         scope: Autoscaler(|settings, value| {
             settings.rollout = match value {
-                Value::Choice("ignore-surge") => Rollout::IgnoreSurge,
+                SettingValue::Choice("ignore-surge") => Rollout::IgnoreSurge,
                 _ => Rollout::CountSurge,
             };
         }),
@@ -122,9 +129,9 @@ pub const SETTINGS: &[Setting] = &[
         summary: "A schedule of minReplicas and maxReplicas. While an entry holds, its bounds \
             replace those of the spec.",
         default: "the bounds of the spec at all times",
-        kind: Kind::Bounds,
+        kind: ValueKind::Bounds,
         scope: Autoscaler(|settings, value| {
-            if let Value::Bounds(bounds) = value {
+            if let SettingValue::Bounds(bounds) = value {
                 settings.bounds = Some(bounds.clone());
             }
         }),
@@ -135,7 +142,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The target is scaled to zero only after the metrics have asked for it for this \
             long.",
         default: "0s",
-        kind: Kind::Duration { min: 0, max: DAY },
+        kind: ValueKind::Duration { min: 0, max: DAY },
         scope: Autoscaler(|settings, value| settings.zero_after = value.duration()),
     },
     Setting {
@@ -145,12 +152,12 @@ pub const SETTINGS: &[Setting] = &[
             reported (observe), or are not made (off). They count only while a check on the past \
             two weeks shows that they would have helped.",
         default: "off",
-        kind: Kind::Choice(&[("off", "Off"), ("observe", "Observe"), ("scale", "Scale")]),
+        kind: ValueKind::Choice(&[("off", "Off"), ("observe", "Observe"), ("scale", "Scale")]),
         scope: Autoscaler(|settings, value| {
             settings.forecasts.mode = match value {
-                Value::Choice("observe") => Forecasting::Observe,
-                Value::Choice("scale") => Forecasting::Scale,
-                _ => Forecasting::Off,
+                SettingValue::Choice("observe") => ForecastMode::Observe,
+                SettingValue::Choice("scale") => ForecastMode::Scale,
+                _ => ForecastMode::Off,
             };
         }),
     },
@@ -160,7 +167,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "How far ahead the load is forecast.",
         default: "the measured time until pods of a scale-up are ready, plus the age of the \
             metric and a sync period",
-        kind: Kind::Duration { min: 30, max: 6 * HOUR },
+        kind: ValueKind::Duration { min: 30, max: 6 * HOUR },
         scope: Autoscaler(|settings, value| settings.forecasts.horizon = Some(value.duration())),
     },
     Setting {
@@ -169,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The probability with which the load should not exceed its forecast. A higher \
             one costs more pods and has less overload.",
         default: "0.8",
-        kind: Kind::Quantity { max: 1 },
+        kind: ValueKind::Quantity { max: 1 },
         scope: Autoscaler(|settings, value| {
             settings.forecasts.quantile = Some(value.quantity().as_f64());
         }),
@@ -180,7 +187,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "The ratio of usage to target may differ from 1 by this fraction without a \
             change. A tolerance in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-tolerance",
-        kind: Kind::Quantity { max: 1 },
+        kind: ValueKind::Quantity { max: 1 },
         scope: Autoscaler(|settings, value| settings.tolerance = value.quantity().as_f64()),
     },
     Setting {
@@ -188,7 +195,7 @@ pub const SETTINGS: &[Setting] = &[
         field: "downscaleStabilizationSeconds",
         summary: "The stabilization window for scaling down. One in the behavior has precedence.",
         default: "--horizontal-pod-autoscaler-downscale-stabilization",
-        kind: Kind::Duration { min: 0, max: HOUR },
+        kind: ValueKind::Duration { min: 0, max: HOUR },
         scope: Autoscaler(|settings, value| settings.downscale_stabilization = value.duration()),
     },
     Setting {
@@ -197,7 +204,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "For this long after a pod's start, a CPU sample of the pod counts only if the \
             pod is ready and was ready during the sample's whole window.",
         default: "--horizontal-pod-autoscaler-cpu-initialization-period",
-        kind: Kind::Duration { min: 0, max: HOUR },
+        kind: ValueKind::Duration { min: 0, max: HOUR },
         scope: Autoscaler(|settings, value| settings.cpu_initialization_period = value.duration()),
     },
     Setting {
@@ -206,7 +213,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "A pod that became unready within this time after its start counts as never \
             having been ready.",
         default: "--horizontal-pod-autoscaler-initial-readiness-delay",
-        kind: Kind::Duration { min: 0, max: HOUR },
+        kind: ValueKind::Duration { min: 0, max: HOUR },
         scope: Autoscaler(|settings, value| settings.initial_readiness_delay = value.duration()),
     },
     Setting {
@@ -214,9 +221,9 @@ pub const SETTINGS: &[Setting] = &[
         field: "fallback",
         summary: "The metric's proposal after a long failure (KEP-5679).",
         default: "no proposal: the metric fails",
-        kind: Kind::Fallback,
+        kind: ValueKind::Fallback,
         scope: Metrics(NOT_RESOURCES, |metric, value| {
-            if let Value::Fallback(fallback) = value {
+            if let SettingValue::Fallback(fallback) = value {
                 metric.fallback = Some(*fallback);
             }
         }),
@@ -226,7 +233,7 @@ pub const SETTINGS: &[Setting] = &[
         field: "activationValue",
         summary: "At zero replicas, the metric scales up only if its value is above this one.",
         default: "0",
-        kind: Kind::Quantity { max: i64::MAX },
+        kind: ValueKind::Quantity { max: i64::MAX },
         scope: Metrics(WITHOUT_PODS, |metric, value| {
             metric.activation = Some(value.quantity().milli_value());
         }),
@@ -236,7 +243,7 @@ pub const SETTINGS: &[Setting] = &[
         field: "maxSampleAgeSeconds",
         summary: "Samples that are older are missing samples.",
         default: "samples of any age count",
-        kind: Kind::Duration { min: 1, max: HOUR },
+        kind: ValueKind::Duration { min: 1, max: HOUR },
         scope: Metrics(ALL, |metric, value| metric.max_sample_age = Some(value.duration())),
     },
     Setting {
@@ -245,7 +252,7 @@ pub const SETTINGS: &[Setting] = &[
         summary: "How the samples of the ready pods become one value: their mean, a percentile or \
             the maximum.",
         default: "average",
-        kind: Kind::Choice(&[
+        kind: ValueKind::Choice(&[
             ("average", "average"),
             ("p90", "p90"),
             ("p95", "p95"),
@@ -254,10 +261,10 @@ pub const SETTINGS: &[Setting] = &[
         ]),
         scope: Metrics(OF_PODS, |metric, value| {
             metric.aggregate = match value {
-                Value::Choice("p90") => Aggregate::P90,
-                Value::Choice("p95") => Aggregate::P95,
-                Value::Choice("p99") => Aggregate::P99,
-                Value::Choice("max") => Aggregate::Max,
+                SettingValue::Choice("p90") => Aggregate::P90,
+                SettingValue::Choice("p95") => Aggregate::P95,
+                SettingValue::Choice("p99") => Aggregate::P99,
+                SettingValue::Choice("max") => Aggregate::Max,
                 _ => Aggregate::Average,
             };
         }),
@@ -267,10 +274,10 @@ pub const SETTINGS: &[Setting] = &[
         field: "utilizationOf",
         summary: "The base of averageUtilization.",
         default: "requests",
-        kind: Kind::Choice(&[("requests", "Requests"), ("limits", "Limits")]),
+        kind: ValueKind::Choice(&[("requests", "Requests"), ("limits", "Limits")]),
         scope: Metrics(RESOURCES, |metric, value| {
             metric.utilization_of = match value {
-                Value::Choice("limits") => UtilizationOf::Limits,
+                SettingValue::Choice("limits") => UtilizationOf::Limits,
                 _ => UtilizationOf::Requests,
             };
         }),
@@ -281,10 +288,10 @@ pub const SETTINGS: &[Setting] = &[
         summary: "Which requests and limits count during an in-place resize: those of the pod's \
             spec, or those that the kubelet has applied (kubernetes#142155).",
         default: "spec",
-        kind: Kind::Choice(&[("spec", "Spec"), ("actual", "Actual")]),
+        kind: ValueKind::Choice(&[("spec", "Spec"), ("actual", "Actual")]),
         scope: Metrics(RESOURCES, |metric, value| {
             metric.requests = match value {
-                Value::Choice("actual") => RequestsSource::Actual,
+                SettingValue::Choice("actual") => RequestsSource::Actual,
                 _ => RequestsSource::Spec,
             };
         }),
@@ -295,10 +302,10 @@ pub const SETTINGS: &[Setting] = &[
         summary: "What happens if a pod doesn't request the resource: the metric fails, or the pod \
             is left out (kubernetes#79365).",
         default: "fail",
-        kind: Kind::Choice(&[("fail", "Fail"), ("skip-pod", "SkipPod")]),
+        kind: ValueKind::Choice(&[("fail", "Fail"), ("skip-pod", "SkipPod")]),
         scope: Metrics(RESOURCES, |metric, value| {
             metric.missing_requests = match value {
-                Value::Choice("skip-pod") => MissingRequests::SkipPod,
+                SettingValue::Choice("skip-pod") => MissingRequests::SkipPod,
                 _ => MissingRequests::Fail,
             };
         }),

@@ -113,7 +113,7 @@ fn scheduled_zero_needs_an_object_or_external_metric() {
     let entry = json!({ "start": "00:00", "end": "00:00", "minReplicas": 0 });
     let (mut spec, settings) = scheduled(json!([entry]));
     let now = Timestamp::UNIX_EPOCH;
-    let off = settings.clone().with_scale_to_zero(false);
+    let off = settings.clone().with(|settings| settings.scale_to_zero = false);
     assert_eq!(off.bounds_at(&spec, now).min_replicas, 1);
     spec.metrics.clear();
     assert_eq!(settings.bounds_at(&spec, now).min_replicas, 1);
@@ -219,7 +219,7 @@ fn problems(resolved: &ResolvedSettings) -> Vec<String> {
 
 #[test]
 fn autoscaler_without_settings_has_those_of_the_flags() {
-    let flags = Settings::default().with_tolerance(0.05);
+    let flags = Settings::default().with(|settings| settings.tolerance = 0.05);
     let resolved = flags.for_autoscaler(&hpa(json!({}), json!({})), &SettingPolicy::default());
     assert_eq!(resolved.settings, flags);
     assert_eq!(problems(&resolved), [""; 0]);

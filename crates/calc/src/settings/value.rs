@@ -15,7 +15,7 @@ pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 
 /// The kind of the values of a setting.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// `"true"` or `"false"`, a boolean as a field.
     Switch,
     /// One of these words, each with its name in the field of the custom API.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 /// A valid value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum SettingValue {
     Switch(bool),
     Choice(&'static str),
     Duration(SignedDuration),
@@ -41,7 +41,7 @@ pub(crate) enum Value {
     Bounds(Schedule),
 }
 
-impl Kind {
+impl ValueKind {
     /// The allowed values, as the text after "must be".
     pub(crate) fn expected(self) -> String {
         match self {
@@ -67,7 +67,10 @@ impl Kind {
 
     const FALLBACK_EXAMPLE: &'static str =
         r#"{"replicas": 5, "failureDurationSeconds": 180, "behavior": "currentReplicasIfHigher"}"#;
-    const BOUNDS_EXAMPLE: &'static str = r#"[{"days": ["Mon", "Fri"], "start": "08:00", "end": "20:00", "timeZone": "Europe/Berlin", "minReplicas": 10}]"#;
+    const BOUNDS_EXAMPLE: &'static str = concat!(
+        r#"[{"days": ["Mon", "Fri"], "start": "08:00", "end": "20:00", "#,
+        r#""timeZone": "Europe/Berlin", "minReplicas": 10}]"#,
+    );
 
     /// A value that a reader can copy.
     pub(crate) fn example(self) -> &'static str {
@@ -82,7 +85,7 @@ impl Kind {
     }
 
     /// Parses the text of an annotation, if it is not too long.
-    pub(super) fn parse_annotation(self, text: &str) -> Result<Value, String> {
+    pub(super) fn parse_annotation(self, text: &str) -> Result<SettingValue, String> {
         if text.len() > MAX_ANNOTATION_LEN {
             return Err(format!("must have at most {MAX_ANNOTATION_LEN} bytes"));
         }
@@ -101,8 +104,8 @@ impl Kind {
         (!is_value && !object.is_empty()).then_some(object)
     }
 
-    /// Parses one value of [`Kind::values_by_metric`]: a text as in an annotation, or an object.
-    pub(super) fn parse_metric_value(self, json: &Json) -> Result<Value, String> {
+    /// Parses one of the [`Self::values_by_metric`]: a text as in an annotation, or an object.
+    pub(super) fn parse_metric_value(self, json: &Json) -> Result<SettingValue, String> {
         match json {
             Json::String(text) => self.parse_annotation(text),
             json => self.parse_field(json),
@@ -110,13 +113,13 @@ impl Kind {
     }
 
     /// Parses the text of an annotation of any length.
-    pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
+    pub(crate) fn parse(self, text: &str) -> Result<SettingValue, String> {
         let unexpected = || format!("must be {}", self.expected());
         match self {
-            Self::Switch => text.parse().map(Value::Switch).map_err(|_| unexpected()),
+            Self::Switch => text.parse().map(SettingValue::Switch).map_err(|_| unexpected()),
             Self::Choice(words) => {
                 let word = words.iter().find(|(word, _)| *word == text);
-                word.map(|(word, _)| Value::Choice(word)).ok_or_else(unexpected)
+                word.map(|(word, _)| SettingValue::Choice(word)).ok_or_else(unexpected)
             }
             Self::Duration { .. } => {
                 let duration = go_duration::parse(text).map_err(|_| unexpected())?;
@@ -134,13 +137,13 @@ impl Kind {
     }
 
     /// Parses a field of the custom API.
-    pub(crate) fn parse_field(self, json: &Json) -> Result<Value, String> {
+    pub(crate) fn parse_field(self, json: &Json) -> Result<SettingValue, String> {
         let unexpected = || format!("must be {}", self.expected_field());
         match self {
-            Self::Switch => json.as_bool().map(Value::Switch).ok_or_else(unexpected),
+            Self::Switch => json.as_bool().map(SettingValue::Switch).ok_or_else(unexpected),
             Self::Choice(words) => {
                 let word = words.iter().find(|(_, name)| json.as_str() == Some(name));
-                word.map(|(word, _)| Value::Choice(word)).ok_or_else(unexpected)
+                word.map(|(word, _)| SettingValue::Choice(word)).ok_or_else(unexpected)
             }
             Self::Duration { .. } => {
                 let duration = json.as_i64().map(SignedDuration::from_secs);
@@ -158,7 +161,7 @@ impl Kind {
                 let fallback: Fallback = deserialize(json).map_err(invalid_text)?;
                 match fallback.problem() {
                     Some(problem) => Err(invalid_text(problem)),
-                    None => Ok(Value::Fallback(fallback)),
+                    None => Ok(SettingValue::Fallback(fallback)),
                 }
             }
             Self::Bounds => {
@@ -172,7 +175,7 @@ impl Kind {
                         return Err(invalid_text(format!("[{index}]: {problem}")));
                     }
                 }
-                Ok(Value::Bounds(entries.into()))
+                Ok(SettingValue::Bounds(entries.into()))
             }
         }
     }
@@ -189,16 +192,16 @@ impl Kind {
         }
     }
 
-    fn duration_in_range(self, duration: SignedDuration) -> Option<Value> {
+    fn duration_in_range(self, duration: SignedDuration) -> Option<SettingValue> {
         let Self::Duration { min, max } = self else { return None };
         let range = SignedDuration::from_secs(min)..=SignedDuration::from_secs(max);
-        range.contains(&duration).then_some(Value::Duration(duration))
+        range.contains(&duration).then_some(SettingValue::Duration(duration))
     }
 
-    fn quantity_in_range(self, quantity: Quantity) -> Option<Value> {
+    fn quantity_in_range(self, quantity: Quantity) -> Option<SettingValue> {
         let Self::Quantity { max } = self else { return None };
         let milli = quantity.milli_value().as_milli();
-        (0..=max.saturating_mul(1000)).contains(&milli).then_some(Value::Quantity(quantity))
+        (0..=max.saturating_mul(1000)).contains(&milli).then_some(SettingValue::Quantity(quantity))
     }
 
     /// The schema of the field (OpenAPI v3), without its description.
@@ -240,7 +243,7 @@ fn invalid_text(problem: String) -> String {
 }
 
 /// The value as it is written in an annotation.
-impl std::fmt::Display for Value {
+impl std::fmt::Display for SettingValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Switch(on) => write!(f, "{on}"),
@@ -253,8 +256,8 @@ impl std::fmt::Display for Value {
     }
 }
 
-impl Value {
-    /// The duration, if the kind is [`Kind::Duration`].
+impl SettingValue {
+    /// The duration, if the kind is [`ValueKind::Duration`].
     pub(super) fn duration(&self) -> SignedDuration {
         match self {
             Self::Duration(duration) => *duration,
@@ -262,7 +265,7 @@ impl Value {
         }
     }
 
-    /// The quantity, if the kind is [`Kind::Quantity`].
+    /// The quantity, if the kind is [`ValueKind::Quantity`].
     pub(super) fn quantity(&self) -> Quantity {
         match self {
             Self::Quantity(quantity) => quantity.clone(),
@@ -271,9 +274,9 @@ impl Value {
     }
 
     /// The value as a field.
-    pub(crate) fn to_field(&self, kind: Kind) -> Json {
+    pub(crate) fn to_field(&self, kind: ValueKind) -> Json {
         match (self, kind) {
-            (Self::Choice(word), Kind::Choice(words)) => {
+            (Self::Choice(word), ValueKind::Choice(words)) => {
                 let name = words.iter().find(|(candidate, _)| candidate == word);
                 json!(name.map_or(*word, |(_, name)| name))
             }
@@ -320,7 +323,10 @@ fn fallback_schema() -> Json {
             },
             "behavior": {
                 "type": "string", "default": "static",
-                "enum": ["static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"],
+                "enum": [
+                    "static", "currentReplicas",
+                    "currentReplicasIfHigher", "currentReplicasIfLower",
+                ],
                 "description": "Whether the current replicas count.",
             },
         },
@@ -334,7 +340,13 @@ fn bounds_schema() -> Json {
             "description": description,
         })
     };
-    let replicas = |minimum, description| json!({ "type": "integer", "format": "int32", "minimum": minimum, "description": description });
+    let replicas = |minimum, field| {
+        let description =
+            format!("{field} during the entry. If several entries hold, the highest wins.");
+        json!({
+            "type": "integer", "format": "int32", "minimum": minimum, "description": description,
+        })
+    };
     json!({
         "type": "array",
         "minItems": 1,
@@ -348,21 +360,26 @@ fn bounds_schema() -> Json {
                     "type": "array", "maxItems": 7, "x-kubernetes-list-type": "set",
                     "items": { "type": "string", "maxLength": 3,
                         "enum": ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] },
-                    "description": "The days of the week on which the entry starts. The default is every day.",
+                    "description":
+                        "The days of the week on which the entry starts. The default is every day.",
                 },
                 "start": time("When the entry starts, in hours and minutes."),
-                "end": time("When the entry ends. If it is not after the start, the entry ends on the next day."),
+                "end": time(
+                    "When the entry ends. If it is not after the start, the entry ends on the next \
+                     day."
+                ),
                 "timeZone": {
                     "type": "string", "maxLength": 64, "default": "UTC",
                     "description": "The IANA name of the time zone.",
                 },
-                "minReplicas": replicas(0, "minReplicas during the entry. If several entries hold, the highest wins."),
-                "maxReplicas": replicas(1, "maxReplicas during the entry. If several entries hold, the highest wins."),
+                "minReplicas": replicas(0, "minReplicas"),
+                "maxReplicas": replicas(1, "maxReplicas"),
             },
             "x-kubernetes-validations": [
                 { "rule": "has(self.minReplicas) || has(self.maxReplicas)",
                     "message": "minReplicas or maxReplicas must be set" },
-                { "rule": "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+                { "rule": "!has(self.minReplicas) || !has(self.maxReplicas) || \
+                        self.minReplicas <= self.maxReplicas",
                     "message": "minReplicas must not be above maxReplicas" },
             ],
         },

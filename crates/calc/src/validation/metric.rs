@@ -42,7 +42,7 @@ fn validate_metric(
     if source_type.is_empty() {
         causes.required(&path.child("type"), "must specify a metric source type");
     }
-    let expected = expected_member(&metric.source_type);
+    let expected = metric.source_type.member();
     if expected.is_none() {
         causes.not_supported(&path.child("type"), source_type, MetricSourceType::KNOWN);
     }
@@ -75,20 +75,8 @@ fn validate_metric(
     }
 }
 
-/// The member that must be set for a metric type.
-fn expected_member(source_type: &MetricSourceType) -> Option<&'static str> {
-    match source_type {
-        MetricSourceType::Object => Some("object"),
-        MetricSourceType::Pods => Some("pods"),
-        MetricSourceType::Resource => Some("resource"),
-        MetricSourceType::External => Some("external"),
-        MetricSourceType::ContainerResource => Some("containerResource"),
-        MetricSourceType::Other(_) => None,
-    }
-}
-
-/// Validates the first member that is set, even if it doesn't match the type. If other members are
-/// set, that alone is a violation.
+/// Validates the member that is set, even if it doesn't match the type. Several are a violation in
+/// themselves: only the first in the order of this function is validated.
 fn validate_first_source(
     causes: &mut Causes,
     path: &Path<'_>,

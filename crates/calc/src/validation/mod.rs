@@ -54,21 +54,7 @@ impl Default for ValidationOptions<'_> {
     }
 }
 
-impl<'a> ValidationOptions<'a> {
-    /// Sets [`ValidationOptions::scale_to_zero`].
-    #[must_use]
-    pub const fn with_scale_to_zero(mut self, enabled: bool) -> Self {
-        self.scale_to_zero = enabled;
-        self
-    }
-
-    /// Sets [`ValidationOptions::old`].
-    #[must_use]
-    pub const fn with_old(mut self, old: Option<&'a HorizontalPodAutoscalerSpec>) -> Self {
-        self.old = old;
-        self
-    }
-
+impl ValidationOptions<'_> {
     fn smallest_min_replicas(&self) -> i32 {
         let was_zero = self.old.is_some_and(|old| old.min_replicas == Some(0));
         i32::from(!self.scale_to_zero && !was_zero)

@@ -9,11 +9,12 @@ use crate::api::{HorizontalPodAutoscalerSpec, UnknownFields};
 /// the rest of the metadata, don't count.
 pub const MAX_SPEC_BYTES: usize = 64 << 10;
 
-/// The part of each text of a target that a refused spec keeps. No name of an object, a kind or an
-/// API version is longer, so a part of a longer text can't name another target.
+/// A refused spec keeps this part of each text of its target, in bytes. No name of an object, kind
+/// or API version is longer, so a truncated text can't name another target.
 const MAX_TARGET_TEXT_BYTES: usize = 512;
 
-/// The maximum size of the unknown fields that a refused spec keeps, as JSON. They are settings.
+/// The maximum size of the unknown fields that a refused spec keeps, as JSON, in bytes. They are
+/// settings.
 const MAX_KEPT_FIELD_BYTES: usize = 8 << 10;
 
 /// Measures a spec with defaults, and sets [`HorizontalPodAutoscalerSpec::excessive_bytes`] if it

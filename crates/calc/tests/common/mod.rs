@@ -76,7 +76,7 @@ impl Scenario {
     }
 
     pub(crate) fn paused(self, pause: Pause) -> Self {
-        Self { settings: self.settings.with_pause(pause), ..self }
+        Self { settings: self.settings.with(|settings| settings.pause = pause), ..self }
     }
 
     pub(crate) fn reconcile(mut self, hpa: &HorizontalPodAutoscaler) -> Conclusion {

@@ -40,7 +40,8 @@ impl Condition {
     }
 }
 
-/// Whether a text is the name of a key, or a value: letters and digits, and `-_.` in between.
+/// Whether a text is valid as the name part of a key and as a non-empty value: letters and digits,
+/// and `-_.` in between.
 fn is_name(text: &str) -> bool {
     let is_alphanumeric = |char: char| char.is_ascii_alphanumeric();
     text.len() <= 63

@@ -10,7 +10,7 @@ use hpa_calc::{
     history::{Direction, Recommendation},
     pods::PodCounts,
     report::Trigger,
-    settings::{Forecasting, MetricSettings, ScheduledBounds},
+    settings::{ForecastMode, MetricSettings, ScheduledBounds},
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
@@ -122,13 +122,13 @@ proptest! {
             }
             scenario.reconcile_readings(&settings, readings)
         };
-        let off = with(Forecasting::Off);
+        let off = with(ForecastMode::Off);
         prop_assert_eq!(format!("{off:?}"), format!("{without:?}"));
-        let observed = with(Forecasting::Observe);
+        let observed = with(ForecastMode::Observe);
         prop_assert_eq!(observed.scaled_to, without.scaled_to);
         prop_assert_eq!(&observed.history, &without.history);
         prop_assert_eq!(observed.explanation.winner, without.explanation.winner);
-        let scaled = with(Forecasting::Scale);
+        let scaled = with(ForecastMode::Scale);
         let metrics = scaled.explanation.metrics.iter();
         let asked = metrics.filter_map(|it| Some(it.forecast.as_ref()?.proposed_replicas)).max();
         let proposed = without.explanation.proposed_replicas;

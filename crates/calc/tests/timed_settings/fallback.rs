@@ -77,8 +77,8 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     let sentence = run.inputs(75, &[None]).report().sentence;
     assert_eq!(
         sentence,
-        "stays at 5: m cannot be read: down; metrics ask for 5; fallback: 5 replicas, because it \
-         has kept failing since 2026-01-05T12:00:00Z"
+        "stays at 5: m cannot be read: down; fallback: 5 replicas, because it has kept failing \
+         since 2026-01-05T12:00:00Z"
     );
     assert_eq!(events(&run.reconcile(75, &[None])).len(), 1, "only the failure itself");
     for second in [90, 105] {
@@ -96,6 +96,20 @@ fn start_and_end_of_a_fallback_are_each_reported_once() {
     run.annotate(json!({}));
     run.reconcile(135, &[Some(9)]);
     assert_eq!(run.condition(FALLBACK), None, "without the setting");
+}
+
+/// No metric asks for these replicas, whether the limit is a policy or a bound, and while the
+/// metric is read again.
+#[test]
+fn replicas_of_a_fallback_are_not_those_of_metrics() {
+    let mut run = Run::new(8, fallback_annotation(50, "static"));
+    run.reconcile(0, &[None]);
+    for (second, value) in [(60, None), (75, None), (90, Some(9))] {
+        let report = run.inputs(second, &[value]).report().to_string();
+        assert!(report.contains(", the fallback asks for 50; fallback: 50 replicas"), "{report}");
+        assert!(!report.contains("metrics ask"), "{report}");
+        run.reconcile(second, &[value]);
+    }
 }
 
 #[test]

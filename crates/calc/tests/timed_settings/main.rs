@@ -256,6 +256,21 @@ fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
 }
 
 #[test]
+fn scheduled_minimum_at_the_end_of_the_delay_is_named() {
+    let entry = json!({ "start": "12:01", "end": "12:03", "minReplicas": 4 });
+    let mut annotations = bounds_annotation(json!([entry]));
+    annotations["zero-after"] = json!("1m");
+    let mut run = Run::with_spec(3, json!({ "minReplicas": 0 }), annotations);
+    run.reconcile(0, &[Some(0)]);
+    let sentence = run.inputs(15, &[Some(0)]).report().sentence;
+    let expected = "zero-after: to 0 replicas once the bounds allow it (minReplicas is 4 at \
+                    2026-01-05T12:01:00Z), if the metrics ask for it until then";
+    assert!(sentence.contains(expected), "{sentence}");
+    assert_eq!(run.replicas_at(60, Some(0)), 4);
+    assert_eq!(run.replicas_at(180, Some(0)), 0);
+}
+
+#[test]
 fn any_other_proposal_starts_the_time_to_zero_again() {
     let mut run = run_with_zero_after(1);
     run.reconcile(0, &[Some(0)]);

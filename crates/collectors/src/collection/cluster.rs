@@ -14,7 +14,10 @@ use hpa_calc::{
 };
 use hpa_metrics::{KubeObjects, ListError, StoredObject};
 use k8s_openapi::api::autoscaling::v1::Scale;
-use kube::{Api, Client, core::ApiResource};
+use kube::{
+    Api, Client,
+    core::{ApiResource, GroupVersionKind},
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::Instant;
@@ -104,13 +107,9 @@ impl KubeCluster {
         if !segments.into_iter().all(is_path_segment) {
             return Err(not_found(kind, namespace, name));
         }
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural(kind),
-        };
+        let plural = plural(kind);
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
         Ok(Api::namespaced_with(self.client.clone(), namespace, &resource))
     }
 

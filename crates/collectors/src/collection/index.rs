@@ -15,7 +15,7 @@ use super::{
     problems::{CollectorProblem, Problems},
 };
 use crate::{
-    CollectorPlan, Finding,
+    CollectorPlan, Finding, FindingSubject,
     annotations::{Annotations, MetricType},
     findings::{
         MAX_NAMESPACE_SETTINGS_BYTES, MAX_SETTINGS_BYTES, annotation_findings, config_finding,
@@ -53,19 +53,6 @@ pub(super) struct EntryContext {
     /// The part of [`MAX_NAMESPACE_SETTINGS_BYTES`] that other autoscalers leave.
     free_bytes: usize,
     hasher: RandomState,
-}
-
-impl Entry {
-    /// Creates an entry. Unchanged metrics keep their values.
-    pub(super) fn new(
-        key: &AutoscalerKey,
-        hpa: &HorizontalPodAutoscaler,
-        context: &EntryContext,
-        settings: &CollectionSettings,
-    ) -> Self {
-        let (metrics, settings_len, problems) = create_metrics(hpa, context, settings);
-        Self { metrics, settings_len, problem: CollectorProblem::new(&key.0, hpa, &problems) }
-    }
 }
 
 impl Index {
@@ -169,63 +156,66 @@ fn exceeded_limit(settings_len: usize, namespace_is_full: bool) -> Option<String
     })
 }
 
-/// Returns the metrics of an autoscaler that enabled collectors can read, the length of their
-/// settings in bytes, and the problems of all its metrics and annotations. Unchanged metrics are
-/// taken from `context`. Equal metrics are one object, which is collected once.
-fn create_metrics(
-    hpa: &HorizontalPodAutoscaler,
-    context: &EntryContext,
-    settings: &CollectionSettings,
-) -> (Vec<Arc<CollectedMetric>>, usize, Problems) {
-    let environment = &settings.environment;
-    let annotations = Annotations::parse(&hpa.metadata.annotations);
-    let mut problems = Problems::default();
-    problems.extend(annotation_findings(hpa, &annotations));
-    let general_error = |message: String| [Finding::error("annotations".to_owned(), message)];
-    let configs = match metric_configs(hpa, &annotations, environment.compat) {
-        Ok(configs) => configs,
-        Err(error) => {
+impl Entry {
+    /// The metrics of an autoscaler that enabled collectors can read, and the problems of all its
+    /// metrics and annotations. Unchanged metrics are taken from `context`, with their values.
+    /// Equal metrics are one object, which is collected once.
+    pub(super) fn new(
+        key: &AutoscalerKey,
+        hpa: &HorizontalPodAutoscaler,
+        context: &EntryContext,
+        settings: &CollectionSettings,
+    ) -> Self {
+        let environment = &settings.environment;
+        let annotations = Annotations::parse(&hpa.metadata.annotations);
+        let mut problems = Problems::default();
+        problems.extend(annotation_findings(hpa, &annotations));
+        let general_error =
+            |message: String| [Finding::error(FindingSubject::AllAnnotations, message)];
+        let configs = metric_configs(hpa, &annotations, environment.compat);
+        let configs = configs.unwrap_or_else(|error| {
             problems.extend(general_error(error.to_string()));
-            return (Vec::new(), 0, problems);
-        }
-    };
-    if configs.len() > MAX_METRICS {
-        let message = format!("only the first {MAX_METRICS} metrics are collected");
-        problems.extend(general_error(message));
-    }
-    problems.extend(unknown_setting_findings(&configs, environment));
-    let mut metrics: Vec<Arc<CollectedMetric>> = Vec::new();
-    let (mut settings_len, mut collected_len) = (0, 0);
-    for config in configs.into_iter().take(MAX_METRICS) {
-        let len = config.settings_len();
-        settings_len += len;
-        let namespace_is_full = collected_len + len > context.free_bytes;
-        if let Some(message) = exceeded_limit(settings_len, namespace_is_full) {
+            Vec::new()
+        });
+        if configs.len() > MAX_METRICS {
+            let message = format!("only the first {MAX_METRICS} metrics are collected");
             problems.extend(general_error(message));
-            break;
         }
-        // Regular expressions are not checked, because compiling them for each change of an
-        // autoscaler would cost too much. Prometheus checks them.
-        problems.extend(setting_findings(&config, environment, parse_without_regex_checks));
-        let hash = config.annotations_hash(&context.hasher);
-        let kept_config = config.clone().without_annotations();
-        let is_same = |metric: &&Arc<CollectedMetric>| {
-            metric.annotations_hash == hash && metric.config == kept_config
-        };
-        let mut known = context.previous_metrics.iter().chain(&metrics);
-        if let Some(same) = known.find(is_same).cloned() {
-            collected_len += len;
-            metrics.push(same);
-            continue;
-        }
-        match CollectorPlan::new(&config, environment) {
-            Ok(plan) if settings.collectors.contains(plan.name) => {
-                collected_len += len;
-                metrics.push(Arc::new(CollectedMetric::new(kept_config, hash, plan)));
+        problems.extend(unknown_setting_findings(&configs, environment));
+        let mut metrics: Vec<Arc<CollectedMetric>> = Vec::new();
+        let (mut total_len, mut collected_len) = (0, 0);
+        for config in configs.into_iter().take(MAX_METRICS) {
+            let len = config.settings_len();
+            total_len += len;
+            let namespace_is_full = collected_len + len > context.free_bytes;
+            if let Some(message) = exceeded_limit(total_len, namespace_is_full) {
+                problems.extend(general_error(message));
+                break;
             }
-            Ok(_) => {}
-            Err(error) => problems.extend(config_finding(&config, &error, environment)),
+            // Regular expressions are not checked, because compiling them for each change of an
+            // autoscaler would cost too much. Prometheus checks them.
+            problems.extend(setting_findings(&config, environment, parse_without_regex_checks));
+            let hash = config.annotations_hash(&context.hasher);
+            let kept_config = config.clone().without_annotations();
+            let is_same = |metric: &&Arc<CollectedMetric>| {
+                metric.annotations_hash == hash && metric.config == kept_config
+            };
+            let mut known = context.previous_metrics.iter().chain(&metrics);
+            if let Some(same) = known.find(is_same).cloned() {
+                collected_len += len;
+                metrics.push(same);
+                continue;
+            }
+            match CollectorPlan::new(&config, environment) {
+                Ok(plan) if settings.collectors.contains(plan.name) => {
+                    collected_len += len;
+                    metrics.push(Arc::new(CollectedMetric::new(kept_config, hash, plan)));
+                }
+                Ok(_) => {}
+                Err(error) => problems.extend(config_finding(&config, &error, environment)),
+            }
         }
+        let problem = CollectorProblem::new(&key.0, hpa, &problems);
+        Self { metrics, settings_len: collected_len, problem }
     }
-    (metrics, collected_len, problems)
 }

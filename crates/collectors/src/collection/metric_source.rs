@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
     Selector,
-    api::plural,
     report::error_texts::{AUTOSCALERS_NOT_SYNCED, NO_COLLECTOR_READS, not_discovered},
 };
 use hpa_metrics::{
@@ -23,7 +22,7 @@ use hpa_metrics::{
 use super::{
     CollectedMetrics,
     metric::{CollectedMetric, CollectedValues},
-    resource_kind,
+    resource_kind::{is_resource_of, resource_of},
 };
 use crate::{FetchError, LookupError, MetricConfig, Sample, annotations::MetricType};
 
@@ -53,7 +52,7 @@ impl CollectionSource {
 
     fn is_selected(&self, metric: &CollectedMetric, selector: &Selector) -> bool {
         if self.selects_by_labels {
-            return selector.matches(&labels(metric).unwrap_or_default());
+            return selector.matches(&labels(metric));
         }
         metric.has_selector(selector)
     }
@@ -117,7 +116,7 @@ impl CollectionSource {
         }
         // A target whose selector can't be read may have some of the pods.
         match failure {
-            Some(error) => Err(fetch_error(Arc::new(error.into()))),
+            Some(error) => Err(MetricError::from_fetch_error(FetchError::from(error))),
             None => Ok(matching),
         }
     }
@@ -161,7 +160,7 @@ impl CollectionSource {
             }
         }
         if let (true, Some(error)) = (by_pod.is_empty(), failure) {
-            return Err(fetch_error(error));
+            return Err(MetricError::Fetch(error));
         }
         Ok(CustomValues {
             object_kind: ObjectKind {
@@ -181,19 +180,14 @@ impl CollectionSource {
         metrics.into_iter().find(|metric| {
             let object = metric.config.object.as_ref();
             object.is_some_and(|object| {
-                object.name == name
-                    && resource_kind::is_of_kind(
-                        &request.resource,
-                        &object.api_version,
-                        &object.kind,
-                    )
+                object.name == name && is_resource_of(&request.resource, object)
             }) && self.is_selected(metric, &request.metric_selector)
         })
     }
 }
 
-fn labels(metric: &CollectedMetric) -> Option<BTreeMap<String, String>> {
-    metric.config.labels().cloned()
+fn labels(metric: &CollectedMetric) -> BTreeMap<String, String> {
+    metric.config.labels().cloned().unwrap_or_default()
 }
 
 fn origin(metric: Option<&Arc<CollectedMetric>>) -> Origin {
@@ -208,10 +202,6 @@ fn metric_value(object: &str, sample: &Sample) -> MetricValue {
         window_seconds: None,
         value: sample.value,
     }
-}
-
-fn fetch_error(error: Arc<FetchError>) -> MetricError {
-    MetricError::Fetch(error)
 }
 
 /// The error about a metric of an object that no collector reads. The watch of the collectors may
@@ -254,7 +244,7 @@ impl CollectionSource {
         metrics
             .iter()
             .filter_map(|metric| metric.config.object.as_ref())
-            .any(|object| resource_kind::is_of_kind(resource, &object.api_version, &object.kind))
+            .any(|object| is_resource_of(resource, object))
     }
 
     /// Like [`Self::selected_external`], but stops at the first metric: many autoscalers may share a
@@ -283,7 +273,8 @@ impl CollectionSource {
             return Ok(values);
         }
         let metric = object_metric.ok_or_else(|| unknown_metric(request))?;
-        let collected = metric.read(&self.collection.reader).await.map_err(fetch_error)?;
+        let collected = metric.read(&self.collection.reader).await;
+        let collected = collected.map_err(|error| MetricError::Fetch(error as _))?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();
             MetricError::NoValueForObject(NotFound::Other(reason))
@@ -291,14 +282,11 @@ impl CollectionSource {
         let (sample, object) =
             collected.samples.first().zip(metric.config.object.as_ref()).ok_or_else(no_value)?;
         let value = metric.current_value(sample, &self.collection.reader).await;
-        let value = value.map_err(|error| fetch_error(Arc::new(error)))?;
+        let value = value.map_err(MetricError::from_fetch_error)?;
         let version = object.api_version.rsplit('/').next().unwrap_or_default();
         Ok(CustomValues {
             object_kind: ObjectKind {
-                resource: GroupResource::new(
-                    resource_kind::group(&object.api_version),
-                    &plural(&object.kind),
-                ),
+                resource: resource_of(object),
                 version: version.to_owned(),
                 kind: object.kind.clone(),
             },
@@ -333,8 +321,7 @@ impl CollectionSource {
         let mut metrics = self.metrics_named(namespace, MetricType::External, metric);
         let mut distinct_labels = HashSet::new();
         metrics.retain(|metric| {
-            self.is_selected(metric, metric_selector)
-                && distinct_labels.insert(labels(metric).unwrap_or_default())
+            self.is_selected(metric, metric_selector) && distinct_labels.insert(labels(metric))
         });
         metrics
     }
@@ -360,7 +347,7 @@ impl CollectionSource {
         }
         // The sum of only some series would be wrong.
         if let Some(error) = failure {
-            return Err(fetch_error(error));
+            return Err(MetricError::Fetch(error));
         }
         Ok(ExternalValues { items, omitted: Vec::new(), origin })
     }
@@ -427,10 +414,7 @@ impl Catalog for CollectionSource {
         let listed = index.metrics().filter_map(|metric| {
             let resource = match (metric.config.metric_type, &metric.config.object) {
                 (MetricType::Pods, _) => GroupResource::pods(),
-                (MetricType::Object, Some(object)) => GroupResource::new(
-                    resource_kind::group(&object.api_version),
-                    &plural(&object.kind),
-                ),
+                (MetricType::Object, Some(object)) => resource_of(object),
                 _ => return None,
             };
             let metric = metric.config.metric.name.clone();

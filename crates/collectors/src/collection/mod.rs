@@ -29,7 +29,6 @@ pub use cluster::{KubeCluster, Targets};
 pub use metric_source::CollectionSource;
 pub use problems::CollectorProblem;
 pub use reader::CollectionObserver;
-pub use watch::AutoscalerGroup;
 
 use self::{
     index::{AutoscalerKey, Entry, Index},

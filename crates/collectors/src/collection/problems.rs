@@ -35,9 +35,8 @@ pub(super) struct Problems {
 impl Problems {
     pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         for finding in findings {
-            let text = [finding.subject.as_str(), ": ", finding.message.as_str()];
-            let text: String =
-                text.iter().flat_map(|part| part.chars()).take(MAX_FINDING_CHARS).collect();
+            let text = format!("{}: {}", finding.subject, finding.message);
+            let text: String = text.chars().take(MAX_FINDING_CHARS).collect();
             let is_full = self.errors.len() + self.warnings.len() >= MAX_FINDINGS;
             let texts = if finding.is_error { &mut self.errors } else { &mut self.warnings };
             if is_full && !texts.contains(&text) {

@@ -10,30 +10,20 @@ use tokio::time::Instant;
 use super::CollectionSettings;
 use crate::{Clients, CollectorPlan, Context, FetchError, Values, schedules::source::Now};
 
-/// Observes collections and watches, for the metrics that the process exports.
+/// Observes collections and watches, for the metrics that the process exports. By default, ignores
+/// them.
 pub trait CollectionObserver: Send + Sync {
     /// Called after each successful collection.
-    fn collection_succeeded(&self, collector: &'static str, duration: Duration);
+    fn collection_succeeded(&self, _collector: &'static str, _duration: Duration) {}
 
-    /// Called after each failed collection. If the collector panicked, `duration` includes the wait
-    /// for a permit.
-    fn collection_failed(&self, collector: &'static str, duration: Duration);
+    /// Called after each failed collection. If the collector panicked, the duration includes the
+    /// wait for a permit.
+    fn collection_failed(&self, _collector: &'static str, _duration: Duration) {}
 
     /// Called after each complete list of autoscalers.
-    fn watch_succeeded(&self);
-
-    /// Called after each error of a watch of autoscalers, except that the API isn't installed.
-    fn watch_failed(&self);
-}
-
-/// Observes nothing.
-impl CollectionObserver for () {
-    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
-
-    fn collection_failed(&self, _: &'static str, _: Duration) {}
-
     fn watch_succeeded(&self) {}
 
+    /// Called after each error of a watch of autoscalers, except that the API isn't installed.
     fn watch_failed(&self) {}
 }
 

@@ -1,19 +1,23 @@
-//! Compares resources with kinds.
+//! The resources of the objects that metrics describe.
 
-use hpa_calc::api::plural;
+use hpa_calc::api::{CrossVersionObjectReference, plural};
 use hpa_metrics::resource::GroupResource;
 
-/// The group of an API version. Empty for the core group.
-pub(super) fn group(api_version: &str) -> &str {
-    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+/// The resource of an object.
+pub(super) fn resource_of(object: &CrossVersionObjectReference) -> GroupResource {
+    GroupResource::new(object.group(), &plural(&object.kind))
 }
 
-/// Whether the requested `resource` names this kind. Clients may use the plural or the singular. If
-/// the resource or the API version has no group, the groups are not compared.
-pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
-    let group = group(api_version);
-    let is_group = resource.group == group || resource.group.is_empty() || group.is_empty();
-    is_group && (resource.resource == plural(kind) || resource.resource == kind.to_lowercase())
+/// Whether `requested` names the resource of an object. Clients may use the plural or the singular.
+/// If one of the two has no group, the groups are not compared.
+pub(super) fn is_resource_of(
+    requested: &GroupResource,
+    object: &CrossVersionObjectReference,
+) -> bool {
+    let GroupResource { group, resource } = resource_of(object);
+    let is_group = requested.group == group || requested.group.is_empty() || group.is_empty();
+    let name = &requested.resource;
+    is_group && (*name == resource || *name == object.kind.to_lowercase())
 }
 
 #[cfg(test)]
@@ -22,10 +26,16 @@ mod tests {
 
     #[test]
     fn kinds_have_plural_and_singular_names() {
+        let object = |api_version: &str, kind: &str| CrossVersionObjectReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            ..CrossVersionObjectReference::default()
+        };
+        let ingress = object("networking.k8s.io/v1", "Ingress");
         let ingresses = GroupResource::new("networking.k8s.io", "ingresses");
-        assert!(is_of_kind(&ingresses, "networking.k8s.io/v1", "Ingress"));
-        assert!(is_of_kind(&GroupResource::new("", "ingress"), "networking.k8s.io/v1", "Ingress"));
-        assert!(!is_of_kind(&ingresses, "example.org/v1", "Ingress"));
-        assert!(!is_of_kind(&ingresses, "networking.k8s.io/v1", "RouteGroup"));
+        assert!(is_resource_of(&ingresses, &ingress));
+        assert!(is_resource_of(&GroupResource::new("", "ingress"), &ingress));
+        assert!(!is_resource_of(&ingresses, &object("example.org/v1", "Ingress")));
+        assert!(!is_resource_of(&ingresses, &object("networking.k8s.io/v1", "RouteGroup")));
     }
 }

@@ -18,55 +18,22 @@ use tracing::error;
 use super::{CollectedMetrics, cluster::Fields, index::AutoscalerKey};
 use crate::object_watch::{ObjectWatch, WatchFailure};
 
-/// An API with autoscalers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoscalerGroup {
-    /// `autoscaling/v2`
-    Core,
-    /// `autoscaling.hpa-rs.dev/v2`
-    Custom,
-}
-
-impl AutoscalerGroup {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Core => "autoscaling",
-            Self::Custom => "autoscaling.hpa-rs.dev",
-        }
-    }
-
-    fn resource(self) -> ApiResource {
-        ApiResource {
-            group: self.name().to_owned(),
-            version: "v2".to_owned(),
-            api_version: format!("{}/v2", self.name()),
-            kind: "HorizontalPodAutoscaler".to_owned(),
-            plural: "horizontalpodautoscalers".to_owned(),
-        }
-    }
-}
-
 impl CollectedMetrics {
     /// Watches the autoscalers of these APIs, in one or all namespaces, and updates the metrics.
-    /// Never returns.
-    pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
-        let pending = AtomicUsize::new(groups.len());
-        let watches = groups.iter().map(|group| {
-            let (resource, namespace) = (group.resource(), namespace.unwrap_or_default());
+    /// The APIs must have different groups. Never returns.
+    pub async fn watch(&self, client: Client, apis: &[ApiResource], namespace: Option<&str>) {
+        let pending = AtomicUsize::new(apis.len());
+        let watches = apis.iter().map(|api| {
+            let namespace = namespace.unwrap_or_default();
             let description = "autoscalers for collectors";
-            let watch = ObjectWatch::new(client.clone(), &resource, namespace, description);
-            self.watch_group(*group, watch, &pending)
+            let watch = ObjectWatch::new(client.clone(), api, namespace, description);
+            self.watch_group(&api.group, watch, &pending)
         });
         join_all(watches).await;
     }
 
     /// Watches one API. `pending` counts the APIs whose first list is incomplete.
-    async fn watch_group(
-        &self,
-        group: AutoscalerGroup,
-        mut watch: ObjectWatch,
-        pending: &AtomicUsize,
-    ) {
+    async fn watch_group(&self, group: &str, mut watch: ObjectWatch, pending: &AtomicUsize) {
         let mut listed = BTreeSet::new();
         let mut has_listed = false;
         let mut mark_listed = || {
@@ -82,7 +49,7 @@ impl CollectedMetrics {
                     listed.insert(self.apply_object(group, object));
                 }
                 Ok(watcher::Event::InitDone) => {
-                    self.remove_unlisted(group.name(), &std::mem::take(&mut listed));
+                    self.remove_unlisted(group, &std::mem::take(&mut listed));
                     mark_listed();
                     self.reader.observer.watch_succeeded();
                 }
@@ -90,7 +57,7 @@ impl CollectedMetrics {
                 Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
                 // An API that isn't installed has no autoscalers.
                 Err(WatchFailure::NotServed { .. }) => {
-                    self.remove_unlisted(group.name(), &BTreeSet::new());
+                    self.remove_unlisted(group, &BTreeSet::new());
                     mark_listed();
                 }
                 Err(WatchFailure::Other(error)) => {
@@ -102,7 +69,7 @@ impl CollectedMetrics {
     }
 
     /// Adds or replaces an autoscaler. A panic on one must not end the watch of the others.
-    fn apply_object(&self, group: AutoscalerGroup, object: StoredObject) -> AutoscalerKey {
+    fn apply_object(&self, group: &str, object: StoredObject) -> AutoscalerKey {
         let key = key(group, &object);
         let apply = || match decode(&object) {
             Some(hpa) => self.apply(key.clone(), &hpa),
@@ -118,8 +85,8 @@ impl CollectedMetrics {
     }
 }
 
-fn key(group: AutoscalerGroup, object: &StoredObject) -> AutoscalerKey {
-    (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
+fn key(group: &str, object: &StoredObject) -> AutoscalerKey {
+    (group.to_owned(), object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// Decodes the fields that collectors need. `None` for an undecodable object.

@@ -24,8 +24,7 @@ impl Collector for HttpDocument {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let json = JsonSettings::new(metric, "not found", "cannot be used together")?;
         let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();
-        check_url_syntax(&endpoint, environment.compat)
-            .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
+        check_url_syntax("endpoint", &endpoint, environment.compat)?;
         if metric.labels().is_none_or(BTreeMap::is_empty) {
             let name = &metric.metric.name;
             let message = format!("no label selector specified for metric: {name}");
@@ -42,7 +41,7 @@ impl Collector for HttpDocument {
         let invalid = |_| FetchError::setting("endpoint", &self.endpoint);
         let uri = url::parse(&self.endpoint).map_err(invalid)?;
         let request = context.request(uri, Destination::Tenant);
-        let request = context.clients.with_credential(request)?;
+        let request = context.clients.with_credential(request, "Bearer")?;
         let reply = context.get(&request).await?;
         let value = document::extract_number(context, &request.uri, reply, &self.extractor).await?;
         Ok(context.single(value))

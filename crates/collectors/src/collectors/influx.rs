@@ -113,7 +113,7 @@ impl FluxQuery {
         match &tenant_token {
             Some(_) => add_credential(request, "Token", tenant_token.as_ref()),
             // Not the token of the operator's InfluxDB: the tenant's server would receive it.
-            None => clients.with_credential_as("Token", request),
+            None => clients.with_credential(request, "Token"),
         }
     }
 }

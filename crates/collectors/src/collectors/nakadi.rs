@@ -103,10 +103,11 @@ impl Collector for NakadiSubscription {
             "consumer-lag-seconds" => Quantity::LagSeconds,
             "unconsumed-events" => Quantity::UnconsumedEvents,
             other => {
-                return Err(ConfigError::new(format!(
+                let message = format!(
                     "metric-type must be either 'consumer-lag-seconds' or 'unconsumed-events', was \
                      '{other}'"
-                )));
+                );
+                return Err(ConfigError::of_setting("metric-type", message));
             }
         };
         let value = |name: &str| metric.value(name).unwrap_or_default().to_owned();
@@ -257,19 +258,17 @@ async fn request_with_retries<T: DeserializeOwned>(
 ) -> Result<T, FetchError> {
     let request = context.request(uri, Destination::Operator);
     let request = add_credential(request, "Bearer", service.token.as_ref())?;
-    let mut backoff = FIRST_BACKOFF;
-    for _ in 1..MAX_ATTEMPTS {
+    let (mut attempts, mut backoff) = (1, FIRST_BACKOFF);
+    loop {
         match attempt(context, &request).await {
             Attempt::Done(result) => return result,
+            Attempt::Retryable { error, .. } if attempts == MAX_ATTEMPTS => return Err(error),
             Attempt::Retryable { retry_after, .. } => {
                 sleep(retry_after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
             }
         }
+        attempts += 1;
         backoff *= 2;
-    }
-    match attempt(context, &request).await {
-        Attempt::Done(result) => result,
-        Attempt::Retryable { error, .. } => Err(error),
     }
 }
 

@@ -103,7 +103,7 @@ impl Collector for PodDocuments {
         }
         let json = JsonSettings::new(metric, "must be set", "are mutually exclusive")?;
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
-        let port = metric.value("port").map_or(Ok(0), parse_integer)?;
+        let port = metric.value("port").map_or(Ok(0), |text| parse_integer("port", text))?;
         let extractor = json.extractor(environment.compat);
         // Errors are in the order of the reference: aggregator, timeouts, JSONPath.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
@@ -169,17 +169,22 @@ impl Collector for PodDocuments {
 /// Parses a timeout into nanoseconds. Without the setting, it is the default.
 fn parse_timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
     let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT_NANOS) };
-    let timeout = go_duration::parse_nanos(text)?;
+    let timeout = parse_duration(name, text)?;
     if timeout < 0 { Err(ConfigError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 
-/// Parses an integer, with the errors of Go.
-pub(super) fn parse_integer(text: &str) -> Result<i64, ConfigError> {
+/// Parses the duration of a setting into nanoseconds, with the errors of Go.
+pub(super) fn parse_duration(key: &'static str, text: &str) -> Result<i64, ConfigError> {
+    go_duration::parse_nanos(text).map_err(|error| ConfigError::of_setting(key, error.to_string()))
+}
+
+/// Parses the integer of a setting, with the errors of Go.
+pub(super) fn parse_integer(key: &'static str, text: &str) -> Result<i64, ConfigError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let problem = if is_number { "value out of range" } else { "invalid syntax" };
     let message = || format!("strconv.Atoi: parsing {text:?}: {problem}");
-    text.parse().map_err(|_| ConfigError::new(message()))
+    text.parse().map_err(|_| ConfigError::of_setting(key, message()))
 }
 
 /// The time limit for a timeout in nanoseconds. In Go, 0 means no limit. Here, the operator's

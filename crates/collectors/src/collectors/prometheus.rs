@@ -57,8 +57,8 @@ impl Collector for PrometheusQuery {
                 (true, Compat::Off) => Division::AtUse,
                 (true, Compat::Reference) => Division::BeforeTruncation,
             };
-            let query = Self::for_default_server(query.to_owned());
-            return Ok(Self { division, is_from_tenant: true, ..query });
+            let query = Self::for_default_server(query.to_owned(), division);
+            return Ok(Self { is_from_tenant: true, ..query });
         }
         metric.require_selector(NO_SELECTOR)?;
         let (_, query) = query_setting(metric)?;
@@ -66,14 +66,12 @@ impl Collector for PrometheusQuery {
             (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
         let server = match (url, alias) {
             (Some(url), _) => {
-                check_url_syntax(url, environment.compat)
-                    .map_err(|problem| ConfigError::Url(url.to_owned(), problem))?;
+                check_url_syntax("prometheus-server", url, environment.compat)?;
                 Server::Url(url.to_owned())
             }
             (None, Some(alias)) if !environment.prometheus_aliases.contains(alias) => {
-                return Err(ConfigError::new(format!(
-                    "no additional prometheus server found for alias {alias}"
-                )));
+                let message = format!("no additional prometheus server found for alias {alias}");
+                return Err(ConfigError::of_setting("prometheus-server-alias", message));
             }
             (None, Some(alias)) => Server::Operator(alias.to_owned()),
             (None, None) => Server::Operator(DEFAULT_PROMETHEUS.to_owned()),
@@ -115,13 +113,9 @@ impl Collector for PrometheusQuery {
 
 impl PrometheusQuery {
     /// A query that a collector builds, to the operator's default server.
-    pub(super) fn for_default_server(query: String) -> Self {
+    pub(super) fn for_default_server(query: String, division: Division) -> Self {
         let server = Server::Operator(DEFAULT_PROMETHEUS.to_owned());
-        Self { query, server, division: Division::None, is_from_tenant: false }
-    }
-
-    pub(super) fn with_division(self, division: Division) -> Self {
-        Self { division, ..self }
+        Self { query, server, division, is_from_tenant: false }
     }
 
     /// The query to send. If [`Settings::namespace_label`](crate::Settings) is set, a tenant's
@@ -176,9 +170,10 @@ impl PrometheusQuery {
             .append_pair("query", &self.query)
             .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))
             .finish();
-        let request = context.request(uri, Destination::Tenant);
-        let request =
-            clients.with_credential(request.post("application/x-www-form-urlencoded", form))?;
+        let request = context
+            .request(uri, Destination::Tenant)
+            .post("application/x-www-form-urlencoded", form);
+        let request = clients.with_credential(request, "Bearer")?;
         let reply = context.send(&request).await?;
         // With these statuses, Prometheus sends JSON.
         let is_json = reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);

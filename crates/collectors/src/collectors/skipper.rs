@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use hpa_calc::api::CrossVersionObjectReference;
 
 use super::prometheus::{Division, NO_SELECTOR, PrometheusQuery};
 use crate::{
     Compat,
     cluster::{Ingress, RouteGroup},
     collector::{Collector, Context, Environment, Server, Values},
-    config::{MetricConfig, ObjectReference},
+    config::MetricConfig,
     error::{ConfigError, FetchError, QueryError},
     settings::DEFAULT_PROMETHEUS,
 };
@@ -24,7 +25,7 @@ const MAX_BACKEND_IN_ERROR: usize = 63;
 /// Requests per second of an Ingress or `RouteGroup`. The query depends on the object.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestRate {
-    object: ObjectReference,
+    object: CrossVersionObjectReference,
     backend: String,
     division: Division,
 }
@@ -61,16 +62,16 @@ impl Collector for RequestRate {
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let query = PrometheusQuery::for_default_server(self.build_query(context).await?);
-        query.with_division(self.division).read(context).await
+        let query = self.build_query(context).await?;
+        PrometheusQuery::for_default_server(query, self.division).read(context).await
     }
 }
 
 impl RequestRate {
     async fn build_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
-        let clients = context.clients;
-        let ObjectReference { namespace, name, .. } = &self.object;
-        let (backend, compat) = (self.backend.as_str(), clients.compat);
+        let (clients, namespace) = (context.clients, context.namespace);
+        let (name, backend) = (self.object.name.as_str(), self.backend.as_str());
+        let compat = clients.compat;
         if self.object.kind == "Ingress" {
             let ingress = clients.cluster.ingress(namespace, name).await?;
             let annotations = &clients.weight_annotations;
@@ -90,7 +91,7 @@ impl Collector for ExternalRps {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let query = external_query(metric, &environment.external_rps_metric, environment.compat)?;
         metric.require_selector(NO_SELECTOR)?;
-        Ok(Self(PrometheusQuery::for_default_server(query)))
+        Ok(Self(PrometheusQuery::for_default_server(query, Division::None)))
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -114,14 +115,14 @@ fn external_query(
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
         if host.is_empty() || !host.bytes().all(is_valid) {
             let message = format!("invalid hostname format, unable to create collector: {host}");
-            return Err(ConfigError::new(message));
+            return Err(ConfigError::of_setting("hostnames", message));
         }
     }
     let weight = match config.value("weight") {
         Some(text) => parse_weight(text, compat).ok_or_else(|| {
-            ConfigError::new(format!(
-                "could not parse weight annotation, unable to create collector: {text}"
-            ))
+            let message =
+                format!("could not parse weight annotation, unable to create collector: {text}");
+            ConfigError::of_setting("weight", message)
         })?,
         None => 1.0,
     };

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use hpa_calc::{MilliValue, go_duration};
+use hpa_calc::MilliValue;
 use http::{HeaderName, HeaderValue, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::pods::parse_integer;
+use super::pods::{parse_duration, parse_integer};
 use crate::{
     Compat,
     clients::add_credential,
@@ -81,9 +81,11 @@ impl Collector for ZmonCheck {
     fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
         metric.require_selector("selector for zmon-check is not specified")?;
         let check_id = metric.require("check-id", "ZMON check ID not specified on metric")?;
-        let check_id = parse_integer(check_id)?;
-        let duration = metric.value("duration");
-        let duration = duration.map_or(Ok(DEFAULT_DURATION_NANOS), go_duration::parse_nanos)?;
+        let check_id = parse_integer("check-id", check_id)?;
+        let duration = match metric.value("duration") {
+            Some(text) => parse_duration("duration", text)?,
+            None => DEFAULT_DURATION_NANOS,
+        };
         let tag = |(key, value): (&str, &str)| {
             Some((key.strip_prefix("tag-")?.to_owned(), value.to_owned()))
         };
@@ -206,6 +208,7 @@ fn round_duration(nanos: i64) -> KairosDuration {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::go_duration;
     use rstest::rstest;
 
     use super::*;

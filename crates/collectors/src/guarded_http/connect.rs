@@ -1,11 +1,10 @@
 //! Opens connections, after checking the addresses of tenants' URLs and of pods.
 
 use std::{
-    future::{Ready, ready},
+    future::ready,
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    task::{Context, Poll},
 };
 
 use hpa_go_compat::proxy::Proxy;
@@ -22,7 +21,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, service_fn};
 
 use super::{
     policy,
@@ -32,7 +31,7 @@ use super::{
     tls::Tls,
     url,
 };
-use crate::error::{HttpError, ProxyFailure};
+use crate::error::HttpError;
 
 /// The maximum number of concurrent resolutions of servers' names. Each blocks a thread, possibly
 /// for seconds. Names of proxies don't count.
@@ -165,7 +164,7 @@ impl Connector {
             return Ok(None);
         }
         let proxy = hpa_go_compat::proxy::for_server(uri, None, |name| (self.environment)(name));
-        proxy.map_err(|error| HttpError::Proxy(error.into()))
+        proxy.map_err(|error| HttpError::Proxy(error.to_string()))
     }
 
     async fn through_proxy(
@@ -175,10 +174,7 @@ impl Connector {
         permit: FairPermit,
     ) -> Result<Connection, HttpError> {
         let displayed_proxy = proxy.to_string();
-        let failure = |error: BoxError| {
-            let message = error.to_string();
-            HttpError::Proxy(ProxyFailure::Connect { proxy: displayed_proxy.clone(), message })
-        };
+        let failure = |error: BoxError| HttpError::Proxy(format!("{displayed_proxy}: {error}"));
         let address = (url::host(&proxy.url).to_owned(), url::port(&proxy.url));
         let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
         let io: Box<dyn Io> = Box::new(stream);
@@ -190,7 +186,11 @@ impl Connector {
             return Ok(Connection { io, route, _permit: permit });
         }
         let target = with_port(uri)?;
-        let connector = OpenConnection(Some(TokioIo::new(io)));
+        // A connector that returns the open connection.
+        let mut stream = Some(TokioIo::new(io));
+        let connector = service_fn(move |_: Uri| {
+            ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
+        });
         let io = if is_socks {
             let mut socks = SocksV5::new(proxy.url, connector);
             if let Some((user, password)) =
@@ -244,25 +244,6 @@ async fn connect_to(
         }
     }
     Err(failure.unwrap_or(HttpError::Url("has no host")))
-}
-
-type Stream = TokioIo<Box<dyn Io>>;
-
-/// A connector that returns an open connection to a proxy.
-struct OpenConnection(Option<Stream>);
-
-impl Service<Uri> for OpenConnection {
-    type Response = Stream;
-    type Error = io::Error;
-    type Future = Ready<io::Result<Stream>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        ready(self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into()))
-    }
 }
 
 /// The origin of a URL with an explicit port, for a proxy.

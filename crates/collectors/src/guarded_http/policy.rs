@@ -5,14 +5,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::Compat;
+use crate::{Compat, ConfigError};
 
-/// Checks the syntax of a URL in the settings of a metric. By default, it must be an absolute HTTP
-/// URL with a host and without credentials. With compatibility, it must only pass some of the
-/// checks of Go's parser.
-pub(crate) fn check_url_syntax(url: &str, compat: Compat) -> Result<(), &'static str> {
-    check_go_url(url)?;
-    if compat == Compat::Reference { Ok(()) } else { parse_host(url).map(|_| ()) }
+/// Checks the syntax of the URL in the setting `key`. By default, it must be an absolute HTTP URL
+/// with a host and without credentials. With compatibility, it must only pass some of the checks of
+/// Go's parser.
+pub(crate) fn check_url_syntax(
+    key: &'static str,
+    url: &str,
+    compat: Compat,
+) -> Result<(), ConfigError> {
+    let result = check_go_url(url).and_then(|()| match compat {
+        Compat::Off => parse_host(url).map(|_| ()),
+        Compat::Reference => Ok(()),
+    });
+    result.map_err(|problem| ConfigError::Url { key, url: url.to_owned(), problem })
 }
 
 /// Some of the checks of Go's `url.Parse`, with its messages.

@@ -1,6 +1,6 @@
 //! Errors of an extraction.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use hpa_calc::report::error_texts;
 
@@ -23,34 +23,12 @@ pub enum ExtractError {
     NoAggregator,
     #[error("{}", error_texts::ONE_IS_NOT_NUMERIC)]
     NotNumeric,
-    /// The only value has another type.
+    /// The only value is of this type, which can't be a result.
     #[error("the value is {0}{end}", end = error_texts::OF_ANOTHER_TYPE)]
-    Type(JsonType),
+    Type(&'static str),
     /// The value is a number that a 64-bit float can't represent.
     #[error("the number is too large")]
     TooLarge,
-}
-
-/// A type of value that can't be a result. Results are numbers, or arrays of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonType {
-    /// `null`, or a missing value in an expression.
-    Null,
-    /// `true` or `false`.
-    Bool,
-    String,
-    Object,
-}
-
-impl fmt::Display for JsonType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Null => "null",
-            Self::Bool => "a boolean",
-            Self::String => "a string",
-            Self::Object => "an object",
-        })
-    }
 }
 
 /// A failed evaluation.

@@ -157,10 +157,10 @@ impl Evaluation<'_> {
 /// The values that the steps of a path have selected so far.
 struct Selection<'e> {
     values: Vec<Value>,
-    /// The value that a variable of the reference still has after a filter or script: the filter's
-    /// result for the last child, if that is true, or for a script a missing value or the child
-    /// that its key selects. This reproduces a defect: if the next step is a name, and the first
-    /// value is neither an array nor an object, the step selects this value.
+    /// Reproduces a defect of the reference: one of its variables keeps a value after a filter or
+    /// script. If the next step is a name, and the first value is neither an array nor an object,
+    /// the step selects the kept value. After a filter, that is the result for the last child, if
+    /// it is true. After a script, it is the child that the key selects, or a missing value.
     left_over: Option<Value>,
     evaluation: Evaluation<'e>,
 }

@@ -1,9 +1,7 @@
 //! Extracts a number from a document.
 
-use std::str::FromStr;
-
 use crate::jsonpath::{
-    Compat, ExtractError, JsonType, Limits,
+    Compat, ExtractError, Limits,
     budget::Budget,
     document::Document,
     error::EvalError,
@@ -102,10 +100,10 @@ impl Extractor {
             return Err(EvalError::Missing.into());
         }
         Err(ExtractError::Type(match value.value_type(document) {
-            Type::Bool => JsonType::Bool,
-            Type::Text => JsonType::String,
-            Type::Object => JsonType::Object,
-            Type::Null | Type::Number | Type::Array => JsonType::Null,
+            Type::Bool => "a boolean",
+            Type::Text => "a string",
+            Type::Object => "an object",
+            Type::Null | Type::Number | Type::Array => "null",
         }))
     }
 }
@@ -122,38 +120,27 @@ pub enum Aggregator {
     Sum,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown aggregator {0:?}: must be avg, min, max or sum")]
-pub struct UnknownAggregator(pub String);
-
-impl FromStr for Aggregator {
-    type Err = UnknownAggregator;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAggregator> {
+impl Aggregator {
+    /// The aggregator of a name: `avg`, `min`, `max` or `sum`.
+    pub fn new(name: &str) -> Option<Self> {
         match name {
-            "avg" => Ok(Self::Average),
-            "min" => Ok(Self::Minimum),
-            "max" => Ok(Self::Maximum),
-            "sum" => Ok(Self::Sum),
-            _ => Err(UnknownAggregator(name.to_owned())),
+            "avg" => Some(Self::Average),
+            "min" => Some(Self::Minimum),
+            "max" => Some(Self::Maximum),
+            "sum" => Some(Self::Sum),
+            _ => None,
         }
     }
-}
 
-impl Aggregator {
     /// Combines the numbers in their order, which affects rounding. NaN is never the smallest or
     /// largest number.
     pub fn apply(self, numbers: &[f64]) -> f64 {
-        let numbers_sum = || numbers.iter().fold(0.0, |sum, number| sum + number);
+        let sum = || numbers.iter().fold(0.0, |sum, number| sum + number);
         match self {
-            Self::Average => numbers_sum() / numbers.len() as f64,
-            Self::Sum => numbers_sum(),
-            Self::Minimum => numbers
-                .iter()
-                .fold(f64::INFINITY, |min, number| if *number < min { *number } else { min }),
-            Self::Maximum => numbers
-                .iter()
-                .fold(f64::NEG_INFINITY, |max, number| if *number > max { *number } else { max }),
+            Self::Average => sum() / numbers.len() as f64,
+            Self::Sum => sum(),
+            Self::Minimum => numbers.iter().copied().fold(f64::INFINITY, f64::min),
+            Self::Maximum => numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         }
     }
 }

@@ -44,6 +44,6 @@ mod tokens;
 mod value;
 
 pub use budget::Limits;
-pub use error::{ExtractError, JsonType};
-pub use extract::{Aggregator, Extractor, Query, UnknownAggregator};
+pub use error::ExtractError;
+pub use extract::{Aggregator, Extractor, Query};
 pub use hpa_go_compat::Compat;

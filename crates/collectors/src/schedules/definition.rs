@@ -6,15 +6,12 @@ use std::sync::OnceLock;
 
 use hpa_calc::crd::{
     DefinitionError, UnknownField, fields_not_in,
-    path::schema_at,
-    schema::{kind_schema, structural_as_derived},
+    schema::{kind_schema, schema_at, structural_as_derived},
     with_metadata,
 };
 use serde_json::{Value, json};
 
-use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
-
-const GROUP: &str = "zalando.org";
+use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus, source::GROUP};
 
 /// The definitions of `ScalingSchedule` and `ClusterScalingSchedule`, in this order.
 pub fn schedule_definitions() -> Result<[Value; 2], DefinitionError> {

@@ -16,8 +16,7 @@ pub use hpas::{
     Autoscaler, Autoscalers, Change, DecisionSample, ErrorClass, FailureChange, Origin,
 };
 pub(crate) use hpas::{
-    DecisionRun, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail, RecordedDecision,
-    desired_state_eq,
+    DecisionRun, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail, desired_state_eq,
 };
 pub use pods::{PodIndex, PodLookup, Pods};
 pub(crate) use scales::ScaleCache;

@@ -84,6 +84,12 @@ impl WatchAge {
         self.confirmed.lock().map(Confirmation::age_now)
     }
 
+    /// The time since the API server last confirmed the cache. `None` if it never has, or if
+    /// nothing is watched.
+    pub(crate) fn confirmed_age(&self) -> Option<Duration> {
+        self.displayed_age().filter(|_| !self.is_never_listed())
+    }
+
     /// Whether the cache is watched, but no list is complete yet.
     fn is_never_listed(&self) -> bool {
         self.confirmed.lock().is_some_and(|confirmed| confirmed.is_start)

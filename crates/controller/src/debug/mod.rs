@@ -13,8 +13,8 @@ pub use crate::cache::DecisionSample;
 pub use recorder::DecisionRecorder;
 pub use schema::{
     ActingController, AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision,
-    DecisionMemory, DecisionSettings, FailedStatusWrites, QueueState, RefusedRulesFile,
-    RunDocument, StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
-    sentence_of_controller, settings_of_controller,
+    DecisionMemory, DecisionSettings, FailedStatusWrites, LastDecision, QueueState,
+    RefusedRulesFile, RunDocument, StayDecision, clock_lag, effective_settings, fill_forecasts,
+    fill_readings, replace_sentence, settings_of_controller,
 };
-pub use view::{DebugView, ListFilter, ViewSettings};
+pub use view::{DebugView, ListFilter};

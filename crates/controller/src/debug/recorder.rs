@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::schema::Decision;
 use crate::{
-    cache::{DecisionSample, Decisions, RecordedDecision},
+    cache::{DecisionRun, DecisionSample, Decisions},
     metrics::Telemetry,
     reconcile::{Observer, ReconcileBeforeStatusWrite},
 };
@@ -64,17 +64,13 @@ impl Observer for DecisionRecorder {
         else {
             return;
         };
-        let recorded = RecordedDecision {
-            at,
-            outcome_hash: outcome_hash(&decision, explanation),
-            decision: decision_json,
-            explanation: explanation_json,
-        };
+        let outcome_hash = outcome_hash(&decision, explanation);
+        let run = DecisionRun::new(at, outcome_hash, decision_json, explanation_json);
         let names: Vec<&str> = hpa.spec.metrics.iter().map(MetricSpec::metric_name).collect();
         let mut decisions = autoscaler.decisions.lock();
         let decisions = decisions.get_or_insert_with(Box::<Decisions>::default);
         let limit_bytes = self.bytes_per_autoscaler(sources.autoscalers.len());
-        decisions.record(recorded, &sample, &names, limit_bytes);
+        decisions.record(run, &sample, &names, limit_bytes);
     }
 }
 

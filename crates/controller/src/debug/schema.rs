@@ -9,7 +9,8 @@ use std::{
 use hpa_calc::{
     History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Report, Settings,
     api::MetricSourceType,
-    explain::{MetricFailure, counted, metric_name},
+    explain::{MetricFailure, counted, metric_name, one_line},
+    report::{FAILS_ELSEWHERE, about_missing_right},
     settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -69,6 +70,10 @@ pub struct ControllerStatus {
     /// Absent if all statuses could be written, and in documents of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_status_writes: Option<FailedStatusWrites>,
+    /// The number of autoscalers with [`AutoscalerItem::overwritten_scalings`]. Absent if there are
+    /// none, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overwritten: u32,
     /// Absent if the rules file is in use, without one, and in documents of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_rules_file: Option<RefusedRulesFile>,
@@ -188,6 +193,7 @@ pub struct AutoscalerList {
     pub next: Option<String>,
 }
 
+/// The state of an autoscaler, without its history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerItem {
@@ -197,10 +203,14 @@ pub struct AutoscalerItem {
     pub uid: String,
     /// Whether the last reconcile failed, or could not read all metrics.
     pub is_failing: bool,
-    /// The error of the last status write. Absent if the status is stored, and in documents of older
-    /// versions.
+    /// The error of the last status write. Absent if the status is stored, and in documents of
+    /// older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_write_error: Option<String>,
+    /// The number of recent scalings after which another client has changed the replicas.
+    /// Absent if they are too few to report, and in documents of older versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overwritten_scalings: u32,
     /// Absent if no decision of this instance is recorded.
     pub last_reconcile_seconds_ago: Option<f64>,
     /// The time until the next periodic reconcile is due. Negative if it is late. Absent before the
@@ -208,6 +218,20 @@ pub struct AutoscalerItem {
     pub next_due_in_seconds: Option<f64>,
     /// The last run of decisions, without its explanation.
     pub last: Option<RunDocument>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl AutoscalerItem {
+    /// The last decision in one sentence. `None` if the controller has not just made it.
+    pub fn current_sentence(&self) -> Option<&str> {
+        let is_current = |age: &f64| *age <= MAX_AGE_OF_VALUES;
+        self.last_reconcile_seconds_ago.filter(is_current)?;
+        Some(&self.last.as_ref()?.decision.sentence)
+    }
 }
 
 /// An autoscaler with its history and last decisions.
@@ -235,6 +259,9 @@ pub struct AutoscalerDetail {
     pub forecasts: Vec<ForecastView>,
 }
 
+/// The doubt about a report that has the sentence of the controller's last decision.
+const OTHER_INPUTS: &str = "the controller made its last decision on other inputs";
+
 /// Values of a reconcile count as current for this number of seconds, two default sync periods.
 const MAX_AGE_OF_VALUES: f64 = 30.0;
 
@@ -258,11 +285,21 @@ impl AutoscalerDetail {
         age.is_some_and(|age| age <= MAX_AGE_OF_VALUES)
     }
 
-    /// The last decision in a clause, such as `stays at 4: cpu is at 60%`. `None` if the controller
-    /// has not just made it.
-    pub fn current_decision(&self) -> Option<String> {
-        let decision = &self.runs.last().filter(|_| self.are_values_current())?.decision;
-        Some(format!("{}: {}", decision.action(), decision.sentence))
+    /// The last decision. `None` if the controller has not just made it, and the next one is due.
+    pub fn current_decision(&self) -> Option<LastDecision> {
+        let is_next_due = self.autoscaler.next_due_in_seconds.is_none_or(|due| due < 0.0);
+        // With a long sync period, all runs may be older than the requested past. The last decision
+        // then has no explanation, so it must be known without one that no metric failed in it:
+        // there is no error, or the metrics were not read because the scale was not.
+        let older = self.autoscaler.last.as_ref().filter(|last| {
+            last.decision.error.is_none() || last.decision.current_replicas.is_none()
+        });
+        let last = self.runs.last().or(older);
+        let decision = &last.filter(|_| self.are_values_current() || !is_next_due)?.decision;
+        Some(LastDecision {
+            clause: format!("{}: {}", decision.action(), decision.sentence),
+            failure: decision.failure().map(ToOwned::to_owned),
+        })
     }
 
     /// The error of each metric in the last decision, by its index in the spec.
@@ -287,6 +324,15 @@ impl AutoscalerDetail {
         let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
         metrics.and_then(Value::as_array).into_iter().flatten()
     }
+}
+
+/// The last decision of the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastDecision {
+    /// The decision in a clause, such as `stays at 4: cpu is at 60%`.
+    pub clause: String,
+    /// The cause for which the controller could not decide.
+    pub failure: Option<String>,
 }
 
 /// A decision of the controller to stay at the replicas.
@@ -334,9 +380,9 @@ pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
 }
 
 /// Replaces missing and failed readings of Object and External metrics with `values`, see
-/// [`AutoscalerDetail::last_values`], and adds `errors`, see [`AutoscalerDetail::last_errors`]. With
-/// `are_current`, also replaces other readings that clearly differ: the controller may read the
-/// metric from another source. Returns the names of the metrics with replaced readings.
+/// [`AutoscalerDetail::last_values`], and adds `errors`, see [`AutoscalerDetail::last_errors`].
+/// With `are_current`, also replaces other readings that clearly differ: the controller may read
+/// the metric from another source. Returns the names of the metrics with replaced readings.
 pub fn fill_readings(
     inputs: &mut Inputs,
     values: &[Option<MilliValue>],
@@ -364,23 +410,92 @@ pub fn fill_readings(
     filled
 }
 
-/// The sentence for a report without metrics that the controller could read: its `decision`, see
-/// [`AutoscalerDetail::current_decision`]. `errors` are the controller's, see
-/// [`AutoscalerDetail::last_errors`]. `None` if the report has all such metrics.
-pub fn sentence_of_controller(
+/// Replaces the sentence of a report by the controller's `decision`, if the report lacks metrics
+/// that the controller could read or did not need, or if only the controller could not decide. See
+/// [`AutoscalerDetail::current_decision`], and for its `errors` [`AutoscalerDetail::last_errors`].
+pub fn replace_sentence(report: &mut Report, decision: &LastDecision, errors: &[Option<String>]) {
+    let Some(sentence) = sentence_of_controller(report, decision, errors) else {
+        add_failed_write(report, decision);
+        return;
+    };
+    report.sentence = one_line(&sentence).into_owned();
+    report.doubt.get_or_insert_with(|| OTHER_INPUTS.to_owned());
+    // The advice about a failed write is by the status.
+    let failure = decision.failure.as_deref().filter(|failure| !is_failed_write(failure));
+    if let Some(failure) = failure {
+        // Nothing scales before the controller can decide again.
+        report.changes.clear();
+        let cause = failure.split_once(": ").map_or(failure, |(_, cause)| cause);
+        let cause = one_line(cause);
+        if !report.advice.iter().any(|one| one.contains(&*cause)) {
+            report.advice.insert(0, advice_about_failure(failure));
+        }
+    }
+}
+
+/// Adds the failure of the last write of the scale to the sentence, unless it has that of the
+/// status. Nothing is written for a report, so it may decide otherwise.
+fn add_failed_write(report: &mut Report, decision: &LastDecision) {
+    let is_missing =
+        report.scale_to.is_some() && !report.sentence.contains("could not write the scale");
+    let failure = decision.failure.as_deref().filter(|failure| is_failed_write(failure));
+    if let Some(failure) = failure.filter(|_| is_missing) {
+        let cause = failure.split_once(": ").map_or(failure, |(_, cause)| cause);
+        let doubt = format!("the controller could not write the scale: {cause}");
+        let doubt = one_line(&doubt).into_owned();
+        let sentence = report.sentence.replacen("scales from ", "would scale from ", 1);
+        report.sentence = format!("{sentence}; {doubt}");
+        report.doubt.get_or_insert(doubt);
+    }
+}
+
+/// Whether the controller decided, but could not write the scale.
+fn is_failed_write(failure: &str) -> bool {
+    failure.starts_with("failed to rescale ")
+}
+
+fn advice_about_failure(failure: &str) -> String {
+    let about_right = about_missing_right(failure).map(|advice| {
+        format!("{advice} The ClusterRole of the chart hpa-controller has all rights.")
+    });
+    let advice = about_right.unwrap_or_else(|| FAILS_ELSEWHERE.to_owned());
+    one_line(&format!("The controller can't decide: {failure}. {advice}")).into_owned()
+}
+
+/// The sentence of [`replace_sentence`]. `None` if the controller may decide as the report does.
+fn sentence_of_controller(
     report: &Report,
-    decision: &str,
+    decision: &LastDecision,
     errors: &[Option<String>],
 ) -> Option<String> {
-    let is_read = |index: usize| errors.get(index).is_some_and(Option::is_none);
+    // Without errors, the controller evaluated no metrics, for example because of the bounds.
+    let has_failed = |index: usize| errors.get(index).map_or(!errors.is_empty(), Option::is_some);
     let unread = report.metrics.iter().filter(|metric| {
-        metric.explanation.failure == Some(MetricFailure::Fetch) && is_read(metric.index)
+        metric.explanation.failure == Some(MetricFailure::Fetch) && !has_failed(metric.index)
     });
     let names: Vec<_> = unread.map(|metric| metric.name.as_str()).collect();
-    (!names.is_empty()).then(|| {
-        let names = names.join(" and ");
-        format!("{decision}, as the controller decided last; {names} can't be read here")
-    })
+    let difference = if !names.is_empty() {
+        format!("{} can't be read here", names.join(" and "))
+    } else if report.desired_replicas.is_some()
+        && decision.failure.as_deref().is_some_and(|failure| !is_failed_write(failure))
+    {
+        "this doesn't fail here".to_owned()
+    } else {
+        return None;
+    };
+    let clause = clause_of_controller(decision, report.current_replicas);
+    Some(format!("{clause}, as the controller decided last; {difference}"))
+}
+
+/// The clause of a decision, in the past tense if the target already has the replicas.
+fn clause_of_controller(decision: &LastDecision, current_replicas: Option<i32>) -> String {
+    let clause = &decision.clause;
+    let action = clause.split_once(": ").map_or(&**clause, |(action, _)| action);
+    let is_done = current_replicas.is_some_and(|now| action.ends_with(&format!(" to {now}")));
+    match clause.strip_prefix("scales from ") {
+        Some(rest) if is_done => format!("scaled from {rest}"),
+        _ => clause.clone(),
+    }
 }
 
 /// Whether two values differ by more than a tenth of the larger one, the default tolerance.
@@ -406,6 +521,7 @@ pub struct RunDocument {
     pub explanation: Option<Value>,
 }
 
+/// A decision, and whether it was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
@@ -434,6 +550,11 @@ impl Decision {
             (Some(current), None) => format!("stays at {current}"),
         }
     }
+
+    /// The cause for which the controller could not decide.
+    pub fn failure(&self) -> Option<&str> {
+        self.desired_replicas.is_none().then_some(&*self.sentence)
+    }
 }
 
 impl From<&Settings> for DecisionSettings {
@@ -455,13 +576,15 @@ impl From<DecisionSettings> for Settings {
             let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
         };
-        Self::default()
-            .with_tolerance(settings.tolerance)
-            .with_downscale_stabilization(duration(settings.downscale_stabilization_seconds))
-            .with_cpu_initialization_period(duration(settings.cpu_initialization_period_seconds))
-            .with_initial_readiness_delay(duration(settings.initial_readiness_delay_seconds))
-            .with_scale_to_zero(settings.scale_to_zero)
-            .with_exact_schedules(settings.exact_schedules)
+        Self::default().with(|changed| {
+            changed.tolerance = settings.tolerance;
+            changed.downscale_stabilization = duration(settings.downscale_stabilization_seconds);
+            changed.cpu_initialization_period =
+                duration(settings.cpu_initialization_period_seconds);
+            changed.initial_readiness_delay = duration(settings.initial_readiness_delay_seconds);
+            changed.scale_to_zero = settings.scale_to_zero;
+            changed.exact_schedules = settings.exact_schedules;
+        })
     }
 }
 
@@ -485,11 +608,16 @@ pub fn clock_lag(
 pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Settings {
     let Some(controller) = controller else { return flags };
     let (is_strict, is_exact) = (flags.strict_scale_to_zero, flags.exact_schedules);
-    let defaults =
-        Settings::default().with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact);
+    let defaults = Settings::default().with(|settings| {
+        settings.strict_scale_to_zero = is_strict;
+        settings.exact_schedules = is_exact;
+    });
     let is_exact = is_exact || controller.exact_schedules;
     let settings = if flags == defaults { controller } else { flags };
-    settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
+    settings.with(|settings| {
+        settings.strict_scale_to_zero = is_strict;
+        settings.exact_schedules = is_exact;
+    })
 }
 
 /// The controller that acts on an autoscaler.
@@ -531,7 +659,7 @@ pub fn settings_of_controller(
     controller: ActingController,
 ) -> Settings {
     let is_hpa_rs = controller == ActingController::HpaRs;
-    let settings = settings.with_strict_scale_to_zero(is_hpa_rs);
+    let settings = settings.with(|settings| settings.strict_scale_to_zero = is_hpa_rs);
     let for_built_in = |settings: Settings, is_built_in_writer: bool| {
         let settings = settings.for_kube_controller_manager(hpa, policy);
         if is_built_in_writer { settings } else { settings.with_status_of_hpa_rs() }
@@ -578,14 +706,119 @@ mod tests {
             now: Timestamp::UNIX_EPOCH,
         };
         let report = inputs.report();
-        let sentence = |errors: &[Option<String>]| {
-            sentence_of_controller(&report, "stays at 4: jobs is at 9", errors)
+        let decision = |clause: &str| LastDecision { clause: clause.to_owned(), failure: None };
+        let sentence = |clause, errors: &[Option<String>]| {
+            sentence_of_controller(&report, &decision(clause), errors)
         };
+        let by_metric = "stays at 4: jobs is at 9";
         let expected =
             "stays at 4: jobs is at 9, as the controller decided last; jobs can't be read here";
-        assert_eq!(sentence(&[None]).as_deref(), Some(expected));
-        assert_eq!(sentence(&[Some("unknown".to_owned())]), None);
-        assert_eq!(sentence(&[]), None, "the controller didn't evaluate it");
+        assert_eq!(sentence(by_metric, &[None]).as_deref(), Some(expected));
+        assert_eq!(sentence(by_metric, &[Some("unknown".to_owned())]), None);
+        // The bounds decided, so the controller evaluated no metric.
+        // The target has 4 replicas, not yet 5.
+        let expected = "scaled from 2 to 4: minReplicas is 4, as the controller decided last; jobs \
+                        can't be read here";
+        let by_bounds = sentence("scales from 2 to 4: minReplicas is 4", &[]);
+        assert_eq!(by_bounds.as_deref(), Some(expected));
+        let ongoing = sentence("scales from 4 to 5: minReplicas is 5", &[]);
+        assert!(ongoing.is_some_and(|ongoing| ongoing.starts_with("scales from 4 to 5: ")));
+    }
+
+    #[rstest]
+    #[case::only_in_the_record(false)]
+    #[case::in_the_status(true)]
+    fn failed_write_of_the_controller_is_in_the_first_line(#[case] is_stored: bool) {
+        let message = "the HPA controller was unable to update the target scale: denied";
+        let able = serde_json::json!({
+            "type": "AbleToScale", "status": "False", "reason": "FailedUpdateScale",
+            "message": message,
+        });
+        let conditions = if is_stored { vec![able] } else { Vec::new() };
+        let hpa = serde_json::json!({
+            "metadata": { "namespace": "shop", "name": "web" },
+            "spec": {
+                "maxReplicas": 5, "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "metrics": [{ "type": "External", "external": {
+                    "metric": { "name": "jobs" },
+                    "target": { "type": "AverageValue", "averageValue": "10" },
+                } }],
+            },
+            "status": { "conditions": conditions },
+        });
+        let jobs = Reading::External(vec![MilliValue::from_milli(90_000)].into());
+        let inputs = Inputs {
+            hpa: serde_json::from_value::<HorizontalPodAutoscaler>(hpa).expect("an autoscaler"),
+            scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+            settings: Settings::default(),
+            selected: SelectedPods::default(),
+            readings: [(0, Ok(jobs))].into_iter().collect(),
+            history: Some(History::default()),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let (reference, message) = ("Deployment/shop/web".to_owned(), "denied".to_owned());
+        let error = hpa_calc::ReconcileError::Rescale { reference, message }.to_string();
+        let clause = format!("stays at 4: {error}");
+        let decision = LastDecision { clause, failure: Some(error) };
+        let mut report = inputs.report();
+        replace_sentence(&mut report, &decision, &[None]);
+        let sentence = &report.sentence;
+        assert!(sentence.starts_with("would scale from 4 to 5: jobs is at "), "{sentence}");
+        let failure = "; the controller could not write the scale: denied";
+        assert!(sentence.ends_with(failure), "{sentence}");
+        assert_eq!(sentence.matches(failure).count(), 1, "{sentence}");
+        assert!(!report.to_string().contains("doesn't fail here"), "{report}");
+    }
+
+    #[test]
+    fn sentence_of_a_list_is_current_for_two_sync_periods() {
+        let mut item: AutoscalerItem = serde_json::from_value(serde_json::json!({
+            "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": false,
+            "lastReconcileSecondsAgo": 30.0,
+            "last": {
+                "from": "2026-01-31T12:10:00Z", "until": "2026-01-31T12:10:00Z", "count": 1,
+                "decision": { "reason": "metrics", "sentence": "cpu is at 60%" },
+            },
+        }))
+        .expect("an item");
+        assert_eq!(item.current_sentence(), Some("cpu is at 60%"));
+        item.last_reconcile_seconds_ago = Some(30.1);
+        assert_eq!(item.current_sentence(), None);
+    }
+
+    #[test]
+    fn last_decision_holds_until_the_next_one_is_due() {
+        let mut detail: AutoscalerDetail = serde_json::from_value(serde_json::json!({
+            "apiVersion": "debug.hpa-rs.dev/v1", "kind": "AutoscalerDetail",
+            "now": "2026-01-31T13:00:00Z", "runs": [], "metricNames": [], "samples": [],
+            "autoscaler": {
+                "api": "core", "namespace": "shop", "name": "web", "uid": "u", "isFailing": true,
+                "lastReconcileSecondsAgo": 3000.0, "nextDueInSeconds": 600.0,
+                "last": {
+                    "from": "2026-01-31T12:10:00Z", "until": "2026-01-31T12:10:00Z", "count": 1,
+                    "decision": {
+                        "currentReplicas": null, "desiredReplicas": null, "scaledTo": null,
+                        "proposedReplicas": null, "reason": "failed", "sentence": "no scale",
+                        "error": "no scale",
+                    },
+                },
+            },
+            "settings": DecisionSettings::from(&Settings::default()),
+        }))
+        .expect("a document");
+        let decision = detail.current_decision().expect("a decision");
+        assert_eq!(decision.clause, "can't decide: no scale");
+        assert_eq!(decision.failure.as_deref(), Some("no scale"));
+        // Without an explanation, the metrics that failed are unknown.
+        let last = &mut detail.autoscaler.last.as_mut().expect("a run").decision;
+        last.current_replicas = Some(4);
+        assert_eq!(detail.current_decision(), None);
+        detail.autoscaler.last.as_mut().expect("a run").decision.error = None;
+        assert!(detail.current_decision().is_some());
+        for late in [Some(-1.0), None] {
+            detail.autoscaler.next_due_in_seconds = late;
+            assert_eq!(detail.current_decision(), None);
+        }
     }
 
     /// The controller read 70, in the second metric 9.

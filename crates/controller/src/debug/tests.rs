@@ -41,7 +41,7 @@ impl Controller {
         telemetry.attach(sources.clone());
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
         let clock = Arc::new(SystemClock::default());
-        let view = DebugView::new(telemetry.clone(), recorder.clone(), clock, view_settings());
+        let view = view(telemetry.clone(), recorder.clone(), clock);
         Self { sources, telemetry, recorder, view }
     }
 
@@ -58,12 +58,20 @@ impl Controller {
     }
 }
 
-fn view_settings() -> ViewSettings {
-    ViewSettings {
+fn view(
+    telemetry: Arc<Telemetry>,
+    recorder: Arc<DecisionRecorder>,
+    clock: Arc<dyn Clock>,
+) -> DebugView {
+    DebugView {
+        telemetry,
+        recorder,
+        clock,
         sync_period: Duration::from_secs(15),
         decision_settings: hpa_calc::Settings::default(),
         dry_run: false,
         keep_history: true,
+        refused_rules_file: Box::new(|| None),
     }
 }
 
@@ -89,7 +97,7 @@ async fn view_of_forecasts_is_computed_without_their_lock() {
     let autoscaler = sources.autoscalers.get(&key).unwrap();
     *autoscaler.forecasts.lock() = Some(Box::default());
     let probe = Arc::new(LockProbe { autoscaler, was_locked: AtomicBool::new(false) });
-    let view = DebugView::new(telemetry, recorder, probe.clone(), view_settings());
+    let view = view(telemetry, recorder, probe.clone());
     assert!(view.autoscaler(&key, None).is_some());
     assert!(!probe.was_locked.load(Ordering::Relaxed));
 }
@@ -182,8 +190,9 @@ fn detail_has_runs_samples_and_history() {
     let values: Vec<_> = detail.samples.iter().map(|sample| sample.values.clone()).collect();
     assert_eq!(values, [[Some(50)], [Some(52)], [Some(99)], [None]]);
     assert_eq!(detail.metric_names, ["cpu"]);
-    let decision =
-        "can't decide: failed to query scale subresource for Deployment/shop/web: gone".to_owned();
+    let failure = "failed to query scale subresource for Deployment/shop/web: gone".to_owned();
+    let clause = format!("can't decide: {failure}");
+    let decision = LastDecision { clause, failure: Some(failure) };
     assert_eq!(detail.current_decision(), Some(decision));
     let json = serde_json::to_value(&detail).unwrap();
     let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
@@ -272,6 +281,24 @@ fn failed_status_writes_are_counted_while_the_stored_statuses_are_outdated() {
 }
 
 #[test]
+fn overwritten_scalings_are_counted() {
+    let keys = ["a", "b"].map(|name| HpaKey::new("shop", name));
+    let controller = Controller::new(&keys, 1 << 20);
+    let autoscaler = controller.sources.autoscalers.get(&keys[1]).unwrap();
+    let now = controller.view.clock.now();
+    for _ in 0..3 {
+        assert_eq!(controller.view.status().overwritten, 0);
+        let mut overwritten = autoscaler.overwritten_replicas.lock();
+        overwritten.record_write(5, now);
+        overwritten.observe(2, now);
+    }
+    assert_eq!(controller.view.status().overwritten, 1);
+    let list = controller.view.autoscalers(&ListFilter { limit: 9, ..ListFilter::default() });
+    let counts: Vec<_> = list.items.iter().map(|item| item.overwritten_scalings).collect();
+    assert_eq!(counts, [0, 3]);
+}
+
+#[test]
 fn lists_have_pages_in_order() {
     let mut keys: Vec<_> = ["b/x", "a/z", "a/y", "a-b/x"]
         .map(|key| key.split_once('/').unwrap())
@@ -335,11 +362,12 @@ fn nothing_is_recorded_without_a_recorder() {
 
 #[test]
 fn decision_settings_round_trip_through_json() {
-    let settings = hpa_calc::Settings::default()
-        .with_tolerance(0.05)
-        .with_downscale_stabilization(SignedDuration::from_millis(90_500))
-        .with_scale_to_zero(false)
-        .with_exact_schedules(true);
+    let settings = hpa_calc::Settings::default().with(|settings| {
+        settings.tolerance = 0.05;
+        settings.downscale_stabilization = SignedDuration::from_millis(90_500);
+        settings.scale_to_zero = false;
+        settings.exact_schedules = true;
+    });
     let json = serde_json::to_string(&DecisionSettings::from(&settings)).unwrap();
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
     assert_eq!(hpa_calc::Settings::from(decoded), settings);
@@ -352,7 +380,7 @@ fn status_has_the_refused_rules_file() {
     let (path, error) = ("rules.yaml".to_owned(), "it has no rules".to_owned());
     let refused = RefusedRulesFile { path, changed_at: Some(START), error };
     let expected = refused.clone();
-    let view = view.with_rules_file(move || Some(refused.clone()));
+    let view = DebugView { refused_rules_file: Box::new(move || Some(refused.clone())), ..view };
     let json = serde_json::to_value(view.status()).unwrap();
     let decoded: ControllerStatus = serde_json::from_value(json).unwrap();
     assert_eq!(decoded.refused_rules_file, Some(expected));
@@ -368,17 +396,19 @@ fn slow_response_is_no_lag_of_the_clock() {
 #[test]
 fn settings_of_the_controller_are_effective_unless_flags_set_others() {
     let defaults = hpa_calc::Settings::default();
-    let controller = defaults.clone().with_tolerance(0.05);
-    let flags = defaults.clone().with_tolerance(0.2);
-    let strict = defaults.clone().with_strict_scale_to_zero(true);
-    let exact = defaults.clone().with_exact_schedules(true);
+    let controller = defaults.clone().with(|settings| settings.tolerance = 0.05);
+    let flags = defaults.clone().with(|settings| settings.tolerance = 0.2);
+    let strict = defaults.clone().with(|settings| settings.strict_scale_to_zero = true);
+    let exact = defaults.clone().with(|settings| settings.exact_schedules = true);
+    let strict_controller = controller.clone().with(|one| one.strict_scale_to_zero = true);
+    let exact_controller = controller.clone().with(|one| one.exact_schedules = true);
     for (flags, served, expected) in [
         (&flags, None, flags.clone()),
         (&defaults, Some(&controller), controller.clone()),
         (&flags, Some(&controller), flags.clone()),
-        (&strict, Some(&controller), controller.clone().with_strict_scale_to_zero(true)),
-        (&exact, Some(&controller), controller.clone().with_exact_schedules(true)),
-        (&flags, Some(&exact), flags.clone().with_exact_schedules(true)),
+        (&strict, Some(&controller), strict_controller),
+        (&exact, Some(&controller), exact_controller),
+        (&flags, Some(&exact), flags.clone().with(|settings| settings.exact_schedules = true)),
         (&exact, Some(&exact), exact.clone()),
     ] {
         let effective = effective_settings(flags.clone(), served.cloned());

@@ -22,21 +22,16 @@ use crate::{
 
 /// Makes the documents of the debug API.
 pub struct DebugView {
-    telemetry: Arc<Telemetry>,
-    recorder: Arc<DecisionRecorder>,
-    clock: Arc<dyn Clock>,
-    settings: ViewSettings,
-    refused_rules_file: Box<dyn Fn() -> Option<RefusedRulesFile> + Send + Sync>,
-}
-
-/// The options of the controller that the documents show.
-#[derive(Clone, Debug)]
-pub struct ViewSettings {
+    pub telemetry: Arc<Telemetry>,
+    pub recorder: Arc<DecisionRecorder>,
+    pub clock: Arc<dyn Clock>,
     pub sync_period: Duration,
     pub decision_settings: Settings,
     pub dry_run: bool,
     /// Whether histories are stored.
     pub keep_history: bool,
+    /// Returns the rules file if it is refused.
+    pub refused_rules_file: Box<dyn Fn() -> Option<RefusedRulesFile> + Send + Sync>,
 }
 
 /// Selects a page of the autoscalers.
@@ -51,24 +46,6 @@ pub struct ListFilter {
 }
 
 impl DebugView {
-    pub fn new(
-        telemetry: Arc<Telemetry>,
-        recorder: Arc<DecisionRecorder>,
-        clock: Arc<dyn Clock>,
-        settings: ViewSettings,
-    ) -> Self {
-        Self { telemetry, recorder, clock, settings, refused_rules_file: Box::new(|| None) }
-    }
-
-    /// Adds the state of the rules file. `refused` returns `None` while the file is in use.
-    #[must_use]
-    pub fn with_rules_file(
-        self,
-        refused: impl Fn() -> Option<RefusedRulesFile> + Send + Sync + 'static,
-    ) -> Self {
-        Self { refused_rules_file: Box::new(refused), ..self }
-    }
-
     /// The state of this instance.
     pub fn status(&self) -> ControllerStatus {
         let sources = self.telemetry.sources();
@@ -91,9 +68,9 @@ impl DebugView {
             is_leader,
             lease,
             is_working: working_since.is_some(),
-            dry_run: self.settings.dry_run,
-            sync_period_seconds: self.settings.sync_period.as_secs_f64(),
-            settings: (&self.settings.decision_settings).into(),
+            dry_run: self.dry_run,
+            sync_period_seconds: self.sync_period.as_secs_f64(),
+            settings: (&self.decision_settings).into(),
             not_ready: self.telemetry.ready().err().map(|error| error.to_string()),
             not_alive: self.telemetry.alive().err().map(|error| error.to_string()),
             queue: QueueState {
@@ -114,11 +91,12 @@ impl DebugView {
             undecodable_objects: sources
                 .undecodable_count
                 .load(std::sync::atomic::Ordering::Relaxed),
-            keep_history: Some(self.settings.keep_history),
+            keep_history: Some(self.keep_history),
             history_unsaved_seconds: unsaved.as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
             failed_status_writes: failed_status_writes(&autoscalers),
+            overwritten: self.count_overwritten(&autoscalers),
             refused_rules_file: (self.refused_rules_file)(),
             decision_memory: DecisionMemory {
                 limit_bytes: self.recorder.limit_bytes(),
@@ -166,7 +144,7 @@ impl DebugView {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),
             kind: AutoscalerDetail::KIND.to_owned(),
             now: self.clock.now(),
-            settings: (&self.settings.decision_settings).into(),
+            settings: (&self.decision_settings).into(),
             autoscaler: self.item(key, &autoscaler),
             history: is_working.then(|| autoscaler.history(self.clock.instants())),
             runs,
@@ -181,6 +159,7 @@ impl DebugView {
             let last = autoscaler.last_reconcile.lock();
             (last.finished, last.next_due)
         };
+        // Copied, because reconciles need the lock, and decoding takes milliseconds.
         let decisions = autoscaler.decisions.lock();
         let last = decisions.as_ref().and_then(|decisions| decisions.runs().next_back().cloned());
         drop(decisions);
@@ -197,10 +176,21 @@ impl DebugView {
             uid: autoscaler.object().metadata.uid.clone(),
             is_failing: is_failing(autoscaler),
             status_write_error: autoscaler.status_failure(),
+            overwritten_scalings: self.overwritten_scalings(autoscaler),
             last_reconcile_seconds_ago: last.as_ref().map(|_| finished.elapsed().as_secs_f64()),
             next_due_in_seconds: next_due.filter(|_| is_working).map(due_in),
             last: last.as_ref().and_then(|run| decode(run, false)),
         }
+    }
+
+    fn overwritten_scalings(&self, autoscaler: &Autoscaler) -> u32 {
+        autoscaler.overwritten_replicas.lock().current_count(self.clock.now())
+    }
+
+    fn count_overwritten(&self, autoscalers: &[(HpaKey, Arc<Autoscaler>)]) -> u32 {
+        let overwritten =
+            autoscalers.iter().filter(|(_, autoscaler)| self.overwritten_scalings(autoscaler) > 0);
+        u32::try_from(overwritten.count()).unwrap_or(u32::MAX)
     }
 }
 

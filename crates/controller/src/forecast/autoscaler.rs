@@ -6,7 +6,7 @@ use hpa_calc::{
     ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod, Readings, Settings,
     api::{CrossVersionObjectReference, MetricSpec, MetricTarget},
 };
-use hpa_forecast::{GateDecision, Settings as GateSettings, Trace, Workload};
+use hpa_forecast::{GateDecision, GateSettings, Trace, Workload};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
@@ -23,10 +23,10 @@ use crate::settings::SyncPeriod;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
-    specs: Vec<MetricSpec>,
+    pub(super) specs: Vec<MetricSpec>,
     /// For the first [`MAX_METRICS`] specs. `None` before the first load, and while all
     /// [`super::MAX_HISTORIES`], or the namespace's half of them, are in use.
-    metrics: Vec<Option<MetricState>>,
+    pub(super) metrics: Vec<Option<MetricState>>,
     /// The start of the most recent check that was the first one of its metric.
     last_first_check: Option<Instant>,
     startups: Startups,
@@ -223,12 +223,6 @@ impl AutoscalerForecasts {
             Err(error) => Duration::from_mins(metric.set_failed(&error)),
         };
         metric.next_check = Instant::now() + delay;
-    }
-
-    /// The metrics with their specs.
-    pub(super) fn metrics(&self) -> impl Iterator<Item = (&MetricSpec, Option<&MetricState>)> {
-        let states = self.metrics.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-        self.specs.iter().zip(states)
     }
 
     /// For each metric that was checked, the reason why forecasts are used or not.

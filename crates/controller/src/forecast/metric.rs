@@ -138,32 +138,35 @@ impl MetricState {
 
     /// Stores the result of a check, and the past that it was made on.
     pub(super) fn set_check_result(&mut self, decision: GateDecision, past: Past, now: Timestamp) {
-        let note = match &past {
-            Past::Read(_) => String::new(),
-            Past::Observed(reason) => format!("; {reason}"),
-        };
-        if let Past::Read(past) = past
-            && !past.is_empty()
-        {
-            let end = past.time(past.len().saturating_sub(1));
-            let mut history = past.history_of_last_days(HISTORY_DAYS);
-            self.history.drop_after(now);
-            for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
-                history.add(at, load);
-            }
-            self.history = history;
-        }
-        let text = decision.text();
+        let mut text = decision.text();
         let GateDecision { reason, choice, comparison } = decision;
-        let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
+        match past {
+            Past::Read(past) => self.replace_history(&past, now),
+            Past::Observed(why) if reason == ForecastReason::NotEnoughHistory => {
+                text = format!("{text}; {why}");
+            }
+            Past::Observed(_) => {}
+        }
         self.last_check = Some(CheckResult {
             at: now,
             reason,
-            text: (text + &note).into(),
+            text: text.into(),
             model: choice.map(|choice| choice.model).unwrap_or_default(),
             comparison,
         });
         self.failure = None;
+    }
+
+    /// Replaces the history by the end of a past that was read. Keeps the loads after it.
+    fn replace_history(&mut self, past: &Trace, now: Timestamp) {
+        let Some(last_minute) = past.len().checked_sub(1) else { return };
+        let end = past.time(last_minute);
+        let mut history = past.history_of_last_days(HISTORY_DAYS);
+        self.history.drop_after(now);
+        for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
+            history.add(at, load);
+        }
+        self.history = history;
     }
 
     /// Stores a failed check. Returns the minutes until it is repeated.

@@ -26,7 +26,6 @@ mod tests;
 mod view;
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -39,7 +38,6 @@ use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_forecast::Trace;
 use hpa_metrics::FairSemaphore;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
@@ -47,7 +45,6 @@ pub(crate) use self::{
     autoscaler::{AutoscalerForecasts, Check, LoadObservation},
     metric::Past,
 };
-use crate::key::HpaKey;
 
 /// The maximum number of metrics with a history, of all autoscalers: 35 MB.
 pub const MAX_HISTORIES: usize = 4000;
@@ -129,8 +126,6 @@ impl Default for ForecastSource {
 pub struct Forecasts {
     pub(crate) source: ForecastSource,
     sync_period: Duration,
-    /// The autoscalers that have forecasts.
-    keys: Mutex<BTreeSet<HpaKey>>,
     /// Notified when a metric has its first load, so that it is checked soon.
     pub(crate) check_request: Notify,
     /// The permits for histories. One namespace gets at most half of them, so that a tenant can't
@@ -165,23 +160,10 @@ impl Forecasts {
         Self {
             source,
             sync_period,
-            keys: Mutex::default(),
             check_request: Notify::new(),
             histories: FairSemaphore::new(MAX_HISTORIES),
             counts: CheckCounts::default(),
         }
-    }
-
-    pub(crate) fn add(&self, key: &HpaKey) {
-        self.keys.lock().insert(key.clone());
-    }
-
-    pub(crate) fn remove(&self, key: &HpaKey) {
-        self.keys.lock().remove(key);
-    }
-
-    pub(crate) fn keys(&self) -> Vec<HpaKey> {
-        self.keys.lock().iter().cloned().collect()
     }
 
     fn zone(&self, settings: &Settings) -> TimeZone {

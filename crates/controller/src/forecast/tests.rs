@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hpa_calc::{
     ForecastReason, HorizontalPodAutoscaler, MetricsApi, MilliValue, Plan, Pod, ReadError, Reading,
     Readings, Scale, SelectedPods, Settings,
-    settings::{Forecasting, SettingPolicy},
+    settings::{ForecastMode, SettingPolicy},
 };
 use hpa_forecast::{Trace, decide};
 use jiff::{SignedDuration, Timestamp};
@@ -62,7 +62,7 @@ fn observe(
     now: Timestamp,
 ) -> Readings {
     let settings = settings(hpa);
-    assert_eq!(settings.forecasts.mode, Forecasting::Scale);
+    assert_eq!(settings.forecasts.mode, ForecastMode::Scale);
     let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "app=web".into() };
     let pods: Vec<Arc<Pod>> = Vec::new();
     let plan = Plan::new(hpa, Ok(scale), &settings, |_| SelectedPods::default());
@@ -187,9 +187,7 @@ async fn histories_are_limited_by_autoscaler_namespace_and_controller() {
         hpa
     };
     let (shop, bank, victim) = (in_namespace("shop"), in_namespace("bank"), in_namespace("victim"));
-    let states = |forecasts: &AutoscalerForecasts| {
-        forecasts.metrics().filter(|(_, state)| state.is_some()).count()
-    };
+    let states = |forecasts: &AutoscalerForecasts| forecasts.metrics.iter().flatten().count();
     let fill = |hpa: &HorizontalPodAutoscaler, value| {
         let all = (0..=MAX_HISTORIES / MAX_METRICS).map(|_| {
             let mut forecasts = AutoscalerForecasts::default();

@@ -4,7 +4,7 @@ use hpa_calc::{
     ForecastReason, LoadForecast, MetricForecast,
     api::{MetricSourceType, MetricSpec},
 };
-use hpa_forecast::{LevelKind, Outcome, Season};
+use hpa_forecast::{LevelKind, Season};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +19,8 @@ const POINTS_PER_DAY: i32 = 144;
 const BAND_QUANTILES: (f64, f64) = (0.1, 0.9);
 /// The past that [`ForecastView::recent`] covers, before the horizon.
 const RECENT_PERIOD: SignedDuration = SignedDuration::from_hours(1);
-/// The approximate number of steps in [`ForecastView::recent`], or fewer if a step would be under a
-/// minute.
-const MAX_RECENT_STEPS: i64 = 120;
+/// The target number of steps in [`ForecastView::recent`]. A step is at least a minute.
+const RECENT_STEPS: i64 = 120;
 /// The number of sync periods, in addition to [`METRIC_DELAY`], for which the last load that was
 /// read counts as the present load.
 const MAX_LOAD_AGE_PERIODS: i32 = 3;
@@ -129,11 +128,11 @@ impl AutoscalerForecasts {
     /// The forecasts of each metric that has a history.
     pub(crate) fn view(&self, now: Timestamp) -> Vec<ForecastView> {
         let Some(parameters) = &self.parameters else { return Vec::new() };
-        let metrics = self.metrics().enumerate();
-        let view = |(index, (spec, state)): (usize, (&MetricSpec, Option<&MetricState>))| {
-            Some(view(index, spec, state?, parameters, now))
-        };
-        metrics.filter_map(view).collect()
+        let metrics = self.specs.iter().zip(&self.metrics).enumerate();
+        let views = metrics.filter_map(|(index, (spec, state))| {
+            Some(view(index, spec, state.as_ref()?, parameters, now))
+        });
+        views.collect()
     }
 }
 
@@ -146,7 +145,6 @@ fn view(
 ) -> ForecastView {
     let last_check = state.last_check.as_ref();
     let reason = state.reason_and_text(now);
-    let overload = |outcome: Outcome| outcome.overload_minutes;
     let (points, yesterday) = points(state, parameters, now);
     ForecastView {
         index,
@@ -167,7 +165,7 @@ fn view(
         quantile: parameters.quantile,
         load_per_replica: state.last_load.map(|(_, load)| load.per_replica),
         overload_minutes: last_check.and_then(|check| check.comparison).map(|comparison| {
-            (overload(comparison.forecast), overload(comparison.with_lowered_target))
+            (comparison.forecast.overload_minutes, comparison.with_lowered_target.overload_minutes)
         }),
         yesterday,
         points,
@@ -223,7 +221,7 @@ fn points(
 /// The points of the past hour and until the horizon.
 fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<ForecastPoint> {
     let span = RECENT_PERIOD.saturating_add(parameters.horizon);
-    let step = SignedDuration::from_secs((span.as_secs() / MAX_RECENT_STEPS).max(60));
+    let step = SignedDuration::from_secs((span.as_secs() / RECENT_STEPS).max(60));
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return Vec::new() };
     let Ok(first) = newest.checked_sub(span) else { return Vec::new() };
     let ages = std::iter::successors(Some(SignedDuration::ZERO), |age| age.checked_add(step));
@@ -234,9 +232,10 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
     points
 }
 
-/// The forecast that is made at `made_at`, and its median. `newest` is the time at which a load
-/// that is read now was measured. `None` if the load at `made_at` or the past days are unknown, or
-/// if no load was read recently and the actual load at the time of the forecast is unknown.
+/// A forecast, and its median. `made_at` is when the forecast is made, [`ForecastPoint::at`] the
+/// time it is for. `newest` is the time at which a load that is read now was measured. `None` if
+/// the history is too short or has no load at `made_at`. Also `None` if no load was read recently
+/// and the load at `at` is unknown.
 fn point(
     state: &MetricState,
     parameters: &Parameters,

@@ -1,8 +1,8 @@
 //! The check of one metric: reads its past, and calculates whether forecasts would have helped.
 
-use std::{hash::BuildHasher, time::Duration};
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, Settings};
 use hpa_forecast::{GateDecision, Trace, decide};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Semaphore, time::timeout};
@@ -22,26 +22,26 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_DAYS: i64 = 28;
 const STEP_SECONDS: u32 = 60;
 
-/// A due check and its autoscaler.
+/// A due check, with its autoscaler as of the start of the check.
 struct DueCheck<'a> {
     key: &'a HpaKey,
     autoscaler: &'a Autoscaler,
+    hpa: Arc<HorizontalPodAutoscaler>,
+    settings: Arc<Settings>,
     check: Check,
 }
 
 impl ForecastChecks {
     /// Runs all checks of an autoscaler that are due.
     pub(super) async fn check_autoscaler(&self, key: &HpaKey, calculations: &Semaphore) {
-        let Some(autoscaler) = self.autoscalers.get(key) else {
-            return self.forecasts.remove(key);
-        };
+        let Some(autoscaler) = self.autoscalers.get(key) else { return };
         // Bounded, because a spec that keeps changing makes new checks due while others wait.
         for _ in 0..MAX_METRICS {
             // The object may have changed since the last check.
             let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
             if !settings.forecasts.is_on() {
                 autoscaler.forecasts.lock().take();
-                return self.forecasts.remove(key);
+                return;
             }
             let check = {
                 let mut forecasts = autoscaler.forecasts.lock();
@@ -49,30 +49,26 @@ impl ForecastChecks {
                 forecasts.and_then(|state| state.start_due_check(&self.forecasts, &hpa, &settings))
             };
             let Some(check) = check else { return };
-            let due = DueCheck { key, autoscaler: &autoscaler, check };
-            self.run_check(due, &hpa, calculations).await;
+            let due = DueCheck { key, autoscaler: &autoscaler, hpa, settings, check };
+            self.run_check(due, calculations).await;
         }
     }
 
-    async fn run_check(
-        &self,
-        DueCheck { key, autoscaler, mut check }: DueCheck<'_>,
-        hpa: &HorizontalPodAutoscaler,
-        calculations: &Semaphore,
-    ) {
+    async fn run_check(&self, mut due: DueCheck<'_>, calculations: &Semaphore) {
         let now = self.clock.now();
-        let result = match self.read_past(hpa, check.metric_index, now).await {
+        let result = match self.read_past(&due.hpa, due.check.metric_index, now).await {
             Ok(Ok(past)) => {
-                let calculated = self.calculate(past, &check, calculations).await;
+                let calculated = calculate(past, &due, calculations).await;
                 calculated.map(|(decision, past)| (decision, Past::Read(past)))
             }
             Ok(Err(reason)) => {
-                let observed_past = std::mem::replace(&mut check.observed_past, Trace::new([]));
-                let calculated = self.calculate(observed_past, &check, calculations).await;
+                let observed_past = std::mem::replace(&mut due.check.observed_past, Trace::new([]));
+                let calculated = calculate(observed_past, &due, calculations).await;
                 calculated.map(|(decision, _)| (decision, Past::Observed(reason)))
             }
             Err(error) => Err(error),
         };
+        let DueCheck { key, autoscaler, check, .. } = due;
         self.forecasts.counts.add(result.is_ok());
         let _span = key.span().entered();
         let metric_index = check.metric_index;
@@ -109,21 +105,25 @@ impl ForecastChecks {
             Err(_) => Err(PastError::failed(format!("not read within {READ_TIMEOUT:?}"))),
         }
     }
+}
 
-    /// Decides on a past whether forecasts help. Returns the past as well, because the calculation
-    /// on another thread takes it by value.
-    async fn calculate(
-        &self,
-        past: Trace,
-        check: &Check,
-        calculations: &Semaphore,
-    ) -> Result<(GateDecision, Trace), PastError> {
-        let _permit = calculations.acquire().await;
-        let settings = check.settings.clone();
-        let calculation = tokio::task::spawn_blocking(move || (decide(&past, &settings), past));
-        calculation.await.map_err(|error| PastError::Failed {
-            error: error.to_string(),
-            cause: "the calculation failed".to_owned(),
-        })
-    }
+/// Decides on a past whether forecasts help. Returns the past as well, because the calculation on
+/// another thread takes it by value.
+async fn calculate(
+    past: Trace,
+    due: &DueCheck<'_>,
+    calculations: &Semaphore,
+) -> Result<(GateDecision, Trace), PastError> {
+    let _permit = calculations.acquire().await;
+    let (hpa, settings) = (due.hpa.clone(), due.settings.clone());
+    let mut gate_settings = due.check.settings.clone();
+    let calculation = tokio::task::spawn_blocking(move || {
+        let workload = gate_settings.workload;
+        gate_settings.workload = workload.with_scheduled_bounds(&hpa, &settings, &past);
+        (decide(&past, &gate_settings), past)
+    });
+    calculation.await.map_err(|error| PastError::Failed {
+        error: error.to_string(),
+        cause: "the calculation failed".to_owned(),
+    })
 }

@@ -26,7 +26,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{cache::Autoscalers, forecast::Forecasts, key::HpaKey, settings::SettingSource};
+use crate::{
+    cache::{Autoscaler, Autoscalers},
+    forecast::Forecasts,
+    key::HpaKey,
+    settings::SettingSource,
+};
 
 /// The maximum number of autoscalers that are checked at once, at most one of a namespace.
 const MAX_CONCURRENT_AUTOSCALERS: usize = 2;
@@ -49,7 +54,7 @@ impl ForecastChecks {
         // The autoscalers that are being checked, or wait for a check.
         let mut queued: HashSet<HpaKey> = HashSet::new();
         loop {
-            for key in self.forecasts.keys() {
+            for (key, _) in self.autoscalers_with_forecasts() {
                 if queued.insert(key.clone()) {
                     checks.push(self.check_in_turn(key, &limits));
                 }
@@ -74,10 +79,15 @@ impl ForecastChecks {
         key
     }
 
+    fn autoscalers_with_forecasts(&self) -> Vec<(HpaKey, Arc<Autoscaler>)> {
+        let mut autoscalers = self.autoscalers.all();
+        autoscalers.retain(|(_, autoscaler)| autoscaler.forecasts.lock().is_some());
+        autoscalers
+    }
+
     /// The time of the next due check, at most two search intervals from now.
     fn next_check(&self) -> Instant {
-        let next = self.forecasts.keys().into_iter().filter_map(|key| {
-            let autoscaler = self.autoscalers.get(&key)?;
+        let next = self.autoscalers_with_forecasts().into_iter().filter_map(|(_, autoscaler)| {
             let forecasts = autoscaler.forecasts.lock();
             forecasts.as_ref()?.next_check()
         });

@@ -145,7 +145,6 @@ impl Fixture {
         };
         let mut state = autoscaler.forecasts.lock();
         let state = state.get_or_insert_with(Box::default);
-        forecasts.add(&key);
         state.observe(forecasts, &observation, &mut readings);
         let forecast = readings.forecast(0);
         forecast.map(|forecast| (forecast.reason.as_str().to_owned(), forecast.text.to_string()))
@@ -193,6 +192,25 @@ async fn past_is_read_at_the_first_load_and_every_day() {
             .await;
     // The first check runs at once, the second one after a part of a day, then one a day.
     assert!((4..=5).contains(&requests), "{requests}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn forecasts_have_no_benefit_while_scheduled_bounds_suffice() {
+    let fixture = Fixture::new(|range| async move { Ok(office_hours_load(range)) }.boxed());
+    fixture.add("web");
+    let (key, autoscalers) = (Fixture::key("web"), &fixture.checks.autoscalers);
+    let mut hpa = HorizontalPodAutoscaler::clone(&autoscalers.get(&key).unwrap().object());
+    // The highest load needs 60 pods.
+    let bounds = r#"[{"start": "00:00", "end": "00:00", "timeZone": "UTC", "minReplicas": 90}]"#;
+    let annotation = "autoscaling.hpa-rs.dev/bounds".to_owned();
+    hpa.metadata.annotations.insert(annotation, bounds.to_owned());
+    autoscalers.apply(&key, hpa, Origin::List);
+    let task = fixture.start();
+    fixture.observe("web");
+    sleep(HOUR).await;
+    task.abort();
+    let (reason, text) = fixture.observe("web").unwrap();
+    assert_eq!(reason, "NoBenefit", "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,6 @@ mod write_schedule;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_lease::Clock;
-use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, ResourceExt, api::PostParams};
@@ -44,18 +43,6 @@ use write_schedule::{ShardEntry, WriteSchedule, min_write_interval};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_ATTEMPTS: usize = 3;
 const READ_RETRY_DELAY: Duration = Duration::from_millis(300);
-
-#[derive(Debug, thiserror::Error)]
-enum HistoryStoreError {
-    #[error("failed to read ConfigMap {name:?}")]
-    Read { name: String, source: KubeError },
-    #[error("failed to write ConfigMap {name:?}")]
-    Write { name: String, source: KubeError },
-    #[error("failed to encode shard {shard}")]
-    Encode { shard: usize, source: serde_json::Error },
-    #[error("there is no shard {0}")]
-    NoShard(usize),
-}
 
 /// Stores the histories of the autoscalers. It receives them as an [`Observer`], and
 /// [`HistoryStore::run`] writes them.
@@ -171,20 +158,20 @@ impl HistoryStore {
                     ),
                     Some(HistoryValidity { until, .. }) if self.ended_long_ago(until) => info!(
                         %until,
-                        "the previous leader ended long ago, so stabilization windows start again \
-                         with the current replicas"
+                        "the previous leader stopped too long ago, so stabilization windows start \
+                         again with the current replicas"
                     ),
                     _ => {}
                 }
             }
             Err(error) => {
-                let error = describe(&error);
                 warn!(error, "failed to read the stored histories, so all windows start empty");
             }
         }
     }
 
-    async fn read_shards(&self) -> Result<Vec<StoredShard>, HistoryStoreError> {
+    /// The error is for the log.
+    async fn read_shards(&self) -> Result<Vec<StoredShard>, String> {
         let mut shards: Vec<StoredShard> = Vec::new();
         let mut count = 1;
         while shards.len() < count {
@@ -198,18 +185,18 @@ impl HistoryStore {
         Ok(shards)
     }
 
-    async fn read_config_map(&self, shard: usize) -> Result<Option<ConfigMap>, HistoryStoreError> {
+    async fn read_config_map(&self, shard: usize) -> Result<Option<ConfigMap>, String> {
         let name = shard_name(&self.prefix, shard);
         let mut attempts = READ_ATTEMPTS;
         loop {
             attempts -= 1;
-            let source = match timeout(REQUEST_TIMEOUT, self.api.get_opt(&name)).await {
+            let error = match timeout(REQUEST_TIMEOUT, self.api.get_opt(&name)).await {
                 Ok(Ok(object)) => return Ok(object),
                 Ok(Err(error)) => KubeError::from(error),
                 Err(_) => KubeError::TimedOut,
             };
-            if attempts == 0 || !is_retriable(&source) {
-                return Err(HistoryStoreError::Read { name, source });
+            if attempts == 0 || !is_retriable(&error) {
+                return Err(format!("failed to read ConfigMap {name:?}: {error}"));
             }
             sleep(READ_RETRY_DELAY).await;
         }
@@ -322,7 +309,6 @@ impl HistoryStore {
             Ok(()) => {}
             Err(error) => {
                 if !std::mem::replace(is_failing, true) {
-                    let error = describe(&error);
                     warn!(error, "failed to write histories for the next leader; retrying");
                 }
             }
@@ -338,7 +324,7 @@ impl HistoryStore {
         self.health.set_unsaved(unsaved.map(|at| (wall_clock(at), at)));
     }
 
-    async fn try_write_shard(&self, shard: usize) -> Result<(), HistoryStoreError> {
+    async fn try_write_shard(&self, shard: usize) -> Result<(), String> {
         let name = shard_name(&self.prefix, shard);
         let (EncodedShard { data, bytes, .. }, mut version) = self.encode_shard(shard)?;
         let mut is_retry = false;
@@ -351,7 +337,7 @@ impl HistoryStore {
                     None => self.api.create(&parameters, &object).await,
                 }
             };
-            let source = match timeout(REQUEST_TIMEOUT, request).await {
+            let error = match timeout(REQUEST_TIMEOUT, request).await {
                 Ok(Ok(stored)) => {
                     let version = stored.resource_version();
                     self.schedule.lock().write_succeeded(shard, version, bytes, Instant::now());
@@ -360,12 +346,10 @@ impl HistoryStore {
                 Ok(Err(error)) => KubeError::from(error),
                 Err(_) => KubeError::TimedOut,
             };
-            let is_conflict = matches!(
-                &source,
-                KubeError::Refused(status) if matches!(status.code, 404 | 409)
-            );
+            let is_conflict =
+                matches!(&error, KubeError::Refused(status) if matches!(status.code, 404 | 409));
             if !is_conflict || is_retry {
-                return Err(HistoryStoreError::Write { name, source });
+                return Err(format!("failed to write ConfigMap {name:?}: {error}"));
             }
             // Another client wrote or deleted the ConfigMap. The leader overwrites it.
             is_retry = true;
@@ -392,13 +376,11 @@ impl HistoryStore {
 
     /// Encodes a shard without the autoscalers that were deleted. Returns it with the resource
     /// version of its ConfigMap.
-    fn encode_shard(
-        &self,
-        shard: usize,
-    ) -> Result<(EncodedShard, Option<String>), HistoryStoreError> {
+    fn encode_shard(&self, shard: usize) -> Result<(EncodedShard, Option<String>), String> {
         let mut schedule = self.schedule.lock();
         let count = schedule.shard_count();
-        let pending = schedule.start_write(shard).ok_or(HistoryStoreError::NoShard(shard))?;
+        let pending =
+            schedule.start_write(shard).ok_or_else(|| format!("there is no shard {shard}"))?;
         pending.snapshots.retain(|key, snapshot| {
             let cached = self.autoscalers.get(key);
             cached.is_some_and(|cached| cached.object().metadata.uid == snapshot.uid)
@@ -406,7 +388,7 @@ impl HistoryStore {
         let snapshots = pending.snapshots.values();
         let snapshots = snapshots.map(|snapshot| (snapshot.uid.as_str(), &snapshot.history));
         let encoded = encode(count, self.clock.now(), snapshots)
-            .map_err(|source| HistoryStoreError::Encode { shard, source })?;
+            .map_err(|error| format!("failed to encode shard {shard}: {error}"))?;
         if encoded.omitted > 0 {
             let left_out = encoded.omitted;
             warn!(left_out, shard, "a history shard is full: some histories are not stored");

@@ -18,7 +18,7 @@ use crate::{
     cache::{Change, Origin},
     k8s::PartialObject,
     key::{AutoscalerApi, HpaKey, Scope},
-    queue::InitialDelay,
+    queue::initial_delay,
 };
 
 /// If the API has not been installed for this time, its autoscalers count as deleted with its
@@ -35,7 +35,6 @@ impl Informers {
         client: Client,
         scope: Scope,
         synced: watch::Sender<bool>,
-        initial_delay: InitialDelay,
     ) {
         let name = match api {
             AutoscalerApi::Core => "horizontalpodautoscalers",
@@ -43,9 +42,9 @@ impl Informers {
         };
         let mut stream = self.stream(name, &api.resource(), &client, &scope, Arc::default());
         if api == AutoscalerApi::Custom {
-            stream = stream.optional(hpa_calc::crd::GROUP, synced.clone());
+            stream.optional = Some((hpa_calc::crd::GROUP, synced.clone()));
         }
-        self.handle_autoscalers(api, stream, scope, synced, initial_delay).await;
+        self.handle_autoscalers(api, stream, scope, synced).await;
     }
 
     async fn handle_autoscalers(
@@ -54,7 +53,6 @@ impl Informers {
         mut stream: WatchStream,
         scope: Scope,
         synced: watch::Sender<bool>,
-        initial_delay: InitialDelay,
     ) {
         let key_of =
             |object: &PartialObject| HpaKey::for_api(api, object.namespace(), object.name());
@@ -103,7 +101,7 @@ impl Informers {
                 }
                 watcher::Event::InitDone => {
                     self.remove_unlisted(api, &scope, &listed, all_listed_are_named);
-                    self.queue_distributed(std::mem::take(&mut created), initial_delay);
+                    self.queue_distributed(std::mem::take(&mut created));
                     listed.clear();
                     synced.send_replace(true);
                 }
@@ -218,24 +216,25 @@ impl Informers {
         self.dry_run || has_annotation()
     }
 
-    /// Requeues all autoscalers, distributed over the period of `initial_delay`. A new leader calls
-    /// this after it has started the queue.
-    pub fn requeue_all(&self, initial_delay: InitialDelay) {
+    /// Requeues all autoscalers, distributed over the sync period. A new leader calls this after it
+    /// has started the queue.
+    pub fn requeue_all(&self) {
         let keys: BTreeSet<_> = self.caches.autoscalers.keys_where(|_| true).into_iter().collect();
         for key in &keys {
             self.queue.remove(key);
         }
-        self.queue_distributed(keys, initial_delay);
+        self.queue_distributed(keys);
     }
 
-    fn queue_distributed(&self, keys: BTreeSet<HpaKey>, initial_delay: InitialDelay) {
+    fn queue_distributed(&self, keys: BTreeSet<HpaKey>) {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
             let autoscaler = self.caches.autoscalers.get(&key);
             let sync_period =
                 autoscaler.and_then(|autoscaler| autoscaler.settings(&self.settings).sync_period);
             let limit = sync_period.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
-            self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
+            let delay = initial_delay(self.sync_period, index, count);
+            self.queue.add_after(key, delay.min(limit));
         }
     }
 }

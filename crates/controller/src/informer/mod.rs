@@ -46,6 +46,8 @@ pub struct Informers {
     /// The number of times that an object was skipped because it could not be decoded.
     pub undecodable_count: Arc<AtomicU64>,
     pub intervals: WatchIntervals,
+    /// The period over which the first reconciles of listed autoscalers are distributed.
+    pub sync_period: Duration,
     /// Whether the whole controller is in dry run: it compares its decisions with a peer's, and
     /// writes nothing.
     pub dry_run: bool,
@@ -81,9 +83,9 @@ impl Informers {
         scope: &Scope,
         age: Arc<WatchAge>,
     ) -> WatchStream {
-        let ages = &self.caches.watch_ages;
-        ages.add(name.to_owned(), age.clone());
-        WatchStream::new(name, resource, client, scope, self.intervals, age, ages)
+        let watch_ages = &self.caches.watch_ages;
+        watch_ages.add(name.to_owned(), age.clone());
+        WatchStream::new(name, resource, client, scope, self.intervals, age, watch_ages)
     }
 }
 
@@ -110,6 +112,7 @@ impl ReconcileTrigger {
     }
 }
 
+/// The time limits of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchIntervals {
     /// The delay from missed events, or from a first undecodable object, to the relist. Also the

@@ -55,6 +55,8 @@ impl RewindCheck {
         *self.state.lock() = State::after_list();
     }
 
+    /// Records the request of a watch from a resource version. Makes a check due if the previous
+    /// watch was interrupted, or if the last check or list was long ago.
     pub(super) fn watch_requested(&self, version: &str) {
         let mut state = self.state.lock();
         let had_unfinished_watch = std::mem::replace(&mut state.has_unfinished_watch, true);
@@ -64,6 +66,7 @@ impl RewindCheck {
         }
     }
 
+    /// Records that the API server ended the watch at its timeout.
     pub(super) fn watch_timed_out(&self) {
         self.state.lock().has_unfinished_watch = false;
     }

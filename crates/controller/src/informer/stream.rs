@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_calc::go_text::truncate;
-use hpa_metrics::{describe, is_within_list, take_log_slot};
+use hpa_metrics::{describe, is_within_list, mark_logged_if_due};
 use kube::{
     Api, Client,
     core::ApiResource,
@@ -81,18 +81,25 @@ impl FailureLog {
         Self { watch, scope, last_logged: None }
     }
 
-    fn failed(&mut self, error: &watcher::Error) {
+    /// `cache_age` is the time since the API server last confirmed the cache, which decisions use.
+    /// `None` if no list is complete yet.
+    fn failed(&mut self, error: &watcher::Error, cache_age: Option<Duration>) {
         if is_connection_lost(error) {
             let error = describe_failure(error);
             debug!(watch = self.watch, scope = self.scope, error, "watch interrupted, retrying");
-        } else if self.take_log_slot() {
-            let error = describe_failure(error);
-            warn!(watch = self.watch, scope = self.scope, error, "watch failed, retrying");
+        } else if self.mark_logged_if_due() {
+            warn!(
+                watch = self.watch,
+                scope = self.scope,
+                cache_age_seconds = cache_age.map(|age| age.as_secs()),
+                error = describe_failure(error),
+                "watch failed, retrying"
+            );
         }
     }
 
     fn not_installed(&mut self, group: &str) {
-        if self.take_log_slot() {
+        if self.mark_logged_if_due() {
             warn!(
                 watch = self.watch,
                 scope = self.scope,
@@ -103,8 +110,8 @@ impl FailureLog {
     }
 
     /// Returns whether to log a failure now, and if so, starts the next interval.
-    fn take_log_slot(&mut self) -> bool {
-        take_log_slot(&mut self.last_logged, Instant::now())
+    fn mark_logged_if_due(&mut self) -> bool {
+        mark_logged_if_due(&mut self.last_logged, Instant::now())
     }
 
     fn succeeded(&mut self) {
@@ -175,8 +182,10 @@ pub(super) struct WatchStream {
     relist_timer: RelistTimer,
     /// For a kind that need not be installed: its API group, and the channel that gets `true` if it
     /// isn't installed.
-    optional: Option<(&'static str, watch::Sender<bool>)>,
-    tolerates_forbidden: bool,
+    pub(super) optional: Option<(&'static str, watch::Sender<bool>)>,
+    /// Whether a watch that RBAC forbids only marks its cache as unwatched, without a log line. The
+    /// caller handles [`Interruption::is_forbidden`].
+    pub(super) tolerates_forbidden: bool,
     _rewind_check: AbortOnDropHandle<()>,
 }
 
@@ -193,7 +202,8 @@ pub(super) struct Interruption {
 
 impl WatchStream {
     /// Creates the stream. Each event, bookmark or end of its watch resets `age`. If the watch
-    /// finds that the API server was rewound, it marks all `ages` as outdated, which include `age`.
+    /// finds that the API server was rewound, it marks all `watch_ages` as outdated. These must
+    /// include `age`.
     pub(super) fn new(
         name: impl Into<String>,
         resource: &ApiResource,
@@ -201,7 +211,7 @@ impl WatchStream {
         scope: &Scope,
         intervals: WatchIntervals,
         age: Arc<WatchAge>,
-        ages: &Arc<WatchAges>,
+        watch_ages: &Arc<WatchAges>,
     ) -> Self {
         let name = name.into();
         let timeout = intervals.timeout(&(&name, scope));
@@ -215,7 +225,7 @@ impl WatchStream {
             client.clone(),
             api.resource_url().to_owned(),
             name.clone(),
-            ages.clone(),
+            watch_ages.clone(),
             intervals.relist,
         );
         Self {
@@ -229,18 +239,6 @@ impl WatchStream {
             tolerates_forbidden: false,
             _rewind_check: AbortOnDropHandle::new(tokio::spawn(rewind_check)),
         }
-    }
-
-    /// Makes this the stream of a kind that need not be installed. If the kind isn't installed,
-    /// sends `true` to `not_installed` and keeps retrying.
-    pub(super) fn optional(self, group: &'static str, not_installed: watch::Sender<bool>) -> Self {
-        Self { optional: Some((group, not_installed)), ..self }
-    }
-
-    /// If RBAC forbids the watch, marks its cache as unwatched instead of logging a failure. The
-    /// caller handles [`Interruption::is_forbidden`].
-    pub(super) fn tolerate_forbidden(self) -> Self {
-        Self { tolerates_forbidden: true, ..self }
     }
 
     /// Schedules a relist after the relist interval, because events may have been missed.
@@ -318,7 +316,7 @@ impl WatchStream {
             _ => {
                 let text = truncate(describe_failure(error), MAX_ERROR_CHARS);
                 self.observer.age.set_error(Some(text));
-                self.failures.failed(error);
+                self.failures.failed(error, self.observer.age.confirmed_age());
             }
         }
         Interruption { is_forbidden, is_not_installed, event_lost }

@@ -1,7 +1,7 @@
 //! Logs when the API server becomes unreachable or rejects the credentials, and when it responds
 //! again.
 
-use hpa_metrics::{describe, take_log_slot};
+use hpa_metrics::{describe, mark_logged_if_due};
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -62,7 +62,9 @@ impl ConnectionLog {
         }
         // The requests' own errors don't have the origin of the credentials.
         let is_rejection = status == StatusCode::UNAUTHORIZED;
-        if is_rejection && take_log_slot(&mut self.state.lock().rejection_logged, Instant::now()) {
+        if is_rejection
+            && mark_logged_if_due(&mut self.state.lock().rejection_logged, Instant::now())
+        {
             warn!(
                 url = self.url,
                 credentials = self.credentials,
@@ -97,7 +99,7 @@ impl State {
     /// Records a failed request of an outage. Returns whether to log the outage: once, and at the
     /// earliest a minute after the last one was logged.
     fn record_outage(&mut self, now: Instant) -> bool {
-        let is_logged = !self.is_lost && take_log_slot(&mut self.last_logged, now);
+        let is_logged = !self.is_lost && mark_logged_if_due(&mut self.last_logged, now);
         self.is_lost |= is_logged;
         is_logged
     }

@@ -31,5 +31,7 @@ pub use rate_limit::RateLimit;
 pub use request::ApiRequestError;
 pub(crate) use request::{ApiRequest, KubeError};
 pub use request_observer::RequestObserver;
-pub use status_write::{FieldManager, StatusController, StatusWrite, is_clearly_after};
+pub use status_write::{
+    FieldManager, KUBE_CONTROLLER_MANAGER, StatusController, StatusWrite, is_clearly_after,
+};
 pub use timeout::DeadlineExceeded;

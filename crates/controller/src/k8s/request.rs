@@ -73,7 +73,20 @@ const ACCEPT_METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 const ACCEPT_OBJECT: &str = "application/json";
 
-impl ApiRequest<'_> {
+impl<'a> ApiRequest<'a> {
+    /// A GET of a whole object. The limits of the client may hold it back for another `timeout`.
+    pub(crate) fn get(client: &'a Client, timeout: Duration, path: String) -> Self {
+        Self {
+            client,
+            timeout,
+            max_wait: timeout,
+            method: Method::GET,
+            path,
+            subject: None,
+            metadata_only: false,
+        }
+    }
+
     /// Sends the request and decodes the response. Ends after `max_wait` and `timeout` at the
     /// latest.
     ///

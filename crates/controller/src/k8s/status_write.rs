@@ -10,7 +10,7 @@ use serde_json::Value;
 const FIELD_MANAGER: &str = "hpa-controller";
 
 /// The field manager of kube-controller-manager.
-const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
+pub const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The longest field manager that the API server accepts.
 const MAX_FIELD_MANAGER: usize = 128;

@@ -39,7 +39,7 @@ fn counter_value(counter: &AtomicU64) -> f64 {
 
 impl Telemetry {
     pub(super) fn collect(&self) -> Vec<MetricFamily> {
-        let sources = self.sources.lock().clone();
+        let sources = self.sources();
         let mut families = vec![
             self.build_info_family(),
             self.leader_family(),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::shadow::ComparisonResult;
 use hpa_calc::readings::MetricsApi;
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, core::Collector,
-    exponential_buckets, proto::MetricFamily,
+    exponential_buckets,
 };
+
+use crate::shadow::ComparisonResult;
 
 /// The prefix of the reference's own metrics.
 pub(super) const REFERENCE_PREFIX: &str = "horizontal_pod_autoscaler_controller";
@@ -29,7 +30,7 @@ const AGE_SECONDS_BUCKETS: [f64; 12] =
 
 #[derive(Debug)]
 pub(super) struct Counters {
-    registry: Registry,
+    pub(super) registry: Registry,
     pub(super) reconciliations: IntCounterVec,
     pub(super) reconciliation_seconds: HistogramVec,
     pub(super) computations: IntCounterVec,
@@ -150,10 +151,6 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub(super) fn gather(&self) -> Vec<MetricFamily> {
-        self.registry.gather()
-    }
-
     /// Records the age of the oldest sample in a response of a metrics API.
     pub(super) fn observe_sample_age(&self, api: MetricsApi, age: Duration) {
         let api = match api {

@@ -71,8 +71,7 @@ impl Telemetry {
     pub fn alive(&self) -> Result<(), HealthError> {
         let Health { working_since, last_response, .. } = *self.health.lock();
         let Some(working_since) = working_since else { return Ok(()) };
-        let queue = self.sources.lock().queue.clone();
-        let stats = queue.stats();
+        let stats = self.sources().queue.stats();
         let progress =
             working_since.max(stats.last_progress.max(last_response).unwrap_or(working_since));
         let idle = Instant::now().saturating_duration_since(progress);

@@ -33,7 +33,7 @@ use crate::{
     history_store::HistoryHealth,
     key::HpaKey,
     queue::WorkQueue,
-    shadow::{ShadowRecords, Summary},
+    shadow::Summary,
 };
 
 use counters::Counters;
@@ -78,7 +78,6 @@ pub struct TelemetrySources {
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// The number of times that an object could not be decoded.
     pub undecodable_count: Arc<AtomicU64>,
-    pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
     pub forecasts: Arc<Forecasts>,
     pub(crate) history: Arc<HistoryHealth>,
@@ -124,7 +123,7 @@ impl Telemetry {
         *self.sources.lock() = sources;
     }
 
-    /// The parts of the controller that the debug API serves.
+    /// The parts of the controller that metrics and the debug API are read from.
     pub(crate) fn sources(&self) -> TelemetrySources {
         self.sources.lock().clone()
     }
@@ -151,14 +150,21 @@ impl Telemetry {
         *self.metric_caches.lock() = Some(Arc::new(unsynced));
     }
 
+    /// Exports the numbers of dropped events.
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
         *self.dropped_events.lock() = dropped;
     }
 
     /// Summarizes the comparisons with the peer.
     pub fn shadow_summary(&self, now: Timestamp) -> Summary {
-        let sources = self.sources.lock().clone();
-        Summary::new(&sources.autoscalers, &sources.shadow, now)
+        let mut autoscalers = self.sources().autoscalers.all();
+        autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut summary = Summary::default();
+        for (key, autoscaler) in autoscalers {
+            let record = autoscaler.shadow_record.lock();
+            summary.add(key, autoscaler.peer_writes.last(), record.as_deref(), now);
+        }
+        summary
     }
 
     /// Sets the lease, and whether this process holds it (`leader_election_master_status`).
@@ -173,7 +179,7 @@ impl Telemetry {
 
     /// Returns all metrics in the Prometheus text format ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
-        let mut families = self.counters.gather();
+        let mut families = self.counters.registry.gather();
         families.extend(self.collect());
         let collectors = self.collectors.lock().clone();
         families.extend(collectors.iter().flat_map(|collector| collector.collect()));

@@ -19,19 +19,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub use start_times::InitialDelay;
-pub(crate) use start_times::next_slot;
+pub(crate) use start_times::{initial_delay, next_start_time};
 pub use state::QueueStats;
 use state::{Next, State};
 
 /// A delaying work queue for any number of producers and workers. Keys should be cheap to clone.
 #[derive(Default)]
 pub struct WorkQueue<K> {
-    shared: Arc<Shared<K>>,
-}
-
-#[derive(Default)]
-struct Shared<K> {
     state: Mutex<State<K>>,
     /// Wakes one worker that waits for a change of the queue.
     idle: Notify,
@@ -41,8 +35,9 @@ struct Shared<K> {
 }
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// Accepts keys from now on.
     pub fn start(&self) {
-        self.shared.state.lock().is_started = true;
+        self.state.lock().is_started = true;
     }
 
     /// Queues a key that is due now. Does nothing before the start and after the shutdown.
@@ -59,38 +54,38 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     fn add_at(&self, key: K, due: Instant) {
-        let first_changed = self.shared.state.lock().add(key, due);
+        let first_changed = self.state.lock().add(key, due);
         if first_changed {
-            self.shared.wake();
+            self.wake();
         }
     }
 
     /// Removes a key from the queue. A key in progress is not interrupted. Returns whether the key
     /// was queued.
     pub fn remove(&self, key: &K) -> bool {
-        self.shared.state.lock().remove(key, Instant::now())
+        self.state.lock().remove(key, Instant::now())
     }
 
     /// Waits for the next due key. The key is in progress until the item is dropped. `None` after
     /// the shutdown. Cancel safe.
-    pub async fn get(&self) -> Option<WorkItem<K>> {
+    pub async fn get(self: &Arc<Self>) -> Option<WorkItem<K>> {
         loop {
             // Created before the state is read, so that a shutdown in between isn't missed.
-            let changed = self.shared.idle.notified();
-            let next = self.shared.state.lock().next(Instant::now());
+            let changed = self.idle.notified();
+            let next = self.state.lock().next(Instant::now());
             match next {
                 Next::ShutDown => return None,
                 Next::Key { key, lateness, has_more } => {
                     if has_more {
-                        self.shared.wake();
+                        self.wake();
                     }
-                    return Some(WorkItem { key, lateness, shared: Arc::clone(&self.shared) });
+                    return Some(WorkItem { key, lateness, queue: Arc::clone(self) });
                 }
                 Next::SleepUntil(due) => {
-                    let sleeper = Sleeper(&self.shared);
+                    let sleeper = Sleeper(self);
                     tokio::select! {
                         () = sleep_until(due) => {}
-                        () = self.shared.sleeper.notified() => {}
+                        () = self.sleeper.notified() => {}
                     }
                     drop(sleeper);
                 }
@@ -102,14 +97,14 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Discards all queued keys and ends the queue: `get` returns `None`. Keys in progress are not
     /// interrupted.
     pub fn shut_down(&self) {
-        self.shared.state.lock().shut_down();
-        self.shared.idle.notify_waiters();
-        self.shared.sleeper.notify_one();
+        self.state.lock().shut_down();
+        self.idle.notify_waiters();
+        self.sleeper.notify_one();
     }
 
     /// The number of queued keys, due or not. Excludes keys in progress.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().queued.len()
+        self.state.lock().queued.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -118,16 +113,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The statistics. Takes time linear in the number of keys that are due or in progress.
     pub fn stats(&self) -> QueueStats {
-        self.shared.state.lock().stats(Instant::now())
+        self.state.lock().stats(Instant::now())
     }
 
     /// The number of keys in progress.
     pub fn in_progress_count(&self) -> usize {
-        self.shared.state.lock().in_progress.len()
+        self.state.lock().in_progress.len()
     }
 }
 
-impl<K> Shared<K> {
+impl<K> WorkQueue<K> {
     /// Wakes the worker that sleeps until the first key is due. If there is none, wakes a worker
     /// that waits for a change.
     fn wake(&self) {
@@ -141,7 +136,7 @@ impl<K> Shared<K> {
 
 /// The role of the worker that sleeps until the first key is due. When the role ends, even because
 /// the future of `get` is dropped, another worker takes it.
-struct Sleeper<'a, K>(&'a Shared<K>);
+struct Sleeper<'a, K>(&'a WorkQueue<K>);
 
 impl<K> Drop for Sleeper<'_, K> {
     fn drop(&mut self) {
@@ -154,7 +149,7 @@ impl<K> Drop for Sleeper<'_, K> {
 pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     lateness: Duration,
-    shared: Arc<Shared<K>>,
+    queue: Arc<WorkQueue<K>>,
 }
 
 impl<K: Clone + Eq + Hash> WorkItem<K> {
@@ -167,16 +162,13 @@ impl<K: Clone + Eq + Hash> WorkItem<K> {
     pub fn lateness(&self) -> Duration {
         self.lateness
     }
-
-    /// Finishes the key, as dropping the item does.
-    pub fn done(self) {}
 }
 
 impl<K: Clone + Eq + Hash> Drop for WorkItem<K> {
     fn drop(&mut self) {
-        let first_changed = self.shared.state.lock().done(&self.key, Instant::now());
+        let first_changed = self.queue.state.lock().done(&self.key, Instant::now());
         if first_changed {
-            self.shared.wake();
+            self.queue.wake();
         }
     }
 }

@@ -10,17 +10,17 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn started_queue<K: Clone + Eq + Hash + Default>() -> WorkQueue<K> {
-    let queue = WorkQueue::default();
+fn started_queue<K: Clone + Eq + Hash + Default>() -> Arc<WorkQueue<K>> {
+    let queue = Arc::new(WorkQueue::default());
     queue.start();
     queue
 }
 
-async fn next_item(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
+async fn next_item(queue: &Arc<WorkQueue<&'static str>>) -> WorkItem<&'static str> {
     timeout(seconds(1000), queue.get()).await.expect("a key in time").expect("a queue that runs")
 }
 
-fn is_nothing_due(queue: &WorkQueue<&'static str>) -> bool {
+fn is_nothing_due(queue: &Arc<WorkQueue<&'static str>>) -> bool {
     queue.get().now_or_never().is_none()
 }
 
@@ -63,13 +63,13 @@ async fn earlier_due_time_wins() {
     for delay in [15, 5, 30] {
         queue.add_after("a", seconds(delay));
     }
-    next_item(&queue).await.done();
+    drop(next_item(&queue).await);
     assert_eq!(start.elapsed(), seconds(5));
     assert!(queue.is_empty());
 
     queue.add_after("a", seconds(5));
     queue.add("a");
-    next_item(&queue).await.done();
+    drop(next_item(&queue).await);
     assert_eq!(start.elapsed(), seconds(5));
     assert!(queue.is_empty());
 }
@@ -103,7 +103,7 @@ async fn delay_runs_while_the_key_is_in_progress() {
     queue.add_after("a", seconds(20));
     sleep(seconds(4)).await;
     drop(item);
-    next_item(&queue).await.done();
+    drop(next_item(&queue).await);
     assert_eq!(start.elapsed(), seconds(10));
 }
 
@@ -156,7 +156,7 @@ async fn removed_key_is_not_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn every_waiting_worker_gets_a_key() {
-    let queue = Arc::new(started_queue());
+    let queue = started_queue();
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let queue = queue.clone();
@@ -187,7 +187,7 @@ async fn every_waiting_worker_gets_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn earlier_key_wakes_the_sleeping_worker() {
-    let queue = Arc::new(started_queue());
+    let queue = started_queue();
     queue.add_after("late", seconds(60));
     let start = Instant::now();
     let worker = tokio::spawn({
@@ -202,7 +202,7 @@ async fn earlier_key_wakes_the_sleeping_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_get_hands_the_sleep_to_another_worker() {
-    let queue = Arc::new(started_queue());
+    let queue = started_queue();
     queue.add_after("a", seconds(10));
     let sleeper = tokio::spawn({
         let queue = queue.clone();
@@ -222,7 +222,7 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn shut_down_ends_workers_but_not_keys_in_progress() {
-    let queue = Arc::new(started_queue());
+    let queue = started_queue();
     queue.add("a");
     let item = next_item(&queue).await;
     queue.add_after("b", seconds(5));
@@ -271,7 +271,7 @@ proptest! {
             *earliest = (*earliest).min(*delay);
         }
         let seen = runtime.block_on(async {
-            let queue = Arc::new(started_queue());
+            let queue = started_queue();
             let start = Instant::now();
             let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
             let workers: Vec<_> = (0..workers).map(|_| {
@@ -301,7 +301,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn keys_are_ignored_until_the_queue_is_started() {
-    let queue = WorkQueue::default();
+    let queue = Arc::new(WorkQueue::default());
     queue.add("a");
     queue.add_after("b", seconds(1));
     assert_eq!((queue.len(), queue.stats().added), (0, 0));

@@ -14,7 +14,7 @@ use super::{observer::FinishedReconcile, reconciler::Reconciler, worker_slot::Wo
 use crate::{cache::Autoscaler, key::HpaKey};
 
 /// The maximum number of scale writes in one attempt. A conflict makes another one necessary.
-const MAX_SCALE_WRITES: usize = 5;
+pub(super) const MAX_SCALE_WRITES: usize = 5;
 
 /// One reconcile of one autoscaler.
 pub(super) struct Attempt<'a> {
@@ -52,33 +52,7 @@ pub(super) enum Outcome<'a> {
     Superseded,
 }
 
-impl<'a> Attempt<'a> {
-    pub(super) fn new(
-        reconciler: &'a Reconciler,
-        key: &'a HpaKey,
-        hpa: &'a HorizontalPodAutoscaler,
-        autoscaler: &'a Arc<Autoscaler>,
-        settings: &'a Settings,
-        started: Duration,
-        slot: &'a WorkerSlot,
-    ) -> Self {
-        Self {
-            reconciler,
-            key,
-            hpa,
-            autoscaler,
-            settings,
-            started,
-            slot,
-            latest: None,
-            zero_premarked: false,
-            scale_write_uncertain: false,
-            scale_writes_left: MAX_SCALE_WRITES,
-            listed_pods: None,
-            owned_pods: None,
-        }
-    }
-
+impl Attempt<'_> {
     /// The autoscaler as the API server stores it, as far as this attempt has read or written it.
     pub(super) fn stored(&self) -> &HorizontalPodAutoscaler {
         self.latest.as_ref().unwrap_or(self.hpa)

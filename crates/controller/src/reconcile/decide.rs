@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Scale},
+    api::{ConditionType, HorizontalPodAutoscaler, Scale},
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     history::Direction,
@@ -20,8 +20,7 @@ use super::{
     observer::{FinishedReconcile, ReconcileBeforeStatusWrite},
     read::Target,
     report::log_conclusion,
-    status_patch::is_scaled_to_zero,
-    write_scale::{ScaleNotWritten, ScaleWrite},
+    write_scale::ScaleWrite,
 };
 use crate::{
     cache::ErrorClass,
@@ -96,7 +95,8 @@ impl<'a> Attempt<'a> {
             {
                 ScaleWrite::Done(result) => {
                     if result.is_ok() {
-                        self.autoscaler.overwritten_replicas.lock().record_write(replicas);
+                        let now = self.reconciler.clock.now();
+                        self.autoscaler.overwritten_replicas.lock().record_write(replicas, now);
                     }
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(result, now));
@@ -104,13 +104,12 @@ impl<'a> Attempt<'a> {
                 ScaleWrite::HpaChanged => return None,
                 ScaleWrite::Outdated(reason) if self.is_overdue() => {
                     let now = self.now_since(decided.at);
-                    return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
+                    return Some(decided.conclude(overdue(reason), now));
                 }
                 ScaleWrite::CachedScaleDoubtful if self.is_overdue() => {
                     self.autoscaler.distrust_scale();
-                    let reason = "the cached scale may be stale";
                     let now = self.now_since(decided.at);
-                    return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
+                    return Some(decided.conclude(overdue("the cached scale may be stale"), now));
                 }
                 ScaleWrite::Outdated(reason) => debug!("{reason}, deciding again"),
                 ScaleWrite::CachedScaleDoubtful => {
@@ -220,10 +219,7 @@ impl<'a> Attempt<'a> {
             let observation =
                 LoadObservation { hpa, settings, plan: &plan, pods: &pods, now: at.wall };
             let mut forecasts = self.autoscaler.forecasts.lock();
-            let forecasts = forecasts.get_or_insert_with(|| {
-                reconciler.forecasts.add(key);
-                Box::default()
-            });
+            let forecasts = forecasts.get_or_insert_default();
             forecasts.observe(&reconciler.forecasts, &observation, &mut readings);
         }
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
@@ -277,17 +273,21 @@ impl<'a> Attempt<'a> {
 }
 
 impl TimedDecision<'_> {
-    fn conclude(self, written: Result<(), ScaleNotWritten>, now: Timestamp) -> TimedConclusion {
+    fn conclude(self, written: Result<(), ScaleWriteError>, now: Timestamp) -> TimedConclusion {
         let Self { decision, at, read_durations } = self;
-        let written = written.map_err(ScaleWriteError::from);
         TimedConclusion { conclusion: decision.conclude(written, now), at, read_durations }
     }
+}
+
+/// A scale that is not written, because an input of the decision changed and no time is left.
+fn overdue(reason: &str) -> Result<(), ScaleWriteError> {
+    Err(ScaleWriteError::NotSent(format!("no time left to decide again: {reason}")))
 }
 
 /// Whether the target may be at zero because of the autoscaler.
 fn may_be_at_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
     let mut scheduled = settings.bounds.iter().flat_map(|entries| entries.iter());
     hpa.spec.min_replicas == Some(0)
-        || is_scaled_to_zero(&hpa.status)
+        || hpa.status.is_true(&ConditionType::ScaledToZero)
         || scheduled.any(|entry| entry.min_replicas == Some(0))
 }

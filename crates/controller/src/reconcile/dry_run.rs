@@ -35,8 +35,8 @@ impl Reconciler {
         slot: &WorkerSlot,
     ) {
         let started = self.clock.instants().monotonic;
-        let record = self.shadow.record(key, autoscaler, hpa, self.settings.flags(), started);
-        let observation = record.lock().observe(hpa);
+        let record = || autoscaler.shadow_record_or_new(hpa, self.settings.flags(), started);
+        let observation = record().observe(hpa);
         let peer = &hpa.status;
         let scale = self.scale_to_compare(hpa, observation.as_ref());
         let Some(scale) = slot.release_if_slow(scale).await else {
@@ -59,7 +59,7 @@ impl Reconciler {
         let history = autoscaler.history(now);
         let inputs =
             selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
-        let earlier = record.lock().add_inputs(inputs);
+        let earlier = record().add_inputs(inputs);
         let decision = plan.decide(readings, history.clone(), now.wall);
         let conclusion = if let Some(Observation { is_new_status, is_compared, .. }) = observation {
             let earlier = earlier.iter().map(|inputs| {
@@ -68,7 +68,7 @@ impl Reconciler {
             });
             let comparison = compare_any(decision, earlier, peer, is_new_status, now.wall);
             if is_compared {
-                let evaluation = record.lock().evaluate(&comparison, peer, now.monotonic);
+                let evaluation = record().evaluate(&comparison, peer, now.monotonic);
                 self.report_comparison(key, peer, &comparison, &evaluation);
             } else {
                 let ours = &comparison.conclusion.explanation;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use tracing::{Instrument, debug};
 
-use self::attempt::{Attempt, Outcome};
+use self::attempt::{Attempt, MAX_SCALE_WRITES, Outcome};
 pub use self::{
     observer::{FinishedReconcile, Observer, ReconcileBeforeStatusWrite},
     peer_warnings::PeerWarnings,
@@ -93,7 +93,21 @@ impl Reconciler {
             return false;
         }
         self.report_invalid_settings(key, &autoscaler, &hpa, &settings);
-        let attempt = Attempt::new(self, key, &hpa, &autoscaler, &settings, started, slot);
+        let attempt = Attempt {
+            reconciler: self,
+            key,
+            hpa: &hpa,
+            autoscaler: &autoscaler,
+            settings: &settings,
+            started,
+            slot,
+            latest: None,
+            zero_premarked: false,
+            scale_write_uncertain: false,
+            scale_writes_left: MAX_SCALE_WRITES,
+            listed_pods: None,
+            owned_pods: None,
+        };
         match attempt.run().await {
             Outcome::Finished(finished) => {
                 self.observer.finished(&finished);

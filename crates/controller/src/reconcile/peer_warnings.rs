@@ -1,6 +1,6 @@
 //! Limits the log lines about peers, because each reconcile may find a peer's write.
 
-use hpa_metrics::take_log_slot;
+use hpa_metrics::mark_logged_if_due;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,7 +21,8 @@ impl PeerWarnings {
     pub(super) fn count_write(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         state.write_count += 1;
-        take_log_slot(&mut state.last_logged, now).then(|| std::mem::take(&mut state.write_count))
+        let is_due = mark_logged_if_due(&mut state.last_logged, now);
+        is_due.then(|| std::mem::take(&mut state.write_count))
     }
 }
 

@@ -15,7 +15,6 @@ use crate::{
     peer_check::PeerWindow,
     scale_target::{Owners, RestMapper, ScaleClient},
     settings::SettingSource,
-    shadow::ShadowRecords,
 };
 
 /// Reconciles autoscalers. All workers share one.
@@ -45,8 +44,6 @@ pub struct Reconciler {
     /// The clock for decisions.
     pub clock: Arc<dyn Clock>,
     pub observer: Arc<dyn Observer>,
-    /// The comparisons of autoscalers in dry run.
-    pub shadow: Arc<ShadowRecords>,
     /// The state that the forecasts of all autoscalers share.
     pub forecasts: Arc<Forecasts>,
     /// The field manager of status writes.

@@ -85,7 +85,7 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         replicas: i32,
     ) {
-        let written = autoscaler.overwritten_replicas.lock().observe(replicas);
+        let written = autoscaler.overwritten_replicas.lock().observe(replicas, self.clock.now());
         let Some(written) = written else { return };
         let target = &hpa.spec.scale_target_ref;
         let message = format!(

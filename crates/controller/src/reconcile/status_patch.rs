@@ -1,13 +1,12 @@
 //! The patch of an autoscaler's status: only the fields that differ. Fields that this controller
 //! does not know stay as they are.
 
-use hpa_calc::api::{
-    Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerStatus,
+use hpa_calc::{
+    api::{Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    crd::{TARGETS_FIELD, targets_text},
 };
-use hpa_calc::crd::{TARGETS_FIELD, targets_text};
 use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::{Map, Value, json};
 
 /// The status as the API server stores it: with times in whole seconds.
 pub(crate) fn as_stored(
@@ -22,12 +21,6 @@ pub(crate) fn as_stored(
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
-/// Whether the autoscaler scaled its target to zero, or was about to.
-pub(crate) fn is_scaled_to_zero(status: &HorizontalPodAutoscalerStatus) -> bool {
-    let condition = status.condition(&ConditionType::ScaledToZero);
-    condition.is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Copies the `ScaledToZero` condition from another status.
@@ -69,107 +62,45 @@ pub(crate) fn set_targets(
     }
 }
 
-/// The JSON merge patch (RFC 7386) from the object's status to `status`; `None` if they are equal.
+/// The JSON merge patch (RFC 7386) from the object's status to `status`: the fields that differ,
+/// and `null` for those that `status` lacks. `None` if both are equal.
 ///
 /// The patch has the object's UID, so that the API server refuses it for a re-created object, and
 /// its resource version, so that it refuses a delayed patch of a former leader.
-pub(crate) fn patch<'a>(
-    object: &'a HorizontalPodAutoscaler,
-    status: &'a HorizontalPodAutoscalerStatus,
-) -> Option<StatusPatch<'a>> {
-    let metadata =
-        Identity { uid: &object.metadata.uid, resource_version: &object.metadata.resource_version };
-    let changes = Changes { old: &object.status, new: status };
-    (object.status != *status).then_some(StatusPatch { metadata, status: changes })
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct StatusPatch<'a> {
-    metadata: Identity<'a>,
-    status: Changes<'a>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Identity<'a> {
-    uid: &'a str,
-    resource_version: &'a str,
-}
-
-/// The fields that differ between two statuses, and zero replicas. A field that is unset in the new
-/// status is written as `null`, as is an empty list of conditions: a merge patch then removes it.
-#[derive(Debug)]
-struct Changes<'a> {
-    old: &'a HorizontalPodAutoscalerStatus,
-    new: &'a HorizontalPodAutoscalerStatus,
-}
-
-impl Changes<'_> {
-    /// Whether the current replicas were read and are zero. Then they are in each patch: the custom
-    /// API stores a zero only if it is written, and otherwise the column `Replicas` would be empty.
-    /// The core API omits a zero, and kubectl prints 0.
-    fn is_at_zero(&self) -> bool {
-        self.new.current_replicas == 0 && self.new.is_true(&ConditionType::AbleToScale)
+pub(crate) fn patch(
+    object: &HorizontalPodAutoscaler,
+    status: &HorizontalPodAutoscalerStatus,
+) -> Option<Value> {
+    let HorizontalPodAutoscaler { metadata, status: old_status, .. } = object;
+    if old_status == status {
+        return None;
     }
+    let (mut old, mut changes) = (fields(old_status), fields(status));
+    changes.retain(|name, value| old.remove(name).as_ref() != Some(&*value));
+    changes.extend(old.into_iter().map(|(name, _)| (name, Value::Null)));
+    // If zero replicas were read, they are in each patch: the custom API stores a zero only if it
+    // is written, and otherwise the column `Replicas` would be empty. The core API omits a zero,
+    // and kubectl prints 0.
+    let is_zero_read = status.is_true(&ConditionType::AbleToScale);
+    if status.current_replicas == 0 && (is_zero_read || old_status.current_replicas != 0) {
+        changes.insert("currentReplicas".to_owned(), 0.into());
+    }
+    let (uid, resource_version) = (&metadata.uid, &metadata.resource_version);
+    let metadata = json!({ "uid": uid, "resourceVersion": resource_version });
+    Some(json!({ "metadata": metadata, "status": changes }))
 }
 
-impl Serialize for Changes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Destructured, so that the compiler reports a new field that isn't patched here.
-        let HorizontalPodAutoscalerStatus {
-            observed_generation,
-            last_scale_time,
-            current_replicas,
-            desired_replicas,
-            current_metrics,
-            conditions,
-            unknown,
-        } = self.new;
-        let old = self.old;
-        let mut changes = serializer.serialize_map(None)?;
-        if old.observed_generation != *observed_generation {
-            changes.serialize_entry("observedGeneration", observed_generation)?;
-        }
-        if old.last_scale_time != *last_scale_time {
-            changes.serialize_entry("lastScaleTime", last_scale_time)?;
-        }
-        if old.current_replicas != *current_replicas || self.is_at_zero() {
-            changes.serialize_entry("currentReplicas", current_replicas)?;
-        }
-        if old.desired_replicas != *desired_replicas {
-            changes.serialize_entry("desiredReplicas", desired_replicas)?;
-        }
-        if old.current_metrics != *current_metrics {
-            changes.serialize_entry("currentMetrics", current_metrics)?;
-        }
-        if old.conditions != *conditions {
-            let non_empty = Some(conditions).filter(|all| !all.is_empty());
-            changes.serialize_entry("conditions", &non_empty)?;
-        }
-        for (name, value) in unknown {
-            if old.unknown.get(name) != Some(value) {
-                changes.serialize_entry(name, value)?;
-            }
-        }
-        for name in old.unknown.keys().filter(|name| !unknown.contains_key(*name)) {
-            changes.serialize_entry(name, &())?;
-        }
-        changes.end()
+fn fields(status: &HorizontalPodAutoscalerStatus) -> Map<String, Value> {
+    match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        // A status is always an object.
+        _ => Map::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-
-    fn patch(
-        object: &HorizontalPodAutoscaler,
-        status: &HorizontalPodAutoscalerStatus,
-    ) -> Option<Value> {
-        super::patch(object, status).map(|patch| serde_json::to_value(patch).expect("JSON"))
-    }
 
     fn object() -> HorizontalPodAutoscaler {
         let mut object = HorizontalPodAutoscaler::default();

@@ -7,15 +7,16 @@ use hpa_calc::{Decision, Scale, ScaleWriteError, explain::MetricExplanation, pod
 use super::{
     attempt::Attempt, read::Target, status_patch::as_stored, write_status::StatusWriteError,
 };
-use crate::{cache::desired_state_eq, k8s::KubeError, scale_target::ScaleError};
+use crate::{cache::desired_state_eq, scale_target::ScaleError};
 
 /// If the pod watch was last confirmed this long ago, the pods are listed before a scale-down.
 pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
 
 /// The outcome of a scale write.
 pub(super) enum ScaleWrite {
-    /// The scale was written, or the write failed for good.
-    Done(Result<(), ScaleNotWritten>),
+    /// The scale was written, or the write failed for good. The error becomes part of the condition
+    /// `AbleToScale` and of an event, so it includes the cause.
+    Done(Result<(), ScaleWriteError>),
     /// An input of the decision is out of date, for the given reason. The scale was not written.
     Outdated(&'static str),
     /// The scale in the cache may be stale: the API server refused a write against it, or a GET
@@ -23,31 +24,6 @@ pub(super) enum ScaleWrite {
     CachedScaleDoubtful,
     /// The autoscaler changed or was deleted. The scale was not written.
     HpaChanged,
-}
-
-/// A scale was not written, or may not have been. The text becomes part of the `AbleToScale`
-/// condition and of an event, so it includes the cause.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ScaleNotWritten {
-    #[error("failed to list the pods of the target: {0}")]
-    ListPods(KubeError),
-    #[error("failed to verify the autoscaler before the write: {0}")]
-    VerifyHpa(KubeError),
-    #[error("failed to store the condition ScaledToZero before the write: {0}")]
-    PremarkZero(KubeError),
-    #[error("no time left to decide again: {0}")]
-    Overdue(&'static str),
-    #[error(transparent)]
-    Write(ScaleError),
-}
-
-impl From<ScaleNotWritten> for ScaleWriteError {
-    fn from(error: ScaleNotWritten) -> Self {
-        match error {
-            ScaleNotWritten::Write(error) => Self::failed(error),
-            error => Self::not_sent(error),
-        }
-    }
 }
 
 impl Attempt<'_> {
@@ -103,7 +79,7 @@ impl Attempt<'_> {
                 self.listed_pods = Some(pods);
                 ScaleWrite::Outdated(reason)
             }
-            Err(error) => ScaleWrite::Done(Err(ScaleNotWritten::ListPods(error))),
+            Err(error) => not_sent(format!("failed to list the pods of the target: {error}")),
         }
     }
 
@@ -141,7 +117,11 @@ impl Attempt<'_> {
             // A 404 can also mean that the API group is briefly not served. Only the watch reports
             // deletions.
             Err(error) if error.is_not_found() => return Err(ScaleWrite::HpaChanged),
-            Err(error) => return Err(ScaleWrite::Done(Err(ScaleNotWritten::VerifyHpa(error)))),
+            Err(error) => {
+                return Err(not_sent(format!(
+                    "failed to verify the autoscaler before the write: {error}"
+                )));
+            }
         };
         let object = latest.object.clone();
         self.autoscaler.apply_read(latest);
@@ -166,7 +146,9 @@ impl Attempt<'_> {
             }
             Err(StatusWriteError::Gone) => return Err(ScaleWrite::HpaChanged),
             Err(StatusWriteError::Failed(error)) => {
-                return Err(ScaleWrite::Done(Err(ScaleNotWritten::PremarkZero(error))));
+                return Err(not_sent(format!(
+                    "failed to store the condition ScaledToZero before the write: {error}"
+                )));
             }
         }
         self.zero_premarked = true;
@@ -213,10 +195,10 @@ impl Attempt<'_> {
             if !matches!(error, ScaleError::Conflict(_)) || !may_repeat {
                 self.scale_write_uncertain = !error.is_refusal();
                 self.autoscaler.distrust_scale();
-                return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
+                return ScaleWrite::Done(Err(ScaleWriteError::failed(error)));
             }
             let Ok(latest) = scales.get(namespace, mapping, name).await else {
-                return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
+                return ScaleWrite::Done(Err(ScaleWriteError::failed(error)));
             };
             let decided_on = std::mem::replace(scale_object, latest);
             // A re-created target has another UID and was not decided on.
@@ -227,6 +209,10 @@ impl Attempt<'_> {
             }
         }
     }
+}
+
+fn not_sent(error: String) -> ScaleWrite {
+    ScaleWrite::Done(Err(ScaleWriteError::NotSent(error)))
 }
 
 /// Whether a decision is based on fewer pods than the target reports. The cause may be an

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    api::{ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     event::EventReason,
     settings::Tolerances,
 };
 use kube::api::{GetParams, Patch, PatchParams};
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -15,10 +16,7 @@ use super::{
     attempt::Attempt,
     metric_values::differ_slightly,
     reconciler::Reconciler,
-    status_patch::{
-        StatusPatch, as_stored, copy_scaled_to_zero, is_scaled_to_zero, patch, set_targets,
-        with_unknown_fields_of,
-    },
+    status_patch::{as_stored, copy_scaled_to_zero, patch, set_targets, with_unknown_fields_of},
 };
 use crate::{
     cache::{Autoscaler, FailureChange},
@@ -132,7 +130,8 @@ impl Reconciler {
             let latest = self.read_after_conflict(key, &stored.metadata.uid).await?;
             // The decision treated the target as scaled to zero by a user. It must not remove the
             // condition: the next reconcile decides with it.
-            if is_scaled_to_zero(&latest.object.status) && !is_scaled_to_zero(&stored.status) {
+            let at_zero = ConditionType::ScaledToZero;
+            if latest.object.status.is_true(&at_zero) && !stored.status.is_true(&at_zero) {
                 return Ok(Some(latest));
             }
             let status = with_unknown_fields_of(status.clone(), &latest.object.status);
@@ -159,11 +158,7 @@ impl Reconciler {
         }
     }
 
-    async fn send_status_patch(
-        &self,
-        key: &HpaKey,
-        patch: StatusPatch<'_>,
-    ) -> Result<StoredHpa, KubeError> {
+    async fn send_status_patch(&self, key: &HpaKey, patch: Value) -> Result<StoredHpa, KubeError> {
         let field_manager = Some(self.field_manager.as_str().to_owned());
         let params = PatchParams { field_manager, ..PatchParams::default() };
         let request = key.api.request(&key.namespace);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hpa_metrics::percent_encode;
-use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList, APIVersions};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -92,14 +91,5 @@ async fn get<T: DeserializeOwned>(
     timeout: Duration,
     path: String,
 ) -> Result<T, ApiRequestError> {
-    let request = ApiRequest {
-        client,
-        timeout,
-        max_wait: timeout,
-        method: Method::GET,
-        path,
-        subject: None,
-        metadata_only: false,
-    };
-    request.send(Vec::new()).await
+    ApiRequest::get(client, timeout, path).send(Vec::new()).await
 }

@@ -14,5 +14,7 @@ mod tests;
 pub use mapper::{MapperConfig, RestMapper};
 pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
 pub use owners::Owners;
-pub use reader::TargetReader;
-pub use scale::{ScaleClient, ScaleError, ScaleObject, ScaleUnavailable, read_scale};
+pub use reader::{TargetPods, TargetReader};
+pub use scale::{
+    ScaleClient, ScaleError, ScaleObject, ScaleUnavailable, read_scale, replica_failure,
+};

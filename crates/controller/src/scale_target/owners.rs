@@ -20,7 +20,6 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, OwnerReference, Pod},
 };
 use hpa_metrics::percent_encode;
-use http::Method;
 use kube::Client;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -69,7 +68,7 @@ impl Owners {
         &self,
         namespace: &str,
         pods: Vec<Arc<Pod>>,
-        target: &TargetIdentity<'_>,
+        target: &ChainEnd<'_>,
     ) -> Result<Vec<Arc<Pod>>, String> {
         let mut checked: HashSet<&OwnerReference> = HashSet::new();
         let mut owning: HashSet<&OwnerReference> = HashSet::new();
@@ -95,11 +94,7 @@ impl Owners {
     ) -> SelectedPods {
         let owned = match target.uid.as_str() {
             "" => Err("the API server doesn't send the target's UID".to_owned()),
-            uid => {
-                let target =
-                    TargetIdentity { uid, intermediate_owners: intermediate_owners(reference) };
-                self.owned(namespace, pods, &target).await
-            }
+            uid => self.owned(namespace, pods, &ChainEnd { uid, reference }).await,
         };
         match owned {
             Ok(pods) => SelectedPods { pods, ..SelectedPods::default() },
@@ -112,14 +107,14 @@ impl Owners {
         &self,
         namespace: &str,
         first: &OwnerReference,
-        target: &TargetIdentity<'_>,
+        target: &ChainEnd<'_>,
     ) -> Result<bool, String> {
         let mut owner = first.clone();
         for _ in 0..MAX_CHAIN_LEN {
             if *owner.uid == *target.uid {
                 return Ok(true);
             }
-            if !target.intermediate_owners.contains(&owner) {
+            if !target.may_own(&owner) {
                 return Ok(false);
             }
             match self.controller_of(namespace, &owner).await? {
@@ -168,21 +163,16 @@ impl Owners {
         }
         let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
         let (namespace, segment) = (percent_encode(namespace), percent_encode(&owner.name));
+        let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}");
         let request = ApiRequest {
-            client: &self.client,
-            timeout: self.timeout,
-            max_wait: self.timeout,
-            method: Method::GET,
-            path: format!("{root}/namespaces/{namespace}/{resource}/{segment}"),
             subject: Some((&mapping.resource, &owner.name)),
             metadata_only: true,
+            ..ApiRequest::get(&self.client, self.timeout, path)
         };
-        match request.send::<Object>(Vec::new()).await.map_err(ScaleError::from) {
+        match request.send::<Owner>(Vec::new()).await.map_err(ScaleError::from) {
             // A new object of the same name is not the owner.
-            Ok(object) if *object.metadata.uid != *owner.uid => Ok(None),
-            Ok(object) => {
-                Ok(OwnerReference::of_controller(&object.metadata.owner_references).cloned())
-            }
+            Ok(read) if *read.metadata.uid != *owner.uid => Ok(None),
+            Ok(read) => Ok(OwnerReference::of_controller(&read.metadata.owner_references).cloned()),
             Err(ScaleError::NotFound(_)) => Ok(None),
             Err(error) => {
                 if matches!(error, ScaleError::NotServed(_)) {
@@ -203,50 +193,40 @@ impl Owners {
 }
 
 /// The target at which chains must end.
-struct TargetIdentity<'a> {
+struct ChainEnd<'a> {
     uid: &'a str,
-    intermediate_owners: IntermediateOwners,
+    reference: &'a CrossVersionObjectReference,
 }
 
-/// The kinds of owners between a target and its pods.
-enum IntermediateOwners {
-    None,
-    ReplicaSets,
-    Any,
-}
+impl ChainEnd<'_> {
+    /// Whether an owner of this kind can be between the target and its pods.
+    fn may_own(&self, owner: &OwnerReference) -> bool {
+        fn group(api_version: &str) -> Option<&str> {
+            parse_api_version(api_version).ok().map(|(group, _)| group)
+        }
 
-fn intermediate_owners(target: &CrossVersionObjectReference) -> IntermediateOwners {
-    match (parse_api_version(&target.api_version), target.kind.as_str()) {
-        (Ok(("apps", _)), "Deployment") => IntermediateOwners::ReplicaSets,
-        (Ok(("apps", _)), "StatefulSet" | "ReplicaSet")
-        | (Ok(("", _)), "ReplicationController") => IntermediateOwners::None,
-        _ => IntermediateOwners::Any,
-    }
-}
-
-impl IntermediateOwners {
-    fn contains(&self, owner: &OwnerReference) -> bool {
-        match self {
-            Self::None => false,
-            Self::ReplicaSets => {
-                &*owner.kind == "ReplicaSet"
-                    && parse_api_version(&owner.api_version).is_ok_and(|(group, _)| group == "apps")
+        match (group(&self.reference.api_version), self.reference.kind.as_str()) {
+            (Some("apps"), "Deployment") => {
+                &*owner.kind == "ReplicaSet" && group(&owner.api_version) == Some("apps")
             }
-            Self::Any => true,
+            (Some("apps"), "StatefulSet" | "ReplicaSet") | (Some(""), "ReplicationController") => {
+                false
+            }
+            _ => true,
         }
     }
 }
 
-/// The metadata of an object.
+/// An owner, as an object with metadata only.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Object {
-    metadata: Metadata,
+struct Owner {
+    metadata: OwnerMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Metadata {
+struct OwnerMetadata {
     uid: String,
     owner_references: Vec<OwnerReference>,
 }

@@ -3,14 +3,25 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use hpa_calc::{HorizontalPodAutoscaler, Pod, SelectedPods, Settings, settings::PodSelection};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Pod, Scale, SelectedPods, Settings, settings::PodSelection,
+};
 use kube::Client;
 
 use super::{
     mapper::{MapperConfig, RestMapper},
+    mapping::GroupKind,
     owners::Owners,
     scale::{ScaleClient, ScaleObject, ScaleUnavailable, read_scale},
 };
+
+/// The number of a target's pods, and the reason why there aren't more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetPods {
+    pub scale: Scale,
+    /// See [`replica_failure`](super::replica_failure).
+    pub replica_failure: Option<String>,
+}
 
 /// Reads the scales of targets, and the pods that count for an autoscaler.
 pub struct TargetReader {
@@ -45,6 +56,30 @@ impl TargetReader {
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
         let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
         read.map(|(object, _)| object)
+    }
+
+    /// Reads the number of pods of an autoscaler's target. `None` if the scale can't be read.
+    pub async fn target_pods(&self, hpa: &HorizontalPodAutoscaler) -> Option<TargetPods> {
+        let scale = self.scale(hpa).await.ok()?.scale;
+        let replica_failure = self.replica_failure(hpa, &scale).await;
+        Some(TargetPods { scale, replica_failure })
+    }
+
+    /// The reason why the controller of an autoscaler's target can't create pods. Reads the target
+    /// if its scale has fewer pods than replicas. `None` if it can't be read.
+    pub async fn replica_failure(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        scale: &Scale,
+    ) -> Option<String> {
+        if scale.status_replicas >= scale.spec_replicas {
+            return None;
+        }
+        let target = &hpa.spec.scale_target_ref;
+        let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
+        let mappings = self.mapper.mappings(&kind).await.ok()?;
+        let (namespace, mapping) = (&hpa.metadata.namespace, mappings.first()?);
+        self.scales.replica_failure(namespace, mapping, &target.name).await.ok()?
     }
 
     /// Selects the pods that count for an autoscaler with these settings. `pods` are those that the

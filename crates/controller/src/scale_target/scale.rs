@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::{CrossVersionObjectReference, Scale},
+    go_text::truncate,
     plan::ScaleReadError,
 };
 use hpa_metrics::{KeyedSemaphores, percent_encode};
@@ -29,6 +30,9 @@ const MIN_WRITE_TIMEOUT: Duration = Duration::from_secs(35);
 /// requests for an API group that may wait, so that a namespace whose webhooks hang leaves
 /// requests to the others.
 const MAX_NAMESPACE_WRITES: usize = 16;
+
+/// The maximum number of characters of a [`replica_failure`].
+const MAX_FAILURE_CHARS: usize = 300;
 
 /// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
 /// message.
@@ -191,8 +195,19 @@ impl ScaleClient {
         mapping: &Mapping,
         name: &str,
     ) -> Result<ScaleObject, ScaleError> {
-        let request = self.request(Method::GET, namespace, mapping, name)?;
+        let request = self.request(Method::GET, namespace, mapping, name, "/scale")?;
         Ok(request.send::<RawScale>(Vec::new()).await?.into())
+    }
+
+    /// Reads the [`replica_failure`] of a target.
+    pub(super) async fn replica_failure(
+        &self,
+        namespace: &str,
+        mapping: &Mapping,
+        name: &str,
+    ) -> Result<Option<String>, ScaleError> {
+        let request = self.request(Method::GET, namespace, mapping, name, "")?;
+        Ok(replica_failure(&request.send::<Value>(Vec::new()).await?))
     }
 
     /// Reads the scale with the first mapping that works, and returns that mapping. If none works,
@@ -233,7 +248,7 @@ impl ScaleClient {
         read: &ScaleObject,
         replicas: i32,
     ) -> Result<ScaleObject, ScaleError> {
-        let mut request = self.request(Method::PUT, namespace, mapping, name)?;
+        let mut request = self.request(Method::PUT, namespace, mapping, name, "/scale")?;
         request.timeout = self.timeout.max(MIN_WRITE_TIMEOUT);
         let body = read.to_json_with_replicas(namespace, name, replicas).to_string();
         let writes = self.writes.semaphore(namespace);
@@ -249,23 +264,34 @@ impl ScaleClient {
         namespace: &str,
         mapping: &'a Mapping,
         name: &'a str,
+        subresource: &str,
     ) -> Result<ApiRequest<'a>, ScaleError> {
         if matches!(name, "" | "." | "..") || name.contains(['/', '%']) {
             return Err(ScaleError::InvalidName(name.to_owned()));
         }
         let (root, resource) = (mapping.api_root(), percent_encode(&mapping.resource));
         let (namespace, segment) = (percent_encode(namespace), percent_encode(name));
-        let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}/scale");
+        let path = format!("{root}/namespaces/{namespace}/{resource}/{segment}{subresource}");
         Ok(ApiRequest {
-            client: &self.client,
-            timeout: self.timeout,
-            max_wait: self.timeout,
             method,
-            path,
             subject: Some((&mapping.resource, name)),
-            metadata_only: false,
+            ..ApiRequest::get(&self.client, self.timeout, path)
         })
     }
+}
+
+/// The reason why the controller of this target can't create pods, such as an exceeded quota: the
+/// message of its condition `ReplicaFailure`, as a Deployment and a `ReplicaSet` have it, without
+/// the name of the refused pod. `None` without the condition.
+pub fn replica_failure(target: &Value) -> Option<String> {
+    let conditions = target.pointer("/status/conditions")?.as_array()?;
+    let failure = conditions.iter().find(|condition| {
+        let has = |name: &str, text: &str| condition.get(name).is_some_and(|value| value == text);
+        has("type", "ReplicaFailure") && has("status", "True")
+    })?;
+    let message = failure.get("message")?.as_str().filter(|message| !message.is_empty())?;
+    let cause = message.split_once(" is forbidden: ").map_or(message, |(_, cause)| cause);
+    Some(truncate(cause.to_owned(), MAX_FAILURE_CHARS))
 }
 
 /// The target's scale could not be read.

@@ -43,9 +43,9 @@ pub(crate) use comparison::explain_status;
 pub use comparison::{
     Comparison, Difference, compare, compare_any, differences, scale_as_seen_by_peer,
 };
-pub use record::{ComparisonResult, Evaluation, ShadowRecords};
-pub(crate) use record::{DecisionInputs, Observation};
-pub use summary::{Row, Summary};
+pub use record::{ComparisonResult, Evaluation};
+pub(crate) use record::{DecisionInputs, Observation, ShadowRecord};
+pub use summary::{DifferingAutoscaler, Summary};
 
 /// The error of a write request in dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

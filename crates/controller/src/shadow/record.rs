@@ -1,12 +1,7 @@
 //! The records of autoscalers in shadow mode, and the results of comparisons.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use hashbrown::HashMap;
 use hpa_calc::{
     EffectiveBehavior,
     api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
@@ -17,10 +12,8 @@ use hpa_calc::{
     settings::Settings,
 };
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use super::comparison::{Comparison, Difference, explain_status};
-use crate::{cache::Autoscaler, key::HpaKey};
 
 /// The weight of a comparison on metric values that one of our reconciles read.
 const WEIGHT_SEEN: usize = 2;
@@ -45,6 +38,7 @@ const MIN_UNCHANGED_RECONCILES: u32 = 2;
 /// reconcile before don't.
 const EARLIER_INPUTS: usize = 2;
 
+/// The result of comparing a decision with the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ComparisonResult {
     Same,
@@ -85,68 +79,6 @@ pub(crate) struct Observation {
     /// Whether the decision is compared. If not, it only adds to the history: the peer renews its
     /// recommendation at each reconcile, although its status doesn't show it.
     pub(crate) is_compared: bool,
-}
-
-/// The records of all autoscalers in shadow mode.
-#[derive(Debug, Default)]
-pub struct ShadowRecords {
-    by_key: Mutex<HashMap<HpaKey, OwnedRecord>>,
-}
-
-/// A record and the autoscaler that it belongs to. A re-created autoscaler starts a new record.
-#[derive(Debug)]
-struct OwnedRecord {
-    owner: Weak<Autoscaler>,
-    record: Arc<Mutex<ShadowRecord>>,
-}
-
-impl OwnedRecord {
-    fn belongs_to(&self, autoscaler: &Arc<Autoscaler>) -> bool {
-        std::ptr::eq(self.owner.as_ptr(), Arc::as_ptr(autoscaler))
-    }
-}
-
-impl ShadowRecords {
-    /// The record of an autoscaler, which begins at `now` in monotonic time if it is new.
-    pub(crate) fn record(
-        &self,
-        key: &HpaKey,
-        autoscaler: &Arc<Autoscaler>,
-        hpa: &Arc<HorizontalPodAutoscaler>,
-        settings: &Settings,
-        now: Duration,
-    ) -> Arc<Mutex<ShadowRecord>> {
-        if let Some(record) = self.get(key, autoscaler) {
-            return record;
-        }
-        let record = Arc::new(Mutex::new(ShadowRecord::new(hpa.clone(), settings, now)));
-        self.insert(key, autoscaler, record.clone());
-        record
-    }
-
-    pub(super) fn get(
-        &self,
-        key: &HpaKey,
-        autoscaler: &Arc<Autoscaler>,
-    ) -> Option<Arc<Mutex<ShadowRecord>>> {
-        let by_key = self.by_key.lock();
-        let owned = by_key.get(key).filter(|owned| owned.belongs_to(autoscaler))?;
-        Some(owned.record.clone())
-    }
-
-    pub(super) fn insert(
-        &self,
-        key: &HpaKey,
-        autoscaler: &Arc<Autoscaler>,
-        record: Arc<Mutex<ShadowRecord>>,
-    ) {
-        let mut by_key = self.by_key.lock();
-        if by_key.len() == by_key.capacity() {
-            // Before the map grows, drop the records of deleted autoscalers.
-            by_key.retain(|_, owned| owned.owner.strong_count() > 0);
-        }
-        by_key.insert(key.clone(), OwnedRecord { owner: Arc::downgrade(autoscaler), record });
-    }
 }
 
 /// The comparisons of one autoscaler in shadow mode.

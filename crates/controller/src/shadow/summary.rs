@@ -5,8 +5,8 @@ use std::fmt;
 use hpa_calc::explain::{counted, one_line};
 use jiff::{SignedDuration, Timestamp};
 
-use super::record::{ComparisonResult, ShadowRecords};
-use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
+use super::record::{ComparisonResult, ShadowRecord};
+use crate::{k8s::StatusWrite, key::HpaKey};
 
 /// A peer that has not written a status for this long may have stopped: four default sync periods.
 const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(1);
@@ -35,12 +35,12 @@ pub struct Summary {
     /// The host that holds the lease of the peer. `None` if none does, or if that is unknown.
     pub peer_lease_holder: Option<String>,
     /// The autoscalers with a difference, by name.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DifferingAutoscaler>,
 }
 
 /// An autoscaler with a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct DifferingAutoscaler {
     pub key: HpaKey,
     pub comparison_count: u64,
     /// The number of comparisons with the result [`ComparisonResult::Different`].
@@ -54,47 +54,49 @@ pub struct Row {
 }
 
 impl Summary {
-    pub(crate) fn new(autoscalers: &Autoscalers, records: &ShadowRecords, now: Timestamp) -> Self {
-        let mut all = autoscalers.all();
-        all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let mut summary = Self { autoscaler_count: all.len(), ..Self::default() };
-        let writes = all.iter().filter_map(|(_, autoscaler)| autoscaler.peer_writes.last());
-        summary.last_peer_write = writes.max_by_key(|write| write.at).map(|write| {
+    /// Adds an autoscaler, with the last status write of a peer. `record` is `None` if this process
+    /// has not compared decisions on it. Autoscalers must be added in the order of their keys.
+    pub(crate) fn add(
+        &mut self,
+        key: HpaKey,
+        peer_write: Option<StatusWrite>,
+        record: Option<&ShadowRecord>,
+        now: Timestamp,
+    ) {
+        self.autoscaler_count += 1;
+        let last = self.last_peer_write.as_ref().map(|(last, _)| last.at);
+        if let Some(write) = peer_write.filter(|write| last.is_none_or(|last| last <= write.at)) {
             // Whole seconds, as in `managedFields`. The API server's clock may be ahead.
             let age = now.duration_since(write.at).as_secs().max(0);
-            (write, SignedDuration::from_secs(age))
-        });
-        for (key, autoscaler) in all {
-            let Some(record) = records.get(&key, &autoscaler) else { continue };
-            let record = record.lock();
-            let comparison_count = record.counts_by_result.iter().sum();
-            let [_, unsettled_count, different_count] = record.counts_by_result;
-            summary.peer_is_active |= record.new_status_count > 0;
-            summary.compared_autoscaler_count += usize::from(comparison_count > 0);
-            summary.comparison_count += comparison_count;
-            summary.different_count += different_count;
-            summary.unsettled_count += unsettled_count;
-            summary.conclusive_comparison_count += record.conclusive_comparison_count;
-            if comparison_count > 0 && record.conclusive_comparison_count == 0 {
-                let window =
-                    SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
-                summary.inconclusive_autoscaler_count += 1;
-                summary.longest_window = summary.longest_window.max(window);
-            }
-            if let Some(last) = &record.last_difference {
-                let differences = last.differences.iter().map(ToString::to_string).collect();
-                let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
-                summary.rows.push(Row {
-                    key,
-                    comparison_count,
-                    different_count,
-                    differences,
-                    ours,
-                    theirs,
-                });
-            }
+            self.last_peer_write = Some((write, SignedDuration::from_secs(age)));
         }
-        summary
+        let Some(record) = record else { return };
+        let comparison_count = record.counts_by_result.iter().sum();
+        let [_, unsettled_count, different_count] = record.counts_by_result;
+        self.peer_is_active |= record.new_status_count > 0;
+        self.compared_autoscaler_count += usize::from(comparison_count > 0);
+        self.comparison_count += comparison_count;
+        self.different_count += different_count;
+        self.unsettled_count += unsettled_count;
+        self.conclusive_comparison_count += record.conclusive_comparison_count;
+        if comparison_count > 0 && record.conclusive_comparison_count == 0 {
+            let window =
+                SignedDuration::try_from(record.relevant_past).unwrap_or(SignedDuration::MAX);
+            self.inconclusive_autoscaler_count += 1;
+            self.longest_window = self.longest_window.max(window);
+        }
+        if let Some(last) = &record.last_difference {
+            let differences = last.differences.iter().map(ToString::to_string).collect();
+            let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
+            self.rows.push(DifferingAutoscaler {
+                key,
+                comparison_count,
+                different_count,
+                differences,
+                ours,
+                theirs,
+            });
+        }
     }
 
     /// Whether the absence of differences is meaningful: the peer was active, and a difference
@@ -158,12 +160,13 @@ impl fmt::Display for Summary {
                 counted(*unsettled_count, "decision")
             )?;
         }
-        for Row { key, comparison_count, different_count, differences, ours, theirs } in rows {
-            writeln!(f, "\n{key}: {different_count} of {comparison_count}")?;
-            for difference in differences {
+        for row in rows {
+            writeln!(f, "\n{}: {} of {}", row.key, row.different_count, row.comparison_count)?;
+            for difference in &row.differences {
                 writeln!(f, "  {}", one_line(difference))?;
             }
-            writeln!(f, "  ours:   {}\n  theirs: {}", one_line(ours), one_line(theirs))?;
+            let (ours, theirs) = (one_line(&row.ours), one_line(&row.theirs));
+            writeln!(f, "  ours:   {ours}\n  theirs: {theirs}")?;
         }
         Ok(())
     }

@@ -13,19 +13,13 @@ use hpa_calc::{
     settings::Settings,
 };
 use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
     ComparisonResult::{Different, Same, Unsettled},
-    record::ShadowRecord,
     *,
 };
-use crate::{
-    cache::{Autoscalers, Origin},
-    k8s::StatusWrite,
-    key::HpaKey,
-};
+use crate::{k8s::StatusWrite, key::HpaKey};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -327,31 +321,25 @@ fn status_is_compared_once_the_peer_has_written_it() {
 
 #[test]
 fn summary_lists_the_autoscalers_with_differences() {
-    let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
-    for name in ["web", "api", "new"] {
-        autoscalers.apply(&HpaKey::new("shop", name), hpa(json!({})), Origin::List);
-    }
-    let insert_record = |name: &str, jobs: i64| {
+    let compared = |jobs: i64| {
         let mut record = record(false);
         record.observe(&Arc::new(hpa(json!(peer_status(2, 5)))));
         for _ in 0..9 {
             evaluate(&mut record, jobs, 5, 1);
         }
-        let key = HpaKey::new("shop", name);
-        let autoscaler = autoscalers.get(&key).expect("it was applied");
-        records.insert(&key, &autoscaler, Arc::new(Mutex::new(record)));
+        record
     };
-    insert_record("web", 7);
-    insert_record("api", 5);
-    let write = |name: &str, manager: &str, age: i64| {
+    let write = |manager: &str, age: i64| {
         let at = now() - SignedDuration::from_secs(age);
-        let write = StatusWrite { manager: manager.into(), at };
-        let autoscaler = autoscalers.get(&HpaKey::new("shop", name)).expect("it was applied");
-        autoscaler.peer_writes.observe(write, true);
+        Some(StatusWrite { manager: manager.into(), at })
     };
-    write("web", "old", 100);
-    write("api", "kube-controller-manager", 7);
-    let summary = Summary::new(&autoscalers, &records, now());
+    let mut summary = Summary::default();
+    let mut add = |name: &str, write: Option<StatusWrite>, record: Option<ShadowRecord>| {
+        summary.add(HpaKey::new("shop", name), write, record.as_ref(), now());
+    };
+    add("api", write("kube-controller-manager", 7), Some(compared(5)));
+    add("new", None, None);
+    add("web", write("old", 100), Some(compared(7)));
     let Summary { autoscaler_count, compared_autoscaler_count, comparison_count, .. } = summary;
     assert_eq!((autoscaler_count, compared_autoscaler_count, comparison_count), (3, 2, 18));
     assert_eq!((summary.different_count, summary.unsettled_count, summary.rows.len()), (2, 7, 1));
@@ -377,20 +365,17 @@ fn summary_lists_the_autoscalers_with_differences() {
 /// a difference. The peer's last recorded write was 250 s ago. If `is_active`, the peer wrote a
 /// status during the comparison.
 fn summary(is_active: bool, minutes: u32) -> Summary {
-    let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
-    let key = HpaKey::new("shop", "web");
-    autoscalers.apply(&key, hpa(json!({})), Origin::List);
-    let autoscaler = autoscalers.get(&key).expect("it was applied");
     let at = now() - SignedDuration::from_secs(250);
-    autoscaler.peer_writes.observe(StatusWrite { manager: "k3s".into(), at }, true);
+    let write = StatusWrite { manager: "k3s".into(), at };
     let mut record = record(true);
     let status = peer_status(2, if is_active { 5 } else { 2 });
     record.observe(&Arc::new(hpa(json!(status))));
     for minute in 1..=minutes {
         assert_eq!(evaluate(&mut record, 5, 5, minute).0, Same);
     }
-    records.insert(&key, &autoscaler, Arc::new(Mutex::new(record)));
-    Summary::new(&autoscalers, &records, now())
+    let mut summary = Summary::default();
+    summary.add(HpaKey::new("shop", "web"), Some(write), Some(&record), now());
+    summary
 }
 
 #[test]
@@ -440,20 +425,4 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
     assert!(summary(true, 3).is_conclusive());
     let unsettled = Summary { unsettled_count: 1, ..short }.to_string();
     assert!(unsettled.contains("\n1 decision not counted: "), "{unsettled}");
-}
-
-#[test]
-fn recreated_autoscaler_starts_a_new_record() {
-    let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
-    let key = HpaKey::new("shop", "web");
-    let record = |hpa: HorizontalPodAutoscaler| {
-        autoscalers.apply(&key, hpa.clone(), Origin::List);
-        let autoscaler = autoscalers.get(&key).expect("it was applied");
-        records.record(&key, &autoscaler, &Arc::new(hpa), &Settings::default(), MINUTE)
-    };
-    let first = record(hpa(json!({})));
-    assert!(Arc::ptr_eq(&first, &record(hpa(json!({})))));
-    let mut recreated = hpa(json!({}));
-    recreated.metadata.uid = "b".into();
-    assert!(!Arc::ptr_eq(&first, &record(recreated)));
 }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_controller::{
-    cache::Origin,
-    events::{EventRecorder, EventWriterConfig},
-};
+use hpa_controller::{cache::Origin, events::EventRecorder};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::json;
@@ -26,8 +23,7 @@ async fn reconcile_paused(value: &str, times: usize) -> Server {
 async fn reconcile_annotated(name: &str, value: &str, times: usize) -> Server {
     let server = Arc::new(Mutex::new(Server { annotations: json!({ name: value }), ..server() }));
     let mut reconciler = reconciler(&server);
-    let (events, writer) =
-        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    let (events, writer) = EventRecorder::new(reconciler.client.clone());
     reconciler.events = events;
     let mut annotated = hpa();
     annotated.metadata.annotations.insert(name.into(), value.into());

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use hpa_calc::selector::Selector;
-use hpa_controller::{
-    AutoscalerApi, HpaKey,
-    cache::Origin,
-    events::{EventRecorder, EventWriterConfig},
-};
+use hpa_controller::{AutoscalerApi, HpaKey, cache::Origin, events::EventRecorder};
 use parking_lot::Mutex;
 
 use crate::fixture::{conditions, hpa, key, reconciler, server};
@@ -16,8 +12,7 @@ use crate::fixture::{conditions, hpa, key, reconciler, server};
 async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    let (events, writer) =
-        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    let (events, writer) = EventRecorder::new(reconciler.client.clone());
     reconciler.events = events;
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     reconciler.autoscalers.remove(&key());
@@ -35,8 +30,7 @@ async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
 async fn scalings_that_an_autoscaler_of_the_other_api_overwrites_are_reported() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    let (events, writer) =
-        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    let (events, writer) = EventRecorder::new(reconciler.client.clone());
     reconciler.events = events;
     for _ in 0..4 {
         reconciler.reconcile(&key()).await;

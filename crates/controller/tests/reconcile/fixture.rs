@@ -12,7 +12,7 @@ use hpa_calc::{
 use hpa_controller::{
     HpaKey, SystemClock,
     cache::{Autoscalers, Origin, Pods, SelectorIndex},
-    events::{EventRecorder, EventWriterConfig},
+    events::EventRecorder,
     k8s::FieldManager,
     reconcile::{PeerWarnings, Reconciler},
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient},
@@ -97,7 +97,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     }
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), hpa(), Origin::List);
-    let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+    let (events, writer) = EventRecorder::new(client.clone());
     tokio::spawn(writer.run());
     let mapper = Arc::new(RestMapper::new(client.clone(), MapperConfig::default()));
     Reconciler {
@@ -116,7 +116,6 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         events,
         clock: Arc::new(SystemClock::default()),
         observer: Arc::new(()),
-        shadow: Arc::default(),
         forecasts: Arc::default(),
         field_manager: FieldManager::default(),
         peer_warnings: PeerWarnings::default(),

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The maximum number of characters of a type or reason. events.k8s.io limits reasons to as many,
-/// core/v1 limits neither.
+/// The maximum numbers of characters of a type or reason, and of a message. They are the limits of
+/// events.k8s.io; core/v1 has none.
 const MAX_WORD_CHARS: usize = 128;
+const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// An event, as a line of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,17 +41,16 @@ impl EventLine {
         let time = TIMES.into_iter().find_map(text);
         Ok(Self {
             at: time.and_then(|time| time.parse().ok()),
-            event_type: shortened(text("/type")),
-            reason: shortened(text("/reason")),
-            message: text("/message").unwrap_or_default().to_owned(),
+            event_type: shortened(text("/type"), MAX_WORD_CHARS),
+            reason: shortened(text("/reason"), MAX_WORD_CHARS),
+            message: shortened(text("/message"), MAX_MESSAGE_CHARS),
             count: count("/series/count").or_else(|| count("/count")).unwrap_or(1),
         })
     }
 }
 
-/// The type or reason of an event, with at most [`MAX_WORD_CHARS`].
-fn shortened(word: Option<&str>) -> String {
-    truncate(word.unwrap_or_default().to_owned(), MAX_WORD_CHARS)
+fn shortened(text: Option<&str>, max_chars: usize) -> String {
+    truncate(text.unwrap_or_default().to_owned(), max_chars)
 }
 
 /// The field selector for events about an autoscaler. If `uid` is empty, it includes events about
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn long_type_and_reason_are_shortened() {
+    fn long_texts_are_shortened() {
         let words = |text: &str| {
             let event =
                 json!({ "metadata": {}, "involvedObject": {}, "type": text, "reason": text });
@@ -86,6 +86,9 @@ mod tests {
         assert_eq!(words(&longest), (longest.clone(), longest.clone()));
         let short = format!("{longest}…");
         assert_eq!(words(&format!("{longest}x")), (short.clone(), short));
+        let message = "x".repeat(2000);
+        let event = line(json!({ "metadata": {}, "involvedObject": {}, "message": message }));
+        assert_eq!(event.message, format!("{}…", "x".repeat(MAX_MESSAGE_CHARS)));
     }
 
     #[test]

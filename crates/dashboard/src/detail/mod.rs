@@ -14,7 +14,7 @@ use hpa_controller::{
     HpaKey,
     debug::{
         StayDecision, clock_lag, effective_settings, fill_forecasts, fill_readings,
-        sentence_of_controller, settings_of_controller,
+        replace_sentence, settings_of_controller,
     },
     scale_target::ScaleUnavailable,
 };
@@ -51,9 +51,6 @@ const MAX_NAMES: usize = 5;
 
 const UNKNOWN_PAST: &str = "Only the controller knows past recommendations and scalings. \
     Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
-
-/// The doubt about a decision without metrics that the controller could read.
-const DECIDED_BY_CONTROLLER: &str = "the controller has read metrics that can't be read here";
 
 /// The outcome of a read of the controller's records, with the lead of the dashboard's clock over
 /// the controller's.
@@ -175,7 +172,7 @@ impl Detail {
         let mut problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             return View {
-                is_synced: self.board.is_synced(),
+                is_reading: self.board.is_reading(),
                 is_complete: self.board.is_complete(&self.id),
                 problems,
                 outage: self.board.outage_summary(),
@@ -294,7 +291,7 @@ impl Detail {
     async fn decide(
         &mut self,
         entry: &Entry,
-        past: ControllerRecords,
+        mut past: ControllerRecords,
         doubt: Option<String>,
     ) -> (Option<Report>, Option<String>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, None, Vec::new()) };
@@ -315,7 +312,8 @@ impl Detail {
         missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}.")));
         let pods: Vec<_> = pods.items.into_values().collect();
         let acting = self.board.acting_controller(&self.id, &entry.controller);
-        let settings = effective_settings(self.cluster.options.settings.clone(), past.settings);
+        let flags = self.cluster.options.settings.clone();
+        let settings = effective_settings(flags, past.settings.take());
         let settings =
             settings_of_controller(settings, hpa, &self.cluster.options.setting_policy, acting);
         let selected = match &target {
@@ -323,6 +321,10 @@ impl Detail {
             Err(_) => SelectedPods::new(pods),
         };
         let autoscalers = self.selecting_autoscalers(entry, &selected.pods).await;
+        let replica_failure = match &scale {
+            Ok(scale) => self.cluster.targets.replica_failure(hpa, scale).await,
+            Err(_) => None,
+        };
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
@@ -332,10 +334,11 @@ impl Detail {
                 own_name: Some(self.id.to_string()),
                 bounds_conflict: entry.row.bounds_conflict.clone(),
                 sharing_target: self.board.others_of_target(&self.id),
+                replica_failure,
                 ..selected
             },
             readings: Readings::new(),
-            history: past.history,
+            history: past.history.take(),
             now: self.cluster.options.clock.now(),
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
@@ -352,11 +355,21 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        let doubt_about_pods = past.current_stay.and_then(|stay| stay.doubt(&inputs));
-        let doubt_about_pods = doubt_about_pods.filter(|_| doubt.is_none());
+        (Some(self.explain(&inputs, &past, doubt).await), None, missing)
+    }
+
+    /// The report of the decision on these inputs. `past` has the controller's last decision.
+    async fn explain(
+        &self,
+        inputs: &Inputs,
+        past: &ControllerRecords,
+        doubt: Option<String>,
+    ) -> Report {
+        let stay = past.current_stay.as_ref().filter(|_| doubt.is_none());
+        let doubt_about_pods = stay.and_then(|stay| stay.doubt(inputs));
         let advises_on_pods = doubt_about_pods.is_some();
         let doubt = doubt.or(doubt_about_pods);
-        let advice = self.cluster.metrics.advise(&inputs).await;
+        let advice = self.cluster.metrics.advise(inputs).await;
         let mut report = inputs.report_with_advice(doubt.clone(), &advice);
         if advises_on_pods {
             report.advice.insert(0, StayDecision::ADVICE.to_owned());
@@ -364,21 +377,18 @@ impl Detail {
         for advice in &mut report.advice {
             *advice = self.cluster.metrics.fill_placeholders(advice);
         }
-        match (doubt, past.current_decision) {
+        match (doubt, &past.current_decision) {
             (Some(doubt), _) => {
                 report.sentence = with_doubt_first(&report.sentence, &doubt);
             }
+            // With the doubt, the page has the state and the desired replicas of the status.
             (None, Some(decision)) if !report.dry_run => {
-                let sentence = sentence_of_controller(&report, &decision, &past.errors);
-                if let Some(sentence) = sentence {
-                    // The state and the desired replicas are then those of the status.
-                    report.doubt.get_or_insert_with(|| DECIDED_BY_CONTROLLER.to_owned());
-                    report.sentence = sentence;
-                }
+                replace_sentence(&mut report, decision, &past.errors);
             }
             _ => {}
         }
-        (Some(report), None, missing)
+        report.add_overwritten_scalings(past.overwritten_scalings);
+        report
     }
 
     /// The reason to doubt that a controller makes this decision too. `None` if there is none.

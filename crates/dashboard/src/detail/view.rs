@@ -27,9 +27,9 @@ pub(super) struct View {
     pub(super) id: HpaKey,
     /// The time of the view, by the clock that its other times refer to.
     pub(super) now: Timestamp,
-    /// Whether the first list of every API is complete or has failed, or the API server is down.
-    /// Before that, an absent `row` doesn't mean that the autoscaler doesn't exist.
-    pub(super) is_synced: bool,
+    /// Whether a first list is still running. Until it ends, an absent `row` says nothing; after
+    /// that, see `is_complete`.
+    pub(super) is_reading: bool,
     /// Whether the list of the autoscaler's API is complete and includes its namespace. If not, the
     /// list may lack the autoscaler.
     pub(super) is_complete: bool,
@@ -85,7 +85,7 @@ pub(super) enum ReadOutcome {
 impl View {
     /// A view of an autoscaler that doesn't exist.
     pub(super) fn empty(id: HpaKey, now: Timestamp) -> Self {
-        Self { id, now, is_synced: true, is_complete: true, ..Self::default() }
+        Self { id, now, is_complete: true, ..Self::default() }
     }
 
     pub(super) fn new(

@@ -2,11 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use hpa_calc::{HorizontalPodAutoscaler, Scale, Settings, settings::SettingPolicy};
+use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::SettingPolicy};
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, DecisionSample},
     k8s::StatusController,
+    scale_target::TargetPods,
 };
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
@@ -46,8 +47,12 @@ impl Board {
         Self { state, version: watch::Sender::new(0), viewers: watch::Sender::new(0) }
     }
 
-    /// Counts one more page that shows the list.
-    pub(crate) fn add_viewer(&self) -> ListViewer {
+    /// Counts one more page that shows the list. The first one doesn't see scales that were read at
+    /// `oldest` or before, because they are not read while there is no page.
+    pub(crate) fn add_viewer(&self, oldest: Timestamp, now: Timestamp) -> ListViewer {
+        if *self.viewers.borrow() == 0 {
+            self.modify(|state| state.rows.forget_scales(oldest, now));
+        }
         self.viewers.send_modify(|viewers| *viewers += 1);
         ListViewer(self.viewers.clone())
     }
@@ -59,7 +64,7 @@ impl Board {
     }
 
     /// At most `limit` autoscalers whose rows need a scale that was not read after `since`. The
-    /// one that was not read for longest is first.
+    /// least recently read one is first.
     pub(crate) fn without_recent_scale(
         &self,
         limit: usize,
@@ -69,7 +74,7 @@ impl Board {
     }
 
     /// Sets the scales of the autoscalers' targets. `None` is a scale that could not be read.
-    pub(crate) fn set_scales(&self, scales: Vec<(HpaKey, Option<Scale>)>, now: Timestamp) {
+    pub(crate) fn set_scales(&self, scales: Vec<(HpaKey, Option<TargetPods>)>, now: Timestamp) {
         self.modify(|state| {
             for (id, scale) in scales {
                 state.rows.set_scale(&id, scale, now);
@@ -238,9 +243,9 @@ impl Board {
         writers.collect()
     }
 
-    /// Waits until [`Self::is_synced`] is true.
-    pub(crate) async fn wait_until_synced(&self) {
-        self.wait_until(|state| state.sources.is_synced()).await;
+    /// Waits until [`Self::is_reading`] is false.
+    pub(crate) async fn wait_until_read(&self) {
+        self.wait_until(|state| !state.sources.is_reading()).await;
     }
 
     /// Adds the sample of a decision. This doesn't change the version of the autoscaler.
@@ -276,9 +281,8 @@ impl Board {
         self.state.read().rows.entries.get(id).map(|entry| entry.version)
     }
 
-    /// The other autoscalers in the namespace that the controller of an autoscaler handles, with
-    /// their names: those of the same API, and those of the other API if the same controller stored
-    /// their statuses.
+    /// The other autoscalers in the namespace that an autoscaler's controller handles, with their
+    /// names: all of the same API, and those of the other API whose status the controller stored.
     pub(crate) fn others_of_controller(
         &self,
         id: &HpaKey,
@@ -300,9 +304,10 @@ impl Board {
         self.state.read().rows.others_of_target(id)
     }
 
-    /// Whether the first list of every API is complete or has failed, or the API server is down.
-    pub(crate) fn is_synced(&self) -> bool {
-        self.state.read().sources.is_synced()
+    /// Whether the first list of an API is still running: it is not complete, has not failed, and
+    /// the API server is not down.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.state.read().sources.is_reading()
     }
 
     /// Whether the list of an autoscaler's API, once it is read, has all autoscalers of the
@@ -337,7 +342,7 @@ impl Board {
             reset,
             rows: changed.map(|entry| entry.row.clone()).collect(),
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
-            synced: sources.is_synced(),
+            is_reading: sources.is_reading(),
             problems: state.problems(),
             inactive: (!awaits_activity).then(|| state.is_inactive()),
             outage: state.outage_summary(),

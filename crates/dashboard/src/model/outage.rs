@@ -11,8 +11,8 @@ pub(crate) struct Outage {
     /// The predicate of `text`, such as "has been unreachable". Empty for lists. If the kind
     /// changes, the outage is reported again.
     pub(crate) kind: &'static str,
-    /// The time of the first failure of this kind. If the API server is unreachable, that of the
-    /// first request without a response.
+    /// The time of the first failure of this kind. If the API server is unreachable, the time when
+    /// the first request without a response was sent.
     pub(crate) since: Timestamp,
     /// A sentence about the outage with its cause, without a full stop.
     pub(crate) text: String,

@@ -77,7 +77,7 @@ pub(crate) struct Row {
     /// Whether the sentence lacks numbers that are only in the target's scale.
     #[serde(skip)]
     pub(crate) needs_scale: bool,
-    /// The conflict with other autoscalers of the target, whose bounds exclude the own ones.
+    /// The conflict with the bounds of other autoscalers of the target.
     #[serde(skip)]
     pub(crate) bounds_conflict: Option<String>,
     /// The end of the stabilization window that holds the replicas according to the status.

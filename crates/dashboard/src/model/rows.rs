@@ -6,7 +6,7 @@ use std::{
 };
 
 use hpa_calc::{
-    HorizontalPodAutoscaler, Scale, Settings,
+    HorizontalPodAutoscaler, Settings,
     defaults::prepare_spec,
     report::{Surroundings, TargetIndex, TargetKey, enforced_bounds},
     settings::SettingPolicy,
@@ -16,6 +16,7 @@ use hpa_controller::{
     AutoscalerApi, HpaKey,
     debug::{ActingController, FailedStatusWrites, settings_of_controller},
     k8s::StatusController,
+    scale_target::TargetPods,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -45,7 +46,7 @@ pub(crate) struct Entry {
     pub(super) settings: Settings,
     pub(crate) series: Series,
     /// The target's scale, if it was read because the row needs it.
-    scale: Option<Scale>,
+    scale: Option<TargetPods>,
     /// The time of the last attempt to read the scale.
     scale_read_at: Option<Timestamp>,
     /// The version of the board at the last change of the row or the object.
@@ -79,8 +80,8 @@ impl Rows {
         Self { settings, policy, ..Self::default() }
     }
 
-    /// Adds or replaces an autoscaler. Rows of others remain to be refreshed
-    /// ([`Self::refresh_changed_targets`]).
+    /// Adds or replaces an autoscaler. The caller must then call
+    /// [`Self::refresh_changed_targets`], because rows of other autoscalers may depend on it.
     pub(super) fn apply(&mut self, observed: ObservedAutoscaler, now: Timestamp) {
         let ObservedAutoscaler { id, hpa, controller } = observed;
         match hpa {
@@ -195,14 +196,17 @@ impl Rows {
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         controller: &StatusController,
-        scale: Option<&Scale>,
+        scale: Option<&TargetPods>,
         now: Timestamp,
     ) -> Row {
         let (others, conflict) = self.by_target.others(hpa, id);
         let surroundings = Surroundings {
-            scale,
+            scale: scale.map(|pods| &pods.scale),
+            replica_failure: scale.and_then(|pods| pods.replica_failure.as_deref()),
             other_autoscalers: &others,
             bounds_conflict: conflict.as_deref(),
+            overwritten_scalings: self.activity.overwritten.get(id).copied().unwrap_or_default(),
+            ..Surroundings::default()
         };
         let ControllerActivity { overdue, unstored, idle, .. } = &self.activity;
         let mut row = Row::new(id.clone(), hpa, settings, surroundings, now);
@@ -284,8 +288,9 @@ impl Rows {
         let replaced: Vec<HpaKey> = replaced.collect();
         let mut changed: HashSet<HpaKey> = self.past_window(now).into_iter().collect();
         for one in [&self.activity, &activity] {
-            let ControllerActivity { idle, overdue, unstored, .. } = one;
-            changed.extend(idle.keys().chain(overdue.keys()).chain(unstored.keys()).cloned());
+            let ControllerActivity { idle, overdue, unstored, overwritten, .. } = one;
+            let ids = idle.keys().chain(overdue.keys()).chain(unstored.keys());
+            changed.extend(ids.chain(overwritten.keys()).cloned());
         }
         self.activity = activity;
         for id in &replaced {
@@ -304,8 +309,8 @@ impl Rows {
         Some(FailedStatusWrites { autoscalers: listed.count(), error: first.error.clone() })
     }
 
-    /// Removes an autoscaler. Rows of others remain to be refreshed
-    /// ([`Self::refresh_changed_targets`]).
+    /// Removes an autoscaler. The caller must then call [`Self::refresh_changed_targets`], because
+    /// rows of other autoscalers may depend on it.
     pub(super) fn delete(&mut self, id: &HpaKey) {
         let Some(entry) = self.entries.remove(id) else { return };
         self.remove_from_target(id, Some(&entry));
@@ -325,10 +330,25 @@ impl Rows {
     }
 
     /// Sets the scale of an autoscaler's target. `None` if it could not be read.
-    pub(super) fn set_scale(&mut self, id: &HpaKey, scale: Option<Scale>, now: Timestamp) {
+    pub(super) fn set_scale(&mut self, id: &HpaKey, scale: Option<TargetPods>, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
             (entry.scale, entry.scale_read_at) = (scale, Some(now));
             self.refresh(id, now);
+        }
+    }
+
+    /// Forgets the scales that were read at `oldest` or before.
+    pub(super) fn forget_scales(&mut self, oldest: Timestamp, now: Timestamp) {
+        let is_old = |entry: &Entry| {
+            entry.scale.is_some() && entry.scale_read_at.is_some_and(|at| at <= oldest)
+        };
+        let old = self.entries.iter().filter(|(_, entry)| is_old(entry));
+        let old: Vec<HpaKey> = old.map(|(id, _)| id.clone()).collect();
+        for id in old {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                (entry.scale, entry.scale_read_at) = (None, None);
+            }
+            self.refresh(&id, now);
         }
     }
 
@@ -348,7 +368,7 @@ impl Rows {
 }
 
 /// The controller that acts on an autoscaler whose status `controller` stored last. `acting` has
-/// the known ones by field manager.
+/// the known controllers by field manager.
 pub(super) fn acting_controller(
     acting: &BTreeMap<String, ActingController>,
     id: &HpaKey,

@@ -89,7 +89,7 @@ impl Sample {
 
     /// The sample of a decision by the dashboard. `None` if the target could not be read. Without
     /// the history, the decision may differ from the controller's, so the desired replicas are
-    /// those of the status. They also are if the decision failed.
+    /// those of the status, as after a failed decision.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
         let values = report.metrics.iter().map(|metric| compared_value(&metric.explanation));
         let current = Some(report.current_replicas?);

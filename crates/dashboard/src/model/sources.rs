@@ -88,10 +88,10 @@ impl Sources {
         !self.is_down() && !is_failed && watched.is_none_or(|watched| watched == namespace)
     }
 
-    /// Whether the first list of every API is complete or has failed, or the API server is down. An
-    /// API that is not served counts as listed.
-    pub(super) fn is_synced(&self) -> bool {
-        self.is_down() || self.states.values().all(|source| *source != SourceState::Reading)
+    /// Whether the first list of an API is still running: it is not complete, has not failed, and
+    /// the API server is not down. An API that is not served counts as listed.
+    pub(super) fn is_reading(&self) -> bool {
+        !self.is_down() && self.states.values().any(|source| *source == SourceState::Reading)
     }
 
     /// Records that the API server answers. Lists that failed without a usable answer count as

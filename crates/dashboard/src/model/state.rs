@@ -33,8 +33,8 @@ pub(crate) struct Changes {
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<HpaKey>,
-    /// As [`Board::is_synced`](super::Board::is_synced).
-    pub(crate) synced: bool,
+    /// As [`Board::is_reading`](super::Board::is_reading).
+    pub(crate) is_reading: bool,
     /// As [`Board::problems`](super::Board::problems).
     pub(crate) problems: Vec<String>,
     /// Whether `problems` says that the controller makes no decisions. `None` until the activity of

@@ -172,7 +172,7 @@ fn board(names: &[&str]) -> Board {
 fn reader_gets_all_rows_first_and_then_changes() {
     let board = board(&["a", "b", "c"]);
     let first = board.changes_since(0, at(0));
-    assert!((first.reset, first.rows.len(), first.synced) == (true, 3, true));
+    assert!((first.reset, first.rows.len(), first.is_reading) == (true, 3, false));
     board.update(Update::Apply(Box::new(observed("b", status(4, 6, &[])))), at(1));
     board.update(Update::Delete(id("c")), at(1));
     let next = board.changes_since(first.version, at(1));

@@ -189,7 +189,7 @@ async fn silent_debug_api_delays_neither_the_list_nor_the_page() {
     detail.until(is_answered).await;
     // A page may be open before its autoscaler exists.
     let mut late = cluster.open_detail("late").await;
-    late.until(|view| view["isSynced"] == true).await;
+    late.until(|view| view["isReading"] == false).await;
     cluster.testbed.apply_all([hpa("late")]);
     late.until(|view| view["report"] != Value::Null).await;
 }

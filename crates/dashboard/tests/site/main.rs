@@ -16,7 +16,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{DecisionSample, StayDecision},
+    debug::{DecisionSample, LastDecision, StayDecision},
     k8s::{ClientLimits, Clients},
 };
 use hpa_dashboard::{
@@ -215,7 +215,7 @@ async fn dashboard_is_read_only_and_its_responses_are_closed_to_other_sites() {
 async fn list_stream_reports_changed_and_deleted_autoscalers() {
     let cluster = Cluster::new().await;
     let mut list = cluster.open_list().await;
-    let first = list.until(|changes| changes["synced"] == true).await;
+    let first = list.until(|changes| changes["isReading"] == false).await;
     let row = &first["rows"][0];
     assert_eq!((&row["id"], &row["state"]), (&json!("core/shop/web"), &json!("steady")));
     assert_eq!((&row["min"], &row["max"]), (&json!(2), &json!(10)));
@@ -298,7 +298,7 @@ async fn metrics_are_read_again_in_each_sync_period() {
 async fn absent_autoscaler_is_reported_until_it_exists() {
     let cluster = Cluster::new().await;
     let mut detail = cluster.open_detail("late").await;
-    let view = detail.until(|view| view["isSynced"] == true).await;
+    let view = detail.until(|view| view["isReading"] == false).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(true)));
     cluster.testbed.apply_all([hpa("late")]);
     let view = detail.until(|view| view.get("row").is_some()).await;
@@ -329,7 +329,7 @@ async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1)).await;
     assert_eq!(changes["rows"][0]["id"], "core/default/own");
     let mut detail = cluster.open_detail("web").await;
-    let view = detail.until(|view| view["isSynced"] == true).await;
+    let view = detail.until(|view| view["isReading"] == false).await;
     assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
 }
 
@@ -366,7 +366,7 @@ impl RecordSource for RecordingController {
             sentence: "cpu was high".to_owned(),
         };
         let samples = if after.is_none() { vec![sample] } else { Vec::new() };
-        let settings = Some(Settings::default().with_tolerance(0.5));
+        let settings = Some(Settings::default().with(|settings| settings.tolerance = 0.5));
         Ok(ControllerRecords {
             history,
             settings,
@@ -460,7 +460,8 @@ async fn detail_has_the_advice_of_the_source_of_metrics() {
 #[tokio::test]
 async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here() {
     let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(AdvisedMetrics));
-    let current_decision = Some("stays at 4: cpu is at 50%".to_owned());
+    let clause = "stays at 4: cpu is at 50%".to_owned();
+    let current_decision = Some(LastDecision { clause, failure: None });
     let errors = vec![None];
     let records = ControllerRecords { current_decision, errors, ..ControllerRecords::default() };
     let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
@@ -471,6 +472,20 @@ async fn decision_of_the_controller_is_shown_if_its_metrics_can_not_be_read_here
         "stays at 4: cpu is at 50%, as the controller decided last; cpu can't be read here";
     assert_eq!(view["report"]["sentence"], expected);
     assert_eq!(view["row"]["state"], "steady", "the state is that of the status");
+}
+
+#[tokio::test]
+async fn overwritten_scalings_are_on_the_page_of_the_autoscaler() {
+    let records = ControllerRecords { overwritten_scalings: 3, ..ControllerRecords::default() };
+    let records: Option<Arc<dyn RecordSource>> = Some(Arc::new(FixedRecords(records)));
+    let cluster = Cluster::start(&[], Options { records, ..options() }).await;
+    let mut detail = cluster.open_detail("web").await;
+    let view = detail.until(|view| view["report"] != Value::Null).await;
+    let sentence = view["report"]["sentence"].as_str().unwrap_or_default();
+    let end = "; another client has changed the replicas after 3 scalings";
+    assert!(sentence.ends_with(end), "{sentence}");
+    let advice = view["report"]["advice"][0].as_str().unwrap_or_default();
+    assert!(advice.starts_with("Find the client. "), "{advice}");
 }
 
 #[tokio::test]
@@ -499,7 +514,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         "target": { "type": "AverageValue", "averageValue": "1" },
     } });
     let report = async |tolerance: f64, records: Option<Arc<dyn RecordSource>>| {
-        let settings = Settings::default().with_tolerance(tolerance);
+        let settings = Settings::default().with(|settings| settings.tolerance = tolerance);
         let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(ScheduleMetrics));
         let cluster =
             Cluster::start(&[], Options { settings, records, metrics, ..options() }).await;
@@ -515,7 +530,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     for (tolerance, is_exact) in
         [(default_tolerance, false), (default_tolerance, true), (0.2, false), (0.2, true)]
     {
-        let settings = Some(Settings::default().with_exact_schedules(true));
+        let settings = Some(Settings::default().with(|settings| settings.exact_schedules = true));
         let records = ControllerRecords { settings, ..ControllerRecords::default() };
         let controller: Arc<dyn RecordSource> = Arc::new(FixedRecords(records));
         let sentence = report(tolerance, is_exact.then_some(controller)).await;

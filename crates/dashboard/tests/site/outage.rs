@@ -23,7 +23,7 @@ async fn outage_keeps_the_last_values_with_their_time(
     let cluster = Cluster::new().await;
     let mut reporter = cluster.dashboard.reporter();
     let (mut list, mut detail) = (cluster.open_list().await, cluster.open_detail("web").await);
-    let changes = list.until(|changes| changes["synced"] == true).await;
+    let changes = list.until(|changes| changes["isReading"] == false).await;
     assert_eq!(changes["outage"], Value::Null);
     let before = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
     cluster.faults.add(Fault::on(Match::any()).effect(effect));
@@ -39,7 +39,7 @@ async fn outage_keeps_the_last_values_with_their_time(
     assert!(outage["valuesAt"].is_string() && outage["isPartial"] == false, "{outage}");
     assert_eq!(format!("{}.", reporter.next_sentence().await), sentence);
     cluster.faults.clear();
-    list.until(|changes| changes["outage"] == Value::Null && changes["synced"] == true).await;
+    list.until(|changes| changes["outage"] == Value::Null && changes["isReading"] == false).await;
     detail.until(|view| view["outage"] == Value::Null && view["problems"] == json!([])).await;
     let end = reporter.next_sentence().await;
     assert!(end.starts_with("The API server can be read again since "), "{end}");
@@ -54,10 +54,10 @@ async fn outage_at_the_start_is_reported_instead_of_an_empty_list() {
     let cluster = Cluster::with_faults(&[fault]).await;
     let changes = cluster.open_list().await.until(|changes| changes["outage"] != Value::Null).await;
     assert_eq!(changes["problems"].as_array().map(Vec::len), Some(1), "{changes}");
-    assert_eq!((&changes["rows"], &changes["synced"]), (&json!([]), &json!(true)));
+    assert_eq!((&changes["rows"], &changes["isReading"]), (&json!([]), &json!(false)));
     assert_eq!(changes["outage"]["valuesAt"], Value::Null);
     let view = cluster.open_detail("web").await.until(|view| view["outage"] != Value::Null).await;
-    assert_eq!((&view["isSynced"], &view["isComplete"]), (&json!(true), &json!(false)));
+    assert_eq!((&view["isReading"], &view["isComplete"]), (&json!(false), &json!(false)));
 }
 
 fn forbid(resource: &str) -> Value {

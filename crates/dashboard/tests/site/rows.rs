@@ -24,18 +24,40 @@ async fn sentence_with(cluster: &Cluster, id: &str, text: &str) -> String {
     latest
 }
 
+/// The autoscaler `web` with 4 replicas, whose status has a metric above its target.
+fn above_target() -> Value {
+    let mut web = with_status(hpa("web"), 4, 4);
+    let current = json!({ "averageUtilization": 90, "averageValue": "90m" });
+    web["status"]["currentMetrics"] =
+        json!([{ "type": "Resource", "resource": { "name": "cpu", "current": current } }]);
+    web
+}
+
 #[tokio::test]
 async fn row_counts_the_pods_that_exist() {
     let cluster = Cluster::new().await;
     let mut deployment = objects::running_deployment("web", 4);
     deployment["status"]["replicas"] = json!(3);
-    let mut web = with_status(hpa("web"), 4, 4);
-    let current = json!({ "averageUtilization": 90, "averageValue": "90m" });
-    web["status"]["currentMetrics"] =
-        json!([{ "type": "Resource", "resource": { "name": "cpu", "current": current } }]);
-    cluster.testbed.apply_all([deployment, web]);
+    cluster.testbed.apply_all([deployment, above_target()]);
     let sentence = sentence_with(&cluster, "core/shop/web", "3 of 4 pods exist").await;
     assert_eq!(sentence, "cpu is at 90% of requests, target 60%; 3 of 4 pods exist");
+}
+
+#[tokio::test]
+async fn row_and_page_have_the_reason_why_pods_are_refused() {
+    let cluster = Cluster::new().await;
+    let mut deployment = objects::running_deployment("web", 4);
+    deployment["status"] = json!({ "replicas": 3, "conditions": [{
+        "type": "ReplicaFailure", "status": "True",
+        "message": "pods \"web-x\" is forbidden: exceeded quota: pods",
+    }] });
+    cluster.testbed.apply_all([deployment, above_target()]);
+    let refused = "; 3 of 4 pods exist: exceeded quota: pods";
+    let sentence = sentence_with(&cluster, "core/shop/web", refused).await;
+    assert!(sentence.ends_with(refused), "{sentence}");
+    let mut detail = cluster.open_detail("web").await;
+    let has_reason = |view: &Value| view["report"]["sentence"].to_string().contains(refused);
+    detail.until(has_reason).await;
 }
 
 #[tokio::test]

@@ -25,14 +25,14 @@ fn office(minute: i64) -> Option<f64> {
     Some(load_with_opening_hours(minute, 480, 10))
 }
 
-fn settings() -> Settings {
-    Settings::new(Workload::default(), TimeZone::UTC)
+fn settings() -> GateSettings {
+    GateSettings::new(Workload::default(), TimeZone::UTC)
 }
 
 #[test]
 fn steep_mornings_open_the_gate() {
     let decision = decide(&trace(28, office), &settings());
-    assert_eq!(decision.reason, Reason::Forecasting, "{decision:?}");
+    assert_eq!(decision.reason, ForecastReason::Forecasting, "{decision:?}");
     let comparison = decision.comparison.unwrap();
     assert!(comparison.overload_ratio() < 0.2, "{comparison:?}");
     // At night, two surplus pods are within tolerance and stay.
@@ -48,7 +48,7 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
             let load = |minute| Some(load_with_opening_hours(minute, open, rise));
             let decision = decide(&trace(28, load), &settings());
             let name = format!("{rise} minutes from minute {open} on: {decision:?}");
-            assert_eq!(decision.reason, Reason::Forecasting, "{name}");
+            assert_eq!(decision.reason, ForecastReason::Forecasting, "{name}");
             assert!(decision.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
             assert!(decision.comparison.is_some_and(|it| it.overload_ratio() < ratio), "{name}");
         }
@@ -58,11 +58,12 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
 /// A step changes the forecasts of only a few minutes, and the history has a slope instead of it.
 #[test]
 fn daily_step_is_a_season_at_any_minute() {
-    let settings = Settings { horizon: SignedDuration::from_mins(3), ..settings() };
+    let settings = GateSettings { horizon: SignedDuration::from_mins(3), ..settings() };
     for open in 480..485 {
         let load = |minute| Some(load_with_opening_hours(minute, open, 1));
         let decision = decide(&trace(28, load), &settings);
-        assert_ne!(decision.reason, Reason::NoSeason, "from minute {open} on: {decision:?}");
+        let start = format!("from minute {open} on");
+        assert_ne!(decision.reason, ForecastReason::NoSeason, "{start}: {decision:?}");
     }
 }
 
@@ -74,7 +75,8 @@ fn weekly_step_is_a_season_at_any_minute() {
             Some(if is_monday { load_with_opening_hours(minute, open, 1) } else { 20.0 })
         };
         let decision = decide(&trace(42, load), &settings());
-        assert_ne!(decision.reason, Reason::NoSeason, "from minute {open} on: {decision:?}");
+        let start = format!("from minute {open} on");
+        assert_ne!(decision.reason, ForecastReason::NoSeason, "{start}: {decision:?}");
     }
 }
 
@@ -97,8 +99,8 @@ fn skill_of_a_daily_step_does_not_depend_on_the_last_sample() {
 #[test]
 fn short_rise_opens_the_gate_at_any_second() {
     let workload = Workload { target: 0.06, ..Workload::default() };
-    let settings = Settings::new(workload, TimeZone::UTC);
-    let settings = Settings { horizon: SignedDuration::from_secs(135), ..settings };
+    let settings = GateSettings::new(workload, TimeZone::UTC);
+    let settings = GateSettings { horizon: SignedDuration::from_secs(135), ..settings };
     for phase in (0..300).step_by(15) {
         let load = |second: i64| {
             let second = second.rem_euclid(86_400) - 28_900;
@@ -111,7 +113,7 @@ fn short_rise_opens_the_gate_at_any_second() {
             (at, load(at.as_second()))
         });
         let decision = decide(&Trace::new(samples), &settings);
-        assert_eq!(decision.reason, Reason::Forecasting, "second {phase}: {decision:?}");
+        assert_eq!(decision.reason, ForecastReason::Forecasting, "second {phase}: {decision:?}");
         let text = decision.text();
         let comparison = decision.comparison.unwrap();
         let measure = if comparison.overload_ratio() > 0.8 { "unserved load" } else { "overload" };
@@ -122,11 +124,11 @@ fn short_rise_opens_the_gate_at_any_second() {
 #[test]
 fn constant_or_never_overloading_load_keeps_the_gate_closed() {
     let decision = decide(&trace(28, |_| Some(50.0)), &settings());
-    assert_eq!(decision.reason, Reason::NoSeason);
+    assert_eq!(decision.reason, ForecastReason::NoSeason);
     let slow =
         |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin());
-    let decision = decide(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
-    assert_eq!(decision.reason, Reason::NoBenefit, "never overloaded");
+    let decision = decide(&trace(28, slow), &GateSettings { capacity: Some(1.4), ..settings() });
+    assert_eq!(decision.reason, ForecastReason::NoBenefit, "never overloaded");
     let text = decision.text();
     assert!(
         text.contains("too little overload to judge forecasts in the past two weeks"),
@@ -151,10 +153,12 @@ fn white_noise_is_not_forecastable() {
             let load =
                 |minute: i64| (minute % samples_apart == 0).then(|| 50.0 + 40.0 * noise(minute));
             let decision = decide(&trace(28, load), &settings());
-            assert_eq!(decision.reason, Reason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
+            let reason = decision.reason;
+            assert_eq!(reason, ForecastReason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
             let noisy_office = |minute: i64| Some(load(minute)? + 5.0 * office(minute)?);
             let decision = decide(&trace(28, noisy_office), &settings());
-            assert_ne!(decision.reason, Reason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
+            let reason = decision.reason;
+            assert_ne!(reason, ForecastReason::NoSeason, "{seed}, {samples_apart}: {decision:?}");
         }
     }
 }
@@ -174,12 +178,12 @@ fn text_has_the_number_of_measured_days() {
 #[test]
 fn ten_days_with_few_gaps_are_required() {
     let reason = |trace: &Trace| decide(trace, &settings()).reason;
-    assert_eq!(reason(&trace(9, office)), Reason::NotEnoughHistory);
-    assert_eq!(reason(&trace(10, office)), Reason::Forecasting);
+    assert_eq!(reason(&trace(9, office)), ForecastReason::NotEnoughHistory);
+    assert_eq!(reason(&trace(10, office)), ForecastReason::Forecasting);
     // A quarter of each day is missing. At most a fifth may be.
     let recorded = |minute: i64| office(minute).filter(|_| minute % DAY > 360);
-    assert_eq!(reason(&trace(28, recorded)), Reason::NotEnoughHistory);
-    assert_eq!(reason(&Trace::new([])), Reason::NotEnoughHistory);
+    assert_eq!(reason(&trace(28, recorded)), ForecastReason::NotEnoughHistory);
+    assert_eq!(reason(&Trace::new([])), ForecastReason::NotEnoughHistory);
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn tolerance_for_scaling_down_is_applied() {
     let falling = |minute| Some(if minute % DAY < 600 { 60.0 } else { 40.0 });
     let fewest = |down| {
         let workload = Workload { tolerances: Tolerances { up: 0.0, down }, ..Workload::default() };
-        let settings = Settings::new(workload, TimeZone::UTC);
+        let settings = GateSettings::new(workload, TimeZone::UTC);
         let trace = trace(2, falling);
         let backtest = Backtest::new(&trace, &settings, 1440);
         backtest.measured_minutes(1.0, None).iter().map(|minute| minute.replicas).min()

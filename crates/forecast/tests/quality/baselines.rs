@@ -1,7 +1,7 @@
 //! Simple forecasting rules to compare with. The autoscaler uses their loads as it uses forecasts.
 //! Times are minutes of the trace.
 
-use hpa_forecast::{Settings, Trace};
+use hpa_forecast::{GateSettings, Trace};
 
 use crate::traces::days;
 
@@ -11,7 +11,7 @@ const BUCKET: usize = 5;
 
 /// The highest load in the hour of the forecast time one week and two weeks before. Cloud providers
 /// document such a rule.
-pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
+pub(crate) fn seasonal_naive(trace: &Trace, settings: &GateSettings) -> Vec<f32> {
     let ahead = minutes(settings.horizon.as_secs());
     let highest = |hour: usize| {
         let loads = (hour * HOUR..(hour + 1) * HOUR).filter_map(|minute| trace.load(minute));
@@ -33,7 +33,11 @@ pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
 /// Additive exponential smoothing on buckets of five minutes, with a season of a day or a week. The
 /// season and the parameters are those with the least error before `training_end`. Forecasts are
 /// raised by the 0.8 quantile of these errors.
-pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, training_end: usize) -> Vec<f32> {
+pub(crate) fn holt_winters(
+    trace: &Trace,
+    settings: &GateSettings,
+    training_end: usize,
+) -> Vec<f32> {
     let buckets: Vec<f64> = (0..trace.len() / BUCKET)
         .map(|bucket| {
             let loads: Vec<f64> = (bucket * BUCKET..(bucket + 1) * BUCKET)

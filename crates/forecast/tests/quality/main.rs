@@ -21,7 +21,7 @@ mod traces;
 
 use std::fmt::Write as _;
 
-use hpa_forecast::{Backtest, Comparison, Outcome, Settings, Workload, decide, overload_ratio};
+use hpa_forecast::{Backtest, Comparison, GateSettings, Outcome, Workload, decide, overload_ratio};
 
 use self::traces::{Kind, NamedTrace, days};
 
@@ -51,7 +51,7 @@ struct Row {
 
 fn measure(named: &NamedTrace) -> Row {
     let trace = named.scaled();
-    let settings = Settings::new(Workload::default(), named.zone.clone());
+    let settings = GateSettings::new(Workload::default(), named.zone.clone());
     let first = trace.len().saturating_sub(days(MEASURED_DAYS)).max(days(7)) / days(1) * days(1);
     let backtest = Backtest::new(&trace, &settings, first);
     let comparison = backtest.compare();

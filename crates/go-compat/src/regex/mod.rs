@@ -112,45 +112,24 @@ impl GoRegex {
     /// empty. A `$` that doesn't start a reference is kept.
     pub fn expand(&self, template: &str, text: &str) -> Option<String> {
         let captures = self.regex.captures(text)?;
-        let mut expanded = String::with_capacity(template.len());
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once('$') {
-            expanded.push_str(before);
-            rest = after;
-            if let Some(after) = rest.strip_prefix('$') {
-                expanded.push('$');
-                rest = after;
-            } else if let Some((name, after)) = parse_reference(rest) {
-                expanded.push_str(self.group_text(&captures, name));
-                rest = after;
-            } else {
-                expanded.push('$');
-            }
-        }
-        expanded.push_str(rest);
-        Some(expanded)
+        let expand = |part| match part {
+            TemplatePart::Text(text) => text,
+            TemplatePart::Reference(name) => self.group_text(&captures, name),
+        };
+        Some(template_parts(template).into_iter().map(expand).collect())
     }
 
     /// The references in a template (for [`expand`](Self::expand)) to groups that don't exist.
     pub fn unknown_references<'t>(&self, template: &'t str) -> Vec<&'t str> {
-        let mut unknown = Vec::new();
-        let mut rest = template;
-        while let Some((_, after)) = rest.split_once('$') {
-            rest = after;
-            if let Some(after) = rest.strip_prefix('$') {
-                rest = after;
-            } else if let Some((name, after)) = parse_reference(rest) {
-                let is_known = match group_number(name) {
-                    Some(index) => index <= self.group_count(),
-                    None => self.group_index(name).is_some(),
-                };
-                if !is_known {
-                    unknown.push(name);
-                }
-                rest = after;
-            }
-        }
-        unknown
+        let is_known = |name: &str| match group_number(name) {
+            Some(index) => index <= self.group_count(),
+            None => self.group_index(name).is_some(),
+        };
+        let unknown = |part| match part {
+            TemplatePart::Reference(name) if !is_known(name) => Some(name),
+            _ => None,
+        };
+        template_parts(template).into_iter().filter_map(unknown).collect()
     }
 
     /// The text of the group that a reference names. If several groups have the name, it is that of
@@ -163,6 +142,32 @@ impl GoRegex {
         let mut named = self.group_names.iter().enumerate().filter(|(_, group)| *group == name);
         named.find_map(|(index, _)| group(index + 1)).unwrap_or_default()
     }
+}
+
+/// A part of a template for [`GoRegex::expand`].
+enum TemplatePart<'t> {
+    Text(&'t str),
+    /// The number or the name of a group.
+    Reference(&'t str),
+}
+
+/// Splits a template at its references. `$$`, and a `$` that doesn't start a reference, are the
+/// text `$`.
+fn template_parts(template: &str) -> Vec<TemplatePart<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('$') {
+        parts.push(TemplatePart::Text(before));
+        if let Some((name, after)) = parse_reference(after) {
+            parts.push(TemplatePart::Reference(name));
+            rest = after;
+        } else {
+            parts.push(TemplatePart::Text("$"));
+            rest = after.strip_prefix('$').unwrap_or(after);
+        }
+    }
+    parts.push(TemplatePart::Text(rest));
+    parts
 }
 
 /// Parses the group number of a reference. Go treats a number with a leading zero as a name.

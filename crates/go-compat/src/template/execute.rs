@@ -1,5 +1,7 @@
 //! Renders templates, with the types and messages of Go's `text/template`.
 
+use std::fmt::Display;
+
 use hpa_calc::go_text::Quoted;
 
 use super::{
@@ -17,7 +19,7 @@ pub(super) fn execute(template: &Template, data: Value) -> Result<String, Templa
         text_len: 0,
         depth: 0,
         steps: 0,
-        node: (0, String::new()),
+        node: (0, &""),
     };
     if let Some(nodes) = template.trees.get(template.name) {
         execution.render_nodes(&data, nodes)?;
@@ -38,12 +40,12 @@ struct Execution<'t> {
     depth: usize,
     steps: usize,
     /// The node that is being evaluated, for errors.
-    node: (Offset, String),
+    node: (Offset, &'t dyn Display),
 }
 
 type Result<T, E = TemplateError> = std::result::Result<T, E>;
 
-impl Execution<'_> {
+impl<'t> Execution<'t> {
     fn error<T>(&self, message: impl Into<String>) -> Result<T> {
         let (at, node) = &self.node;
         let text_before = self.template.text.get(..*at).unwrap_or_default();
@@ -53,13 +55,13 @@ impl Execution<'_> {
             definition: self.definition.clone(),
             line: text_before.matches('\n').count() + 1,
             column: at - line_start,
-            node: node.clone(),
+            node: node.to_string(),
             message: message.into(),
         })))
     }
 
-    fn set_node(&mut self, at: Offset, node: &impl ToString) {
-        self.node = (at, node.to_string());
+    fn set_node(&mut self, at: Offset, node: &'t dyn Display) {
+        self.node = (at, node);
     }
 
     fn count_step(&mut self) -> Result<()> {
@@ -87,7 +89,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn render_nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<()> {
+    fn render_nodes(&mut self, dot: &Value, nodes: &'t [Node]) -> Result<()> {
         for node in nodes {
             self.count_step()?;
             match node {
@@ -102,7 +104,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn render_action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<()> {
+    fn render_action(&mut self, dot: &Value, pipeline: &'t Pipeline) -> Result<()> {
         match self.evaluate_pipeline(dot, pipeline)? {
             _ if !pipeline.variables.is_empty() => Ok(()),
             Value::Missing => self.write("<no value>"),
@@ -113,7 +115,7 @@ impl Execution<'_> {
     fn render_conditional(
         &mut self,
         dot: &Value,
-        branch: &Branch,
+        branch: &'t Branch,
         changes_dot: bool,
     ) -> Result<()> {
         let in_scope = self.variables.len();
@@ -127,7 +129,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn render_range(&mut self, dot: &Value, branch: &Branch) -> Result<()> {
+    fn render_range(&mut self, dot: &Value, branch: &'t Branch) -> Result<()> {
         let in_scope = self.variables.len();
         let value = self.evaluate_pipeline(dot, &branch.pipeline)?;
         let elements: Vec<(Value, Value)> = match &value {
@@ -161,7 +163,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn render_call(&mut self, dot: &Value, call: &TemplateCall) -> Result<()> {
+    fn render_call(&mut self, dot: &Value, call: &'t TemplateCall) -> Result<()> {
         self.set_node(call.at, call);
         let template = self.template;
         let Some(nodes) = template.trees.get(&call.name) else {
@@ -195,7 +197,7 @@ impl Execution<'_> {
         }
     }
 
-    fn evaluate_pipeline(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Value> {
+    fn evaluate_pipeline(&mut self, dot: &Value, pipeline: &'t Pipeline) -> Result<Value> {
         self.count_step()?;
         self.set_node(pipeline.at, pipeline);
         let mut value = None;
@@ -218,7 +220,7 @@ impl Execution<'_> {
     fn evaluate_command(
         &mut self,
         dot: &Value,
-        command: &Command,
+        command: &'t Command,
         piped: Option<Value>,
     ) -> Result<Value> {
         let Operand { at, term } = &command.first;
@@ -226,13 +228,7 @@ impl Execution<'_> {
         match term {
             Term::Function(name) => {
                 self.set_node(*at, name);
-                return self.call_function(
-                    dot,
-                    name,
-                    command.to_string(),
-                    &command.arguments,
-                    piped,
-                );
+                return self.call_function(dot, name, command, &command.arguments, piped);
             }
             Term::Field(_) | Term::Chain(..) => {
                 return self.evaluate_fields(dot, &command.first, has_arguments);
@@ -260,7 +256,7 @@ impl Execution<'_> {
     }
 
     /// Evaluates an operand that has no arguments.
-    fn evaluate_operand(&mut self, dot: &Value, operand: &Operand) -> Result<Value> {
+    fn evaluate_operand(&mut self, dot: &Value, operand: &'t Operand) -> Result<Value> {
         let Operand { at, term } = operand;
         match term {
             Term::Dot => Ok(dot.clone()),
@@ -277,7 +273,7 @@ impl Execution<'_> {
             }
             Term::Function(name) => {
                 self.set_node(*at, name);
-                self.call_function(dot, name, name.clone(), &[], None)
+                self.call_function(dot, name, name, &[], None)
             }
             Term::Pipeline(pipeline) => self.evaluate_pipeline(dot, pipeline),
         }
@@ -294,7 +290,7 @@ impl Execution<'_> {
     fn evaluate_fields(
         &mut self,
         dot: &Value,
-        operand: &Operand,
+        operand: &'t Operand,
         has_arguments: bool,
     ) -> Result<Value> {
         let Operand { at, term } = operand;
@@ -348,8 +344,8 @@ impl Execution<'_> {
         &mut self,
         dot: &Value,
         name: &str,
-        node: String,
-        arguments: &[Operand],
+        node: &'t dyn Display,
+        arguments: &'t [Operand],
         piped: Option<Value>,
     ) -> Result<Value> {
         let at = self.node.0;
@@ -388,7 +384,7 @@ impl Execution<'_> {
         &mut self,
         dot: &Value,
         stops_at: bool,
-        arguments: &[Operand],
+        arguments: &'t [Operand],
         piped: Option<Value>,
     ) -> Result<Value> {
         let mut last = Value::Missing;
@@ -404,7 +400,7 @@ impl Execution<'_> {
     fn evaluate_argument(
         &mut self,
         dot: &Value,
-        operand: &Operand,
+        operand: &'t Operand,
         needs_text: bool,
     ) -> Result<Value> {
         self.set_node(operand.at, &operand.term);

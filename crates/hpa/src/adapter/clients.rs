@@ -1,5 +1,7 @@
 //! The clients of the API server.
 
+use std::path::PathBuf;
+
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
 use tracing::warn;
 
@@ -35,13 +37,10 @@ impl KubeClients {
         let request_timeout = to_std(cluster.request_timeout);
         let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
         let default = &cluster.lister_kubeconfig;
-        let client = async |path: &Option<std::path::PathBuf>, limits: ClientLimits| {
-            let source = match path.as_ref().or(default.as_ref()) {
-                Some(path) => ClientSource::Kubeconfig { path: Some(path.clone()), context: None },
-                None => ClientSource::Infer,
-            };
+        let client = async |path: &Option<PathBuf>, limits: ClientLimits| {
+            let path = path.clone().or_else(|| default.clone());
             let config = ClientConfig {
-                source,
+                source: ClientSource::from_flags(path, None),
                 api: limits,
                 metrics: limits,
                 user_agent: version::user_agent(),

@@ -3,33 +3,19 @@
 use std::sync::Arc;
 
 use hpa_lease::{
-    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanics,
-    events::{EventRecorder, EventWriterConfig},
-    identity,
+    Election, LeaderContext, LeaderTask, Leadership, SystemClock, TaskPanics, events::EventRecorder,
 };
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{
-    args::{LeaseArguments, to_std},
-    run::pod_namespace,
-};
+use crate::{args::LeaseArguments, run::pod_namespace};
 
 /// Configures the election. `None` without `--leader-elect`. `client` must not be shared, because
 /// renewals would queue behind other requests.
 pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
-    let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
-    // The durations have the ratios of the defaults of kube-controller-manager: 15 s, 10 s and 2 s.
-    let config = ElectionConfig {
-        namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
-        name: lease.leader_elect_resource_name.clone(),
-        identity: identity(None),
-        lease_duration: to_std(lease.leader_elect_lease_duration),
-        renew_deadline: to_std(lease.leader_elect_lease_duration) * 2 / 3,
-        retry_period: to_std(lease.leader_elect_lease_duration) * 2 / 15,
-    };
+    let config = lease.election_config(pod_namespace(), None);
     lease.leader_elect.then_some(Election { client, config })
 }
 
@@ -46,7 +32,7 @@ pub(super) async fn run(
     let lead = |leadership: Leadership| {
         info!("writing events and the status of schedules");
         let client = leadership.fence(&client);
-        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        let (events, writer) = EventRecorder::new(client.clone());
         let context = LeaderContext { client, events };
         let mut running = JoinSet::new();
         running.spawn(panics.clone().catch("event writer", writer.run()));

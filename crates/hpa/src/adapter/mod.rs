@@ -22,6 +22,7 @@ use hpa_calc::MetricsApi;
 use hpa_lease::TaskPanics;
 use hpa_metrics::{ApiGroups, MetricSource, Routed};
 use hpa_prometheus::source::PrometheusSource;
+use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -35,7 +36,6 @@ use crate::{
     args::{AdapterArguments, to_std},
     kubectl::block_on_threads,
     logging,
-    prometheus_metrics::RequestMetrics,
     signals::cancel_on_signal,
 };
 
@@ -45,8 +45,8 @@ pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
     block_on_threads(Some(arguments.threads), serve(arguments))
 }
 
-/// Adds the groups for which a changed rules file has rules. A group remains: an unavailable API
-/// disturbs other clients of the API server.
+/// Adds the groups for which a changed rules file has rules. Removes none, because an API that
+/// becomes unavailable disturbs other clients of the API server.
 async fn follow_groups(
     source: Arc<PrometheusSource>,
     allowed: ApiGroups,
@@ -66,21 +66,33 @@ fn group_names(groups: ApiGroups) -> String {
     installed_apis(groups).map(MetricsApi::group).collect::<Vec<_>>().join(",")
 }
 
+/// Creates the authenticator, and the source that keeps its CAs up to date.
+async fn create_authenticator(
+    arguments: &AdapterArguments,
+    client: Client,
+) -> anyhow::Result<(Arc<Authenticator>, TrustSource)> {
+    let (trust_source, trust) = TrustSource::load(trust_settings(arguments), client.clone())
+        .await
+        .context("unable to load the CAs of client certificates")?;
+    let lifetime = to_std(arguments.authentication.authentication_token_webhook_cache_ttl);
+    let tokens = TokenAuthenticator::new(Arc::new(client), lifetime);
+    Ok((Arc::new(Authenticator::new(trust, Some(tokens))), trust_source))
+}
+
 async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     for flag in &arguments.ignored.names {
         warn!("the flag --{flag} has no effect");
     }
+    let has_prometheus = arguments.prometheus.prometheus_url.is_some();
+    for sentence in arguments.collectors.ineffective_flags(has_prometheus) {
+        warn!("{sentence}");
+    }
     let stop = CancellationToken::new();
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
-    let requests = Arc::new(RequestMetrics::new()?);
-    metrics.register((*requests).clone())?;
     let clients = KubeClients::new(&arguments).await?;
     let panics = TaskPanics::default();
-    let mut sources = Sources { panics: panics.clone(), ..Sources::default() };
-    sources.add_schedules(&arguments, &clients)?;
-    sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
-    sources.add_rules(&arguments, &clients, requests, &metrics).await?;
+    let sources = Sources::start(&arguments, &clients, &metrics, &panics).await?;
     let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metrics));
     let allowed = allowed_groups(&arguments);
     let groups = source.catalog().groups().intersection(allowed);
@@ -89,16 +101,10 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         panics.spawn("watch of served groups", follow_groups(rules, allowed, served));
     }
 
-    let (trust_source, trust) =
-        TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
-            .await
-            .context("unable to load the CAs of client certificates")?;
-    let token_lifetime = to_std(arguments.authentication.authentication_token_webhook_cache_ttl);
-    let tokens = TokenAuthenticator::new(Arc::new(clients.authentication.clone()), token_lifetime);
-    let authenticator = Arc::new(Authenticator::new(trust, Some(tokens)));
+    let (authenticator, trust_source) =
+        create_authenticator(&arguments, clients.authentication).await?;
     let authorizer =
-        Authorizer::new(Arc::new(clients.authorization.clone()), &authorizer_options(&arguments));
-
+        Authorizer::new(Arc::new(clients.authorization), &authorizer_options(&arguments));
     let address = SocketAddr::new(arguments.serving.bind_address, arguments.serving.secure_port);
     let listener = listen(address).await.with_context(|| {
         format!("unable to listen on {address} (--bind-address, --secure-port)")
@@ -120,11 +126,12 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         &stop,
     )
     .await?;
+    metrics.register(certificate.not_after_gauge())?;
     let adapter = Adapter::new(source, authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
 
     let leader_task = (!sources.leader_tasks.is_empty()).then(|| {
-        let election = leader::election(&arguments.election, clients.election.clone());
+        let election = leader::election(&arguments.election, clients.election);
         let (client, tasks) = (clients.lister, sources.leader_tasks);
         panics.spawn(
             "leader election",

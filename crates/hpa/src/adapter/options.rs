@@ -7,6 +7,7 @@ use hpa_adapter::{
 };
 use hpa_metrics::ApiGroups;
 use hpa_prometheus::rules::Compat;
+use jiff::SignedDuration;
 
 use crate::{
     args::{AdapterArguments, to_std},
@@ -15,10 +16,10 @@ use crate::{
 
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
 /// authorizer.
-const AUTHORIZED_SECONDS: i64 = 300;
+const AUTHORIZED_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 /// The default time in prometheus-adapter. It is shorter than the default sync period, so the next
 /// request of an autoscaler needs another `SubjectAccessReview`.
-const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
+const COMPAT_AUTHORIZED_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 
 /// The API groups that no flag disables.
 pub(super) fn allowed_groups(arguments: &AdapterArguments) -> ApiGroups {
@@ -54,10 +55,9 @@ pub(super) fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
 pub(super) fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
     let flags = &arguments.authorization;
     let default = match arguments.compat.rules_compat() {
-        Compat::Off => AUTHORIZED_SECONDS,
-        Compat::Reference => COMPAT_AUTHORIZED_SECONDS,
+        Compat::Off => AUTHORIZED_LIFETIME,
+        Compat::Reference => COMPAT_AUTHORIZED_LIFETIME,
     };
-    let default = jiff::SignedDuration::from_secs(default);
     let allowed_lifetime = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);
     AuthorizerOptions {
         always_allowed: flags.authorization_always_allow_paths.clone(),
@@ -84,6 +84,6 @@ pub(super) fn version() -> Version {
         git_commit: build.revision.clone(),
         build_date: build.date.clone(),
         compiler: "rustc".to_owned(),
-        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        platform: version::platform(),
     }
 }

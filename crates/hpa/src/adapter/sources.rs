@@ -33,11 +33,26 @@ pub(super) struct Sources {
     pub(super) rules: Option<Arc<PrometheusSource>>,
     pub(super) leader_tasks: Vec<LeaderTask>,
     /// The panics of the tasks that the sources have started.
-    pub(super) panics: TaskPanics,
+    panics: TaskPanics,
 }
 
 impl Sources {
-    pub(super) fn add_schedules(
+    pub(super) async fn start(
+        arguments: &AdapterArguments,
+        clients: &KubeClients,
+        metrics: &Metrics,
+        panics: &TaskPanics,
+    ) -> anyhow::Result<Self> {
+        let requests = Arc::new(RequestMetrics::new()?);
+        metrics.register((*requests).clone())?;
+        let mut sources = Self { panics: panics.clone(), ..Self::default() };
+        sources.add_schedules(arguments, clients)?;
+        sources.add_collectors(arguments, clients, &requests, metrics)?;
+        sources.add_rules(arguments, clients, requests, metrics).await?;
+        Ok(sources)
+    }
+
+    fn add_schedules(
         &mut self,
         arguments: &AdapterArguments,
         clients: &KubeClients,
@@ -57,7 +72,7 @@ impl Sources {
         Ok(())
     }
 
-    pub(super) fn add_collectors(
+    fn add_collectors(
         &mut self,
         arguments: &AdapterArguments,
         clients: &KubeClients,
@@ -85,7 +100,7 @@ impl Sources {
     }
 
     /// Adds the metrics of the rules file. The file is optional if there are other sources.
-    pub(super) async fn add_rules(
+    async fn add_rules(
         &mut self,
         arguments: &AdapterArguments,
         clients: &KubeClients,
@@ -98,8 +113,13 @@ impl Sources {
         let client = prometheus_client(arguments, requests.clone()).await?;
         let prometheus = client.settings().url_without_credentials();
         let (file, config) = read_rules(arguments)?;
-        arguments.prometheus.warn_of_relist_interval();
-        check_intervals(arguments, &config)?;
+        let flags = &arguments.prometheus;
+        flags.warn_of_relist_interval();
+        // Otherwise, series would disappear between discoveries. prometheus-adapter checks this
+        // only if there are rules for custom metrics.
+        if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
+            bail!("max age must not be less than relist interval (--metrics-max-age)");
+        }
         info!(
             rules = config.rules.len(),
             external_rules = config.external_rules.len(),
@@ -107,8 +127,7 @@ impl Sources {
             prometheus,
             "loaded the rules"
         );
-        let permissions = arguments.prometheus.server_permissions();
-        let servers = Servers::new(Some(client), requests).permitting(permissions);
+        let servers = Servers::new(Some(client), requests).permitting(flags.server_permissions());
         let source = create_rules_source(arguments, config, servers, clients, &self.panics).await?;
         metrics.register(rule_metrics(source.clone())?)?;
         metrics.register(query_metrics("hpa_adapter", source.clone())?)?;
@@ -158,17 +177,6 @@ fn read_rules(arguments: &AdapterArguments) -> anyhow::Result<(RulesFile, Config
     let config =
         Config::parse(&file.text).with_context(|| format!("{error}: {}", path.display()))?;
     Ok((file, config))
-}
-
-/// Fails if the maximum age of series is below the relist interval: series would disappear between
-/// discoveries.
-fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
-    let flags = &arguments.prometheus;
-    // prometheus-adapter checks this only if there are rules for custom metrics.
-    if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
-        bail!("max age must not be less than relist interval (--metrics-max-age)");
-    }
-    Ok(())
 }
 
 /// Creates the source of the rules' metrics, which has no series before its first discovery.

@@ -17,6 +17,7 @@ use super::values::{BOOL, HPA_PREFIX, positive_duration, to_std};
 /// The collectors that are on, their servers and limits.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Collectors (as in kube-metrics-adapter)")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct CollectorArguments {
     /// Collect metrics that annotations metric-config.* configure. They come from pods, from HTTP
     /// endpoints, and from queries to --prometheus-url
@@ -69,8 +70,23 @@ pub(crate) struct CollectorArguments {
     #[arg(long, env = HPA_PREFIX, value_name = "COUNT", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) collector_concurrency: u16,
-    #[command(flatten)]
-    pub(crate) skipper: SkipperArguments,
+    /// Collect requests per second of Ingresses from the metrics of skipper
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_ingress_metrics: bool,
+    /// Collect requests per second of RouteGroups from the metrics of skipper
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_routegroup_metrics: bool,
+    /// Annotation of an Ingress with the weights of its backends; can be repeated
+    #[arg(long = "skipper-backends-annotation", env = HPA_PREFIX, value_name = "NAME",
+        value_delimiter = ',')]
+    pub(crate) skipper_backends_annotations: Vec<String>,
+    /// Collect requests per second of host names (type: requests-per-second)
+    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
+    pub(crate) external_rps_metrics: bool,
+    /// Name of the series with requests per second
+    #[arg(long, env = HPA_PREFIX, value_name = "NAME",
+        default_value = "skipper_serve_host_duration_seconds_count")]
+    pub(crate) external_rps_metric_name: String,
     /// Prometheus server that annotations may name by its alias, NAME=URL; can be repeated
     #[arg(long = "additional-prometheus-server", env = HPA_PREFIX, value_name = "NAME=URL",
         value_delimiter = ',', value_parser = alias_and_url)]
@@ -111,28 +127,6 @@ pub(crate) struct CollectorArguments {
     pub(crate) credentials_dir: PathBuf,
 }
 
-/// Requests per second, from the metrics of skipper.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct SkipperArguments {
-    /// Collect requests per second of Ingresses from the metrics of skipper
-    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
-    pub(crate) skipper_ingress_metrics: bool,
-    /// Collect requests per second of RouteGroups from the metrics of skipper
-    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
-    pub(crate) skipper_routegroup_metrics: bool,
-    /// Annotation of an Ingress with the weights of its backends; can be repeated
-    #[arg(long = "skipper-backends-annotation", env = HPA_PREFIX, value_name = "NAME",
-        value_delimiter = ',')]
-    pub(crate) skipper_backends_annotations: Vec<String>,
-    /// Collect requests per second of host names (type: requests-per-second)
-    #[arg(long, env = HPA_PREFIX, value_name = BOOL, default_value_t = false)]
-    pub(crate) external_rps_metrics: bool,
-    /// Name of the series with requests per second
-    #[arg(long, env = HPA_PREFIX, value_name = "NAME",
-        default_value = "skipper_serve_host_duration_seconds_count")]
-    pub(crate) external_rps_metric_name: String,
-}
-
 fn label(text: &str) -> Result<String, String> {
     let is_label = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
@@ -168,18 +162,16 @@ impl CollectorArguments {
         let environment = Environment {
             prometheus_aliases: aliases.collect(),
             sqs_regions: self.aws_regions.iter().cloned().collect(),
-            external_rps_metric: self.skipper.external_rps_metric_name.clone(),
+            external_rps_metric: self.external_rps_metric_name.clone(),
             default_interval_nanos: i64::try_from(interval).unwrap_or(i64::MAX),
             permissions: self.permissions(),
             compat,
             ..Environment::default()
         };
-        let needs_skipper =
-            self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
         let is_on = |name: &str| match name {
             "prometheus" => has_prometheus || !self.additional_prometheus_servers.is_empty(),
-            "skipper" => has_prometheus && needs_skipper,
-            "external-rps" => has_prometheus && self.skipper.external_rps_metrics,
+            "skipper" => has_prometheus && self.has_skipper_metrics(),
+            "external-rps" => has_prometheus && self.external_rps_metrics,
             "influxdb" => self.influxdb_address.is_some(),
             "sqs" => self.aws_external_metrics,
             "zmon" => self.zmon_kariosdb_endpoint.is_some(),
@@ -196,6 +188,10 @@ impl CollectorArguments {
             max_age: self.metrics_ttl.map(to_std),
             concurrency: usize::from(self.collector_concurrency),
         }
+    }
+
+    fn has_skipper_metrics(&self) -> bool {
+        self.skipper_ingress_metrics || self.skipper_routegroup_metrics
     }
 
     /// The permitted namespaces by the server's name.
@@ -236,19 +232,42 @@ impl CollectorArguments {
     }
 
     fn missing_flags_of(&self, collector: &str, has_prometheus: bool) -> &'static str {
-        let SkipperArguments { skipper_ingress_metrics, skipper_routegroup_metrics, .. } =
-            self.skipper;
         match collector {
             "skipper" if has_prometheus => {
                 "--skipper-ingress-metrics or --skipper-routegroup-metrics"
             }
-            "skipper" if skipper_ingress_metrics || skipper_routegroup_metrics => {
-                "--prometheus-url"
-            }
+            "skipper" if self.has_skipper_metrics() => "--prometheus-url",
             "external-rps" if has_prometheus => "--external-rps-metrics",
-            "external-rps" if self.skipper.external_rps_metrics => "--prometheus-url",
+            "external-rps" if self.external_rps_metrics => "--prometheus-url",
             _ => Self::flags_that_enable(collector),
         }
+    }
+
+    /// A sentence for each given flag that would turn on a collector, if it lacks another flag.
+    /// `has_prometheus`: whether --prometheus-url is set.
+    pub(crate) fn ineffective_flags(&self, has_prometheus: bool) -> Vec<String> {
+        let needing_prometheus = [
+            (self.skipper_ingress_metrics, "skipper-ingress-metrics"),
+            (self.skipper_routegroup_metrics, "skipper-routegroup-metrics"),
+            (self.external_rps_metrics, "external-rps-metrics"),
+        ];
+        let others = [
+            (!self.additional_prometheus_servers.is_empty(), "additional-prometheus-server"),
+            (self.influxdb_address.is_some(), "influxdb-address"),
+            (self.aws_external_metrics, "aws-external-metrics"),
+            (self.zmon_kariosdb_endpoint.is_some(), "zmon-kariosdb-endpoint"),
+            (self.nakadi_endpoint.is_some(), "nakadi-endpoint"),
+        ];
+        let missing = (!self.collectors).then_some("--collectors");
+        let missing_prometheus = missing.or((!has_prometheus).then_some("--prometheus-url"));
+        let flags = needing_prometheus.map(|flag| (flag, missing_prometheus)).into_iter();
+        let ineffective = flags.chain(others.map(|flag| (flag, missing))).filter_map(
+            |((is_given, flag), missing)| {
+                let missing = missing.filter(|_| is_given)?;
+                Some(format!("--{flag} has no effect without {missing}"))
+            },
+        );
+        ineffective.collect()
     }
 
     /// The settings of the clients with which collectors read. `prometheus` is the client of
@@ -259,26 +278,20 @@ impl CollectorArguments {
         prometheus: Option<Client>,
         prometheus_servers: BTreeMap<String, Client>,
     ) -> Settings {
-        let file = |path: &PathBuf| Credential::File(path.clone());
-        let no_org = String::new();
         let token = |name: &str| {
             let path = self.credentials_dir.join(format!("{name}-token-secret"));
             path.exists().then_some(Credential::File(path))
         };
-        let services = [
-            (
-                "influxdb",
-                &self.influxdb_address,
-                self.influxdb_token_file.as_ref().map(file),
-                &self.influxdb_org,
-            ),
-            ("zmon", &self.zmon_kariosdb_endpoint, token(&self.zmon_token_name), &no_org),
-            ("nakadi", &self.nakadi_endpoint, token(&self.nakadi_token_name), &no_org),
-        ];
-        let services = services.into_iter().filter_map(|(name, endpoint, token, org)| {
+        let service = |name, endpoint: &Option<String>, token, org: &str| {
             let endpoint = endpoint.clone()?;
-            Some((name, ServiceSettings { endpoint, token, org: org.clone() }))
-        });
+            Some((name, ServiceSettings { endpoint, token, org: org.to_owned() }))
+        };
+        let influxdb_token = self.influxdb_token_file.clone().map(Credential::File);
+        let services = [
+            service("influxdb", &self.influxdb_address, influxdb_token, &self.influxdb_org),
+            service("zmon", &self.zmon_kariosdb_endpoint, token(&self.zmon_token_name), ""),
+            service("nakadi", &self.nakadi_endpoint, token(&self.nakadi_token_name), ""),
+        ];
         let credentials = self.collector_credentials.iter();
         let connections = usize::from(self.collector_connections);
         let limits = Limits::default();
@@ -299,10 +312,10 @@ impl CollectorArguments {
             credentials: credentials
                 .map(|(origin, path)| (origin.clone(), Credential::File(path.into())))
                 .collect(),
-            weight_annotations: self.skipper.skipper_backends_annotations.clone(),
+            weight_annotations: self.skipper_backends_annotations.clone(),
             prometheus,
             prometheus_servers,
-            services: services.collect(),
+            services: services.into_iter().flatten().collect(),
         }
     }
 }

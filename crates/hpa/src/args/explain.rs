@@ -67,7 +67,7 @@ impl ExplainArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// For people.
+    /// For people
     Text,
     /// One JSON object
     Json,

@@ -1,8 +1,9 @@
 use clap::{Arg, Args};
+use hpa_lease::ElectionConfig;
 use jiff::SignedDuration;
 
 use super::values::{
-    BOOL, HPA_ADAPTER_PREFIX, HPA_PREFIX, dns_label, dns_subdomain, positive_duration,
+    BOOL, HPA_ADAPTER_PREFIX, HPA_PREFIX, dns_label, dns_subdomain, positive_duration, to_std,
 };
 
 /// Flags of leader election and its lease.
@@ -24,6 +25,27 @@ pub(crate) struct LeaseArguments {
     /// pod, else kube-system]
     #[arg(long, env = HPA_PREFIX, value_name = "NAME", value_parser = dns_label)]
     pub(crate) leader_elect_resource_namespace: Option<String>,
+}
+
+impl LeaseArguments {
+    /// Configures the election. The renew deadline and the retry period have the ratios of
+    /// kube-controller-manager's defaults: 15 s, 10 s and 2 s.
+    pub(crate) fn election_config(
+        &self,
+        pod_namespace: Option<String>,
+        pod_name: Option<&str>,
+    ) -> ElectionConfig {
+        let namespace = self.leader_elect_resource_namespace.clone().or(pod_namespace);
+        let lease_duration = to_std(self.leader_elect_lease_duration);
+        ElectionConfig {
+            namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
+            name: self.leader_elect_resource_name.clone(),
+            identity: hpa_lease::identity(pod_name),
+            lease_duration,
+            renew_deadline: lease_duration * 2 / 3,
+            retry_period: lease_duration * 2 / 15,
+        }
+    }
 }
 
 /// Sets variable and help text of an argument of [`LeaseArguments`] for `hpa adapter`, and the

@@ -59,9 +59,9 @@ impl LintArguments {
 /// The format of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LintFormat {
-    /// One line per finding.
+    /// One line per finding
     Text,
-    /// A JSON list.
+    /// A JSON list
     Json,
     /// SARIF 2.1.0, for code scanning
     Sarif,

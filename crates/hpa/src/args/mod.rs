@@ -8,7 +8,6 @@ mod collectors;
 mod controller;
 mod convert;
 mod dashboard;
-mod debug;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
@@ -23,7 +22,6 @@ mod prometheus;
 mod recommend;
 mod replay;
 mod rules;
-mod rules_compare;
 mod run;
 mod scaling_schedule;
 mod schedule;
@@ -62,10 +60,9 @@ pub(crate) use self::{
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
     rules::{
-        MetricsApi, RulesCheckArguments, RulesCommand, RulesConnection, RulesExplainArguments,
-        RulesGenerateArguments,
+        MetricsApi, RulesCheckArguments, RulesCommand, RulesCompareArguments, RulesConnection,
+        RulesExplainArguments, RulesGenerateArguments,
     },
-    rules_compare::RulesCompareArguments,
     run::{
         AutoscalerApiArgument, AutoscalingArguments, ClusterArguments, ForecastingArguments,
         LogArguments, LogFormat, ObservationArguments, RunArguments,
@@ -199,7 +196,7 @@ const MAIN_FLAGS: [(&str, &str); 17] = [
     ("convert", "filename to output"),
 ];
 
-/// The longest help text of an argument in `-h`, in characters, without the ` ...` of a cut text.
+/// The longest help text of an argument to which `-h` adds its default, in characters.
 const MAX_HELP: usize = 60;
 
 /// Shortens the help of a command to fit on a screen: usage and the most important flags.
@@ -233,23 +230,15 @@ fn with_short_help(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// Returns a help text up to the end of the first sentence or to the first semicolon. If it is too
-/// long, leaves the default out. If it is still too long, cuts the end off.
+/// Returns a help text up to the end of the first sentence or to the first semicolon. If it is
+/// longer than [`MAX_HELP`], leaves the default out.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
-    let is_short = |text: &str| text.chars().count() <= MAX_HELP;
-    if is_short(first) {
+    if first.chars().count() <= MAX_HELP {
         return first.to_owned();
     }
-    let first = first.split(" [default").next().unwrap_or(first);
-    if is_short(first) {
-        return first.to_owned();
-    }
-    let end = first.char_indices().nth(MAX_HELP).map_or(first.len(), |(at, _)| at);
-    let start = first.get(..end).unwrap_or(first);
-    let start = start.rsplit_once(' ').map_or(start, |(start, _)| start);
-    format!("{} ...", start.trim_end_matches([',', ':']))
+    first.split(" [default").next().unwrap_or(first).to_owned()
 }
 
 /// The definition of the command line. Its name is `kubectl hpa` if kubectl runs the program as the

@@ -12,7 +12,7 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, HPA_PREFIX, dns_label, duration, fraction, log_filter, positive_duration,
+        BOOL, HPA_PREFIX, bytes, dns_label, duration, fraction, log_filter, positive_duration,
         positive_number, setting_name,
     },
 };
@@ -69,7 +69,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) observation: ObservationArguments,
     #[command(flatten)]
-    pub(crate) debug: super::debug::DebugArguments,
+    pub(crate) debug: DebugArguments,
 }
 
 impl RunArguments {
@@ -84,9 +84,9 @@ impl RunArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
 pub(crate) struct ForecastingArguments {
-    /// The Prometheus that has the past of the loads that are forecast. The other flags of
-    /// Prometheus also apply to it [default: --prometheus-url; without a Prometheus, forecasts
-    /// start at the earliest after the leader has run for ten days]
+    /// URL of the Prometheus with the past loads for forecasts. The other flags of Prometheus also
+    /// apply to it [default: --prometheus-url; without a Prometheus, forecasts start at the
+    /// earliest after the leader has run for ten days]
     #[arg(long, env = HPA_PREFIX, value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
     /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
@@ -276,6 +276,27 @@ pub(crate) struct ObservationArguments {
     pub(crate) per_hpa_metrics: bool,
 }
 
+/// The debug API, which `hpa explain`, `hpa status` and `hpa dashboard` read.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Debug API")]
+#[expect(clippy::struct_field_names, reason = "the names of the flags")]
+pub(crate) struct DebugArguments {
+    /// Port of the debug API, for hpa explain, status and dashboard. It serves the last
+    /// decisions, histories, cache ages and the queue as JSON. 0 disables it, and decisions are not
+    /// recorded
+    #[arg(long, env = HPA_PREFIX, value_name = "PORT", default_value_t = 0)]
+    pub(crate) debug_port: u16,
+    /// Address of the debug API. On a loopback address it serves plain HTTP without authentication.
+    /// On any other address it serves HTTPS with the certificate of --tls-cert-file or a generated
+    /// one, and requires a token whose user may get /debug/v1/* [default: --bind-address]
+    #[arg(long, env = HPA_PREFIX, value_name = "ADDRESS")]
+    pub(crate) debug_bind_address: Option<IpAddr>,
+    /// Memory for recorded decisions. Each autoscaler gets an equal share
+    #[arg(long, env = HPA_PREFIX, value_name = "BYTES", default_value = "64Mi",
+        value_parser = bytes)]
+    pub(crate) debug_memory_limit: u64,
+}
+
 /// The APIs that autoscalers may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AutoscalerApiArgument {
@@ -301,8 +322,8 @@ impl AutoscalerApiArgument {
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Human-readable text.
+    /// Human-readable text
     Text,
-    /// One JSON object per line.
+    /// One JSON object per line
     Json,
 }

@@ -1,3 +1,4 @@
+use anyhow::ensure;
 use clap::Args;
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::SignedDuration;
@@ -45,13 +46,10 @@ impl ScheduleDefaults {
     }
 
     /// Checks that the time zone exists.
-    pub(crate) fn check_time_zone(&self) -> Result<(), String> {
+    pub(crate) fn check_time_zone(&self) -> anyhow::Result<()> {
         let zone = &self.scaling_schedule_default_time_zone;
-        if Settings::default().time_zones.get(zone).is_err() {
-            return Err(format!(
-                "--scaling-schedule-default-time-zone: unknown time zone {zone:?}"
-            ));
-        }
+        let is_known = Settings::default().time_zones.get(zone).is_ok();
+        ensure!(is_known, "--scaling-schedule-default-time-zone: unknown time zone {zone:?}");
         Ok(())
     }
 }

@@ -26,18 +26,11 @@ pub(crate) struct PreviewArguments {
     #[command(flatten)]
     pub(crate) defaults: super::ScheduleDefaults,
     /// Behave exactly as this program. In kube-metrics-adapter, windows and ramps end at midnight
-    #[arg(long, value_name = "PROGRAM")]
-    pub(crate) compat: Option<ScheduleCompat>,
+    #[arg(long, value_name = "PROGRAM", value_parser = ["kube-metrics-adapter"])]
+    pub(crate) compat: Option<String>,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
     pub(crate) output: PreviewFormat,
-}
-
-/// A program whose behavior can be reproduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ScheduleCompat {
-    /// kube-metrics-adapter.
-    KubeMetricsAdapter,
 }
 
 /// The output of `hpa schedule preview`.

@@ -21,10 +21,15 @@ pub(crate) struct SourceArguments {
 }
 
 impl SourceArguments {
-    /// Warns on standard error if `--prometheus-url` is set but no source reads from it.
-    pub(crate) fn warn_of_unused_url(&self) {
+    /// Warns on standard error of flags for collectors that have no effect, and of
+    /// `--prometheus-url` if no source reads from it.
+    pub(crate) fn warn_of_unused_flags(&self) {
         let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();
-        if self.rules.prometheus.prometheus_url.is_some() && !is_used {
+        let has_prometheus = self.rules.prometheus.prometheus_url.is_some();
+        for sentence in self.collectors.ineffective_flags(has_prometheus) {
+            terminal::warn(sentence);
+        }
+        if has_prometheus && !is_used {
             terminal::warn(
                 "--prometheus-url has no effect: it is for the rules of --metrics-config and for \
                  --collectors",

@@ -132,6 +132,15 @@ fn leader_election_defaults_match_kube_controller_manager() {
 }
 
 #[test]
+fn election_durations_have_the_ratios_of_kube_controller_manager() {
+    let lease = parse(&[]).expect("the defaults").election.lease;
+    let config = lease.election_config(Some("scaling".to_owned()), None);
+    assert_eq!(config.namespace, "scaling");
+    assert_eq!((config.renew_deadline.as_secs(), config.retry_period.as_secs()), (10, 2));
+    assert_eq!(lease.election_config(None, None).namespace, "kube-system");
+}
+
+#[test]
 fn rules_explain_accepts_metrics_config_flag() {
     let words = ["hpa", "rules", "explain", "external", "jobs", "--metrics-config", "a.yaml"];
     let Command::Rules(RulesCommand::Explain(arguments)) = Arguments::parse_from(words).command
@@ -275,4 +284,26 @@ fn collectors_are_on_unless_they_need_a_flag() {
     ];
     let off: Vec<_> = all.difference(&names(&flags, true)).copied().collect();
     assert_eq!(off, ["schedule"]);
+}
+
+#[test]
+fn collector_flags_that_lack_another_flag_are_ineffective() {
+    let ineffective = |flags: &[&str]| {
+        let run = parse(flags).expect("the flags");
+        run.collectors.ineffective_flags(run.prometheus.prometheus_url.is_some())
+    };
+    let (skipper, rps) = ("--skipper-ingress-metrics", "--external-rps-metrics");
+    let influxdb = "--influxdb-address=http://i";
+    let without = |flag: &str, missing: &str| format!("{flag} has no effect without {missing}");
+    assert_eq!(
+        ineffective(&["--collectors", skipper, rps, influxdb]),
+        [without(skipper, "--prometheus-url"), without(rps, "--prometheus-url")]
+    );
+    let url = "--prometheus-url=http://p";
+    assert_eq!(ineffective(&["--collectors", skipper, influxdb, url]), [""; 0]);
+    assert_eq!(
+        ineffective(&[skipper, influxdb, url]),
+        [without(skipper, "--collectors"), without("--influxdb-address", "--collectors")]
+    );
+    assert_eq!(ineffective(&[url]), [""; 0]);
 }

@@ -88,7 +88,7 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
 /// Parses a duration of at least 10 ms.
-pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
+pub(super) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     match duration(text)? {
         duration if duration < SignedDuration::from_millis(10) => {
             Err("must be at least 10ms".to_owned())

@@ -18,27 +18,29 @@ use serde_json::{Value, json};
 use crate::{
     EXIT_INCONCLUSIVE,
     args::{ConvertArguments, ConvertFormat},
-    lint::{self, Task},
+    lint,
     manifests::{
         Document, Input, combined_error, file_name, parse_document, read_file, split_documents,
     },
     terminal,
 };
 
-/// Converts a manifest to standard output. Writes nothing if any object fails to convert. The
-/// objects of a manifest without an autoscaler are written unchanged, with the exit code
-/// [`EXIT_INCONCLUSIVE`].
+/// Converts a manifest to standard output. Writes nothing if any object fails to convert. Without
+/// an autoscaler, it writes nothing either, because a pipe may apply the output, and the exit code
+/// is [`EXIT_INCONCLUSIVE`].
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<ExitCode> {
     let input = read_file(arguments.path())?;
     let file = file_name(arguments.path());
     let output = convert(&input, arguments.to, arguments.output).with_context(|| file.clone())?;
-    match arguments.output {
-        ConvertFormat::Yaml => terminal::write(&output)?,
-        ConvertFormat::Json => terminal::print_json(&output)?,
-    }
     let parsed = Input::from_stream(&file, &input);
     let missing =
-        lint::missing_autoscaler_problem(&[arguments.path().to_owned()], &parsed, Task::Convert);
+        lint::missing_autoscaler_problem(&[arguments.path().to_owned()], &parsed, "hpa convert");
+    if missing.is_none() {
+        match arguments.output {
+            ConvertFormat::Yaml => terminal::write(&output)?,
+            ConvertFormat::Json => terminal::print_json(&output)?,
+        }
+    }
     for warning in lint::conversion_warnings(parsed.manifests) {
         terminal::warn(warning);
     }
@@ -116,14 +118,10 @@ fn render_yaml(documents: &[(Document<'_>, Value, Value)]) -> anyhow::Result<Str
 
 fn render_json(objects: impl Iterator<Item = Value>) -> anyhow::Result<String> {
     let objects: Vec<Value> = objects.filter(|object| !object.is_null()).collect();
-    let text = match objects.as_slice() {
-        [only] => serde_json::to_string_pretty(only)?,
-        several => {
-            let list = json!({ "apiVersion": "v1", "kind": "List", "items": several });
-            serde_json::to_string_pretty(&list)?
-        }
-    };
-    Ok(text + "\n")
+    match objects.as_slice() {
+        [only] => terminal::json(only),
+        several => terminal::json(&json!({ "apiVersion": "v1", "kind": "List", "items": several })),
+    }
 }
 
 impl Document<'_> {

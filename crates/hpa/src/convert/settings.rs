@@ -69,7 +69,7 @@ fn metric_sources<'a>(
     let metrics = object.pointer_mut("/spec/metrics").and_then(Value::as_array_mut);
     metrics.into_iter().flatten().enumerate().filter_map(|(index, metric)| {
         let kind = MetricSourceType::from(string_at(metric, "/type"));
-        let source = metric.get_mut(kind.member()).filter(|_| types.contains(&kind))?;
+        let source = metric.get_mut(kind.member()?).filter(|_| types.contains(&kind))?;
         let name = match string_at(source, "/metric/name") {
             "" => string_at(source, "/name"),
             name => name,

@@ -11,11 +11,11 @@ use hpa_dashboard::AutoscalerStatusWriter;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    debug_client::{LeaseName, Unavailable, format_minutes},
+    debug_client::{LeaseName, format_minutes},
     liveness::{Idle, Leases, group_by_finding},
 };
 
-/// The end of all sentences.
+/// Follows the sentences about controllers that make no decisions.
 pub(super) const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 /// A lease without a holder is reported after this time, because a rollout releases it too.
 const MAX_LEADER_CHANGE: SignedDuration = SignedDuration::from_secs(10);
@@ -89,11 +89,6 @@ pub(super) fn overdue_age(item: &AutoscalerItem, limit: SignedDuration) -> Optio
     (age > limit).then_some(age)
 }
 
-/// A sentence about the debug API of `--controller-url`, if it can't be read.
-pub(super) fn describe_unreadable_url(url: &str, error: &Unavailable) -> String {
-    format!("Whether the controller at {url} makes decisions is unknown: {error}.")
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::LazyLock;
@@ -103,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder},
+        debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, Unavailable},
         liveness::{ControllerLease, KubeControllerManager, NamespaceWriters, ReadLease},
     };
 
@@ -192,6 +187,7 @@ mod tests {
             uid: String::new(),
             is_failing: false,
             status_write_error: None,
+            overwritten_scalings: 0,
             last_reconcile_seconds_ago,
             next_due_in_seconds,
             last: None,

@@ -34,7 +34,7 @@ pub(super) struct SourceMetrics {
 
 impl SourceMetrics {
     pub(super) fn start(reader: MetricReader, advisor: MetricAdvisor) -> Self {
-        let rules = reader.rules().cloned();
+        let rules = reader.rules.clone();
         let (sender, relisted) = watch::channel(rules.is_none().then_some(Ok(())));
         let relists = rules.map(|rules| relist_periodically(rules, sender));
         Self { reader, advisor, relisted, _tasks: relists.into_iter().collect() }
@@ -65,7 +65,7 @@ impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     }
 
     async fn advise(&self, inputs: &Inputs) -> BTreeMap<usize, String> {
-        self.advisor.advise(self.reader.rules().map(|rules| &**rules), inputs).await
+        self.advisor.advise(self.reader.rules.as_deref(), inputs).await
     }
 
     fn fill_placeholders(&self, advice: &str) -> String {

@@ -47,18 +47,15 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     _ = timeout(CLOCK_TIMEOUT, kubectl::get::<Value>(&clients.api, "/apis/autoscaling/v2")).await;
     let request_timeout = to_std(arguments.cluster.request_timeout);
     let autoscaling = &arguments.autoscaling;
-    let (sync_period, warning) = read_period(autoscaling);
-    if let Some(warning) = warning {
-        terminal::warn(warning);
-    }
     let options = Options {
         port: arguments.port,
         title: title(&arguments.cluster),
         namespace: arguments.cluster.namespace.clone(),
-        settings: settings(autoscaling)
-            .with_exact_schedules(arguments.sources.schedules.scaling_schedule),
+        settings: settings(autoscaling).with(|settings| {
+            settings.exact_schedules = arguments.sources.schedules.scaling_schedule;
+        }),
         setting_policy: setting_policy(autoscaling),
-        sync_period,
+        sync_period: read_period(autoscaling),
         request_timeout,
         clock: Arc::new(kubectl::ApiServerClock::default()),
         records: Some(Arc::new(ControllerPast::new(

@@ -30,7 +30,7 @@ use crate::{
 
 /// The time for which the result of a search for the leader is used.
 const SEARCH_LIFETIME: Duration = Duration::from_secs(60);
-/// A debug API that takes longer to fail delays no page.
+/// If a debug API takes longer to fail, pages don't wait for it again until the next poll.
 const MAX_FAILURE_DELAY: Duration = Duration::from_secs(2);
 /// The end of a sentence that counts all autoscalers of a controller.
 const UNKNOWN_AUTOSCALERS: &str = "It is unknown which ones; this page may not show them.";
@@ -97,9 +97,7 @@ impl ControllerPast {
     ) -> Option<String> {
         match (instance, &self.location.controller_url) {
             (Ok(instance), _) => inactivity::describe_status(&instance.status, limit),
-            (Err(error), Some(url)) => {
-                Some(inactivity::describe_unreadable_url(&url.to_string(), error))
-            }
+            (Err(error), Some(_)) => Some(error.sentence_about_url()),
             // If the lease has a holder, a controller probably runs. The page of each autoscaler
             // has the reason why its past is unknown.
             (Err(_), None) => None,
@@ -141,6 +139,28 @@ impl ControllerPast {
             }
         }
         self.leader_api(lease.name.clone(), Some(lease)).await
+    }
+
+    /// Reads the state of the instance that holds the lease. If the read takes long to fail, stores
+    /// the error in [`Self::silent`].
+    async fn read_instance(&self, lease: &ControllerLease) -> Result<Instance, Unavailable> {
+        let start = tokio::time::Instant::now();
+        let instance = async { self.holder_api(lease).await?.instance().await }.await;
+        let silent = instance.as_ref().err().filter(|_| start.elapsed() > MAX_FAILURE_DELAY);
+        if silent.is_some() {
+            // Another instance may be the leader now.
+            *self.last_search.lock().await = None;
+        }
+        *self.silent.lock().await = silent.map(|error| (lease.name.clone(), error.clone()));
+        instance
+    }
+
+    /// Reads the autoscalers of the instance that holds the lease.
+    async fn read_items(
+        &self,
+        lease: &ControllerLease,
+    ) -> Result<Vec<AutoscalerItem>, Unavailable> {
+        self.holder_api(lease).await?.autoscalers().await
     }
 
     async fn read(
@@ -198,17 +218,8 @@ impl RecordSource for ControllerPast {
         let lease = ControllerLease::find(&self.client, &self.location, None, writers).await;
         // The responses have shown the API server's clock.
         let now = kubectl::now();
-        let instance = async { self.holder_api(&lease).await?.instance(&self.location).await };
-        let start = tokio::time::Instant::now();
-        let instance = async { (instance.await, start.elapsed()) };
-        let (built_in, (instance, delay)) =
-            tokio::join!(KubeControllerManager::read(&self.client), instance);
-        let silent = instance.as_ref().err().filter(|_| delay > MAX_FAILURE_DELAY);
-        if silent.is_some() {
-            // Another instance may be the leader now.
-            *self.last_search.lock().await = None;
-        }
-        *self.silent.lock().await = silent.map(|error| (lease.name.clone(), error.clone()));
+        let (built_in, instance) =
+            tokio::join!(KubeControllerManager::read(&self.client), self.read_instance(&lease));
         let built_in = built_in.with_statuses(writers);
         let namespaces = NamespaceWriters::new(writers);
         let leases = lease.with(&built_in, &namespaces, now);
@@ -241,13 +252,10 @@ impl RecordSource for ControllerPast {
             Err(_) => (None, Some(Vec::new())),
         };
         let items = match items {
-            Some(items) => Ok(items),
-            None if inactivity.is_some() => {
-                async { self.holder_api(&lease).await?.autoscalers().await }.await
-            }
-            None => Ok(Vec::new()),
+            Some(items) => items,
+            None if inactivity.is_some() => self.read_items(&lease).await.unwrap_or_default(),
+            None => Vec::new(),
         };
-        let items = items.unwrap_or_default();
         // The holder may be a tenant's invention, which must not answer for other namespaces.
         let is_local = lease.local.contains(&lease.name);
         let items = items.iter().filter(|item| !is_local || item.namespace == lease.name.namespace);
@@ -258,7 +266,10 @@ impl RecordSource for ControllerPast {
             Some((item_key(item), since))
         });
         let overdue = overdue.collect();
-        let unstored: BTreeMap<_, _> = items.filter_map(unstored_status).collect();
+        let unstored: BTreeMap<_, _> = items.clone().filter_map(unstored_status).collect();
+        let overwritten = items.filter(|item| item.overwritten_scalings > 0);
+        let overwritten = overwritten.map(|item| (item_key(item), item.overwritten_scalings));
+        let overwritten = overwritten.collect();
         let acting = acting_controllers(&leases, writers, &at_url);
         // The dashboard counts those that it shows.
         let failed_writes = failed_writes
@@ -268,7 +279,15 @@ impl RecordSource for ControllerPast {
         let conflicts = conflicts.iter().map(Conflict::sentence);
         let status_problems = stale_caches.into_iter().chain(missing_api);
         let status_problems = status_problems.chain(failed_writes).chain(conflicts).collect();
-        ControllerActivity { inactivity, idle, status_problems, overdue, unstored, acting }
+        ControllerActivity {
+            inactivity,
+            idle,
+            status_problems,
+            overdue,
+            unstored,
+            overwritten,
+            acting,
+        }
     }
 }
 
@@ -297,8 +316,8 @@ fn acting_controllers(
         // A lease for one namespace says nothing about autoscalers of several.
         let namespace = keys.first().map(|key| &*key.namespace);
         let namespace = namespace.filter(|one| keys.iter().all(|key| *key.namespace == **one));
-        let is_answering = keys.iter().all(|key| at_url.contains(&key.to_string()));
-        let acting = leases.acting_controller(api, namespace, Some(manager), is_answering);
+        let hpa_rs_answers = keys.iter().all(|key| at_url.contains(&key.to_string()));
+        let acting = leases.acting_controller(api, namespace, Some(manager), hpa_rs_answers);
         (manager.to_owned(), acting)
     };
     by_manager.into_iter().map(acting).collect()

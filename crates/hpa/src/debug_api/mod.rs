@@ -17,7 +17,7 @@ use hpa_adapter::server::{Connection, HandshakeSettings, RunningRequest, Serving
 use hpa_calc::go_text::truncate;
 use hpa_controller::{
     Dependencies, Observer, Options,
-    debug::{DebugView, DecisionRecorder, RefusedRulesFile, ViewSettings},
+    debug::{DebugView, DecisionRecorder, RefusedRulesFile},
 };
 use hpa_prometheus::source::PrometheusSource;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -65,15 +65,18 @@ pub(crate) async fn start(
     let limit = usize::try_from(flags.debug_memory_limit).unwrap_or(usize::MAX);
     let telemetry = dependencies.telemetry.clone();
     let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
-    let settings = ViewSettings {
+    let path = arguments.metrics_config.clone();
+    let refused = move || refused_rules_file(rules.as_ref()?, path.as_ref()?);
+    let view = DebugView {
+        telemetry,
+        recorder: recorder.clone(),
+        clock: dependencies.clock.clone(),
         sync_period: options.sync_period,
         decision_settings: options.settings.clone(),
         dry_run: dependencies.dry_run,
         keep_history: dependencies.stores_histories(),
+        refused_rules_file: Box::new(refused),
     };
-    let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);
-    let path = arguments.metrics_config.clone();
-    let view = view.with_rules_file(move || refused_rules_file(rules.as_ref()?, path.as_ref()?));
     let address = arguments.debug_address();
     let is_local = address.ip().is_loopback();
     let (certificate, access) = if is_local {
@@ -84,7 +87,7 @@ pub(crate) async fn start(
         let client = separate_client(&arguments.cluster).await?;
         (Some(certificate), Access::reviewed(&client))
     };
-    let (server, _) = serve_view(address, certificate, access, view).await?;
+    let (server, _) = serve_view(address, certificate, access, view.into()).await?;
     info!(%address, tls = !is_local, "serving the debug API");
     let observers: Vec<Arc<dyn Observer>> = vec![dependencies.observer, recorder];
     Ok((Dependencies { observer: Arc::new(observers), ..dependencies }, Some(server)))
@@ -102,7 +105,7 @@ fn refused_rules_file(rules: &PrometheusSource, path: &Path) -> Option<RefusedRu
 
 /// Serves on a free port of 127.0.0.1, to every client of this machine.
 #[cfg(feature = "demo")]
-pub(crate) async fn start_local(view: DebugView) -> anyhow::Result<(Server, SocketAddr)> {
+pub(crate) async fn start_local(view: Arc<DebugView>) -> anyhow::Result<(Server, SocketAddr)> {
     let address = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
     serve_view(address, None, Access::Local, view).await
 }
@@ -121,10 +124,10 @@ async fn serve_view(
     address: SocketAddr,
     certificate: Option<ServingCertificate>,
     access: Access,
-    view: DebugView,
+    view: Arc<DebugView>,
 ) -> anyhow::Result<(Server, SocketAddr)> {
     let endpoints = DebugEndpoints {
-        view: Arc::new(view),
+        view,
         access,
         renderer: Renderer::default(),
         warnings: LogLimit::default(),

@@ -62,13 +62,16 @@ impl AccessReviews for Accesses {
 fn view() -> DebugView {
     let telemetry = Arc::new(Telemetry::default());
     let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), 1 << 20));
-    let settings = ViewSettings {
+    DebugView {
+        telemetry,
+        recorder,
+        clock: Arc::new(SystemClock::default()),
         sync_period: Duration::from_secs(15),
         decision_settings: hpa_calc::Settings::default(),
         dry_run: false,
         keep_history: true,
-    };
-    DebugView::new(telemetry, recorder, Arc::new(SystemClock::default()), settings)
+        refused_rules_file: Box::new(|| None),
+    }
 }
 
 /// A server with reviewed access, the recorded reviews, and its address.
@@ -76,7 +79,8 @@ async fn start_with_reviews() -> (Server, Arc<Accesses>, SocketAddr) {
     let accesses = Arc::<Accesses>::default();
     let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
     let access = Access::with_reviews(api, debug, accesses.clone());
-    let (server, address) = serve_view(LOOPBACK, None, access, view()).await.expect("a port");
+    let (server, address) =
+        serve_view(LOOPBACK, None, access, view().into()).await.expect("a port");
     (server, accesses, address)
 }
 
@@ -98,7 +102,7 @@ fn only_failed_reviews_count_towards_the_limit_of_their_log_line() {
     assert_eq!(review_error_to_log(&Denied::NoToken, &warnings), None);
     let unreviewed = Denied::Unreviewed("no response".to_owned());
     assert_eq!(review_error_to_log(&unreviewed, &warnings), Some("no response"));
-    assert_eq!(review_error_to_log(&unreviewed, &warnings), None, "10 s have not passed");
+    assert_eq!(review_error_to_log(&unreviewed, &warnings), None, "a minute has not passed");
 }
 
 const STATUS: &str = "GET /debug/v1/status";
@@ -269,7 +273,7 @@ fn refused_review_is_answered_with_retry_after() {
 #[tokio::test]
 async fn local_access_rejects_other_host_names(#[case] host: &str, #[case] expected: u16) {
     let (_server, address) =
-        serve_view(LOOPBACK, None, Access::Local, view()).await.expect("a port");
+        serve_view(LOOPBACK, None, Access::Local, view().into()).await.expect("a port");
     let (status, text) = send(address, STATUS, &[host]).await;
     assert_eq!(status, expected, "{text}");
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use hpa_controller::{INSTANCE_SCOPE, InstanceScope, KEEPS_HISTORY};
 use hpa_lease::{ElectionLease, LeaseTime};
+use hpa_metrics::StoredObject;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, core::ObjectList};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
@@ -178,10 +178,7 @@ impl LeaseHolder {
 
     /// A clause about the clock of the holder, if it clearly differs from the API server's.
     pub(crate) fn describe_clock_lead(&self) -> Option<String> {
-        let direction = if self.clock_lead.is_negative() { "behind" } else { "ahead of" };
-        let lead = format_minutes(self.clock_lead.abs());
-        let clause = || format!("its clock is {lead} {direction} that of the API server");
-        (!self.clock_lead.is_zero()).then(clause)
+        describe_clock_lead(self.clock_lead)
     }
 
     /// The identity without its UUID: for hpa-rs the pod's name, for kube-controller-manager usually
@@ -194,10 +191,13 @@ impl LeaseHolder {
     pub(crate) async fn read_leader_pod(&self, client: &Client) -> Result<LeaderPod, Unavailable> {
         let (namespace, name) = (&self.lease.namespace, self.host_name());
         let path = format!("/api/v1/namespaces/{}/pods/{}", escape(namespace), escape(name));
-        let pod = get_if_served::<Pod>(client, &path).await.map_err(|error| {
-            Unavailable::of_request(format!("get the pod {namespace}/{name}"), &error)
-        })?;
+        let unavailable = |error: &anyhow::Error| {
+            Unavailable::of_request(format!("get the pod {namespace}/{name}"), error)
+        };
+        let pod =
+            get_if_served::<StoredObject>(client, &path).await.map_err(|e| unavailable(&e))?;
         let pod = pod.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
+        let pod = pod.to_value().map_err(|error| unavailable(&error.into()))?;
         Ok(LeaderPod {
             namespace: namespace.clone(),
             pod: name.to_owned(),
@@ -211,6 +211,23 @@ fn leases_path(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace))
 }
 
+/// A clause about a clock that leads the API server's by this time, if they clearly differ.
+pub(crate) fn describe_clock_lead(lead: SignedDuration) -> Option<String> {
+    let direction = if lead.is_negative() { "behind" } else { "ahead of" };
+    let clause = || {
+        let difference = format_difference(lead.abs());
+        format!("its clock is {difference} {direction} that of the API server")
+    };
+    (lead.abs() > MAX_CLOCK_LEAD).then(clause)
+}
+
+/// Formats the difference between two clocks, rounded.
+fn format_difference(difference: SignedDuration) -> String {
+    let is_in_minutes = difference >= SignedDuration::from_mins(1);
+    let half = SignedDuration::from_secs(if is_in_minutes { 30 } else { 0 });
+    format_minutes(difference.saturating_add(half))
+}
+
 /// Formats `40s`, `3m` or `2h 5m`. Seconds are left out after the first minute, because each
 /// change of a sentence of the dashboard is sent to all pages.
 pub(crate) fn format_minutes(age: SignedDuration) -> String {
@@ -222,19 +239,21 @@ pub(crate) fn format_minutes(age: SignedDuration) -> String {
     }
 }
 
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = items(pod.pointer("/status/conditions"));
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-fn debug_port(pod: &Pod) -> Option<i32> {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let mut ports = containers.filter_map(|container| container.ports.as_ref()).flatten();
-    let port = ports.find(|port| port.name.as_deref() == Some(DEBUG_PORT_NAME));
-    port.map(|port| port.container_port)
+fn debug_port(pod: &Value) -> Option<i32> {
+    let containers = items(pod.pointer("/spec/containers"));
+    let mut ports = containers.flat_map(|container| items(container.get("ports")));
+    let port = ports.find(|port| port["name"] == DEBUG_PORT_NAME)?;
+    port["containerPort"].as_i64()?.try_into().ok()
+}
+
+/// The items of a list in a JSON document.
+pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Formats the pod as `namespace/name`.

@@ -6,12 +6,9 @@ use std::{
     fmt,
 };
 
-use hpa_controller::k8s::FieldManager;
+use hpa_controller::k8s::{FieldManager, KUBE_CONTROLLER_MANAGER};
 
 use crate::args::ControllerArguments;
-
-/// The name of kube-controller-manager's field manager and lease.
-pub(crate) const KUBE_CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The default name and namespace of the lease of hpa-rs.
 const DEFAULT_LEASE: &str = "hpa-controller";

@@ -11,26 +11,30 @@ mod token;
 mod unavailable;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use hpa_calc::go_text::truncate;
 use hpa_controller::{
     HpaKey,
-    debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus},
+    debug::{AutoscalerDetail, AutoscalerItem, ControllerStatus, clock_lag},
 };
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config, client::Body};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
+pub(crate) use hpa_controller::k8s::KUBE_CONTROLLER_MANAGER;
+
 pub(crate) use self::{
-    lease::{LeaderPod, LeaseHolder, format_minutes},
-    lease_name::{KUBE_CONTROLLER_MANAGER, LeaseName, NamedLease},
+    lease::{LeaderPod, LeaseHolder, describe_clock_lead, format_minutes, items},
+    lease_name::{LeaseName, NamedLease},
     list::item_key,
     unavailable::Unavailable,
 };
@@ -44,12 +48,15 @@ use crate::{
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
+/// The maximum length of the message of an error response, in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
+
 /// Reads the debug API of one instance.
 pub(crate) struct DebugClient {
     client: Client,
     /// The prefix of the API's paths.
     prefix: String,
-    /// `None` if the API is on a loopback address.
+    /// `None` for the API at `--controller-url`.
     token: Option<DebugToken>,
     /// The time limit of a document or list. `None` if the client of the API server limits each
     /// request.
@@ -61,13 +68,23 @@ pub(crate) struct DebugClient {
 /// The state of an instance.
 pub(crate) struct Instance {
     pub(crate) status: ControllerStatus,
-    /// Its autoscalers. `None` if they were not needed, or if only the errors of status writes need
-    /// them and they can't be read.
+    /// Its autoscalers. `None` if they were not needed, or if only errors of status writes and
+    /// overwritten scalings need them and they can't be read.
     pub(crate) items: Option<Vec<AutoscalerItem>>,
     is_at_url: bool,
 }
 
 impl Instance {
+    /// The lead of its clock over the API server's. `requested_at` and `responded_at` are times by
+    /// the latter, before and after the request.
+    pub(crate) fn clock_lead(
+        &self,
+        requested_at: Timestamp,
+        responded_at: Timestamp,
+    ) -> SignedDuration {
+        -clock_lag(self.status.now, requested_at, responded_at)
+    }
+
     /// With `--controller-url`, the names of the autoscalers that the instance reconciles: it may
     /// have no lease. For others, the leases decide.
     pub(crate) fn reconciled_at_url(&self) -> BTreeSet<String> {
@@ -75,14 +92,47 @@ impl Instance {
         items.map(|item| item_key(item).to_string()).collect()
     }
 
-    /// The errors of the last status writes, by the names of their autoscalers. Empty if they can't
-    /// be read.
-    pub(crate) fn status_write_errors(&self) -> BTreeMap<String, String> {
-        let errors = self.items.iter().flatten().filter_map(|item| {
-            Some((item_key(item).to_string(), item.status_write_error.clone()?))
+    /// The statuses that could not be stored, by the names of their autoscalers. Empty if they
+    /// can't be read.
+    pub(crate) fn unstored_statuses(&self) -> BTreeMap<String, UnstoredStatus> {
+        let unstored = self.items.iter().flatten().filter_map(|item| {
+            let error = item.status_write_error.clone()?;
+            let failure = item.last.as_ref().and_then(|last| last.decision.failure());
+            let failure = failure.map(ToOwned::to_owned);
+            Some((item_key(item).to_string(), UnstoredStatus { error, failure }))
         });
-        errors.collect()
+        unstored.collect()
     }
+
+    /// What the controller has just done, by the names of the autoscalers. Empty if it can't be
+    /// read.
+    pub(crate) fn activities(&self) -> BTreeMap<String, AutoscalerActivity> {
+        let activities = self.items.iter().flatten().map(|item| {
+            let activity = AutoscalerActivity {
+                last_decision: item.current_sentence().map(ToOwned::to_owned),
+                overwritten_scalings: item.overwritten_scalings,
+            };
+            (item_key(item).to_string(), activity)
+        });
+        activities.collect()
+    }
+}
+
+/// What the controller has just done about an autoscaler.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AutoscalerActivity {
+    /// The last decision in one sentence. `None` if it is old.
+    pub(crate) last_decision: Option<String>,
+    pub(crate) overwritten_scalings: u32,
+}
+
+/// A status that the controller failed to store. The stored one is older.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnstoredStatus {
+    /// The error of the write.
+    pub(crate) error: String,
+    /// The cause for which the controller could not decide last.
+    pub(crate) failure: Option<String>,
 }
 
 impl DebugClient {
@@ -159,15 +209,12 @@ impl DebugClient {
     }
 
     /// Reads the state of the instance.
-    pub(crate) async fn instance(
-        &self,
-        arguments: &ControllerArguments,
-    ) -> Result<Instance, Unavailable> {
+    pub(crate) async fn instance(&self) -> Result<Instance, Unavailable> {
         let status = self.status().await?;
-        let is_at_url = arguments.controller_url.is_some() && status.is_working;
+        let is_at_url = self.token.is_none() && status.is_working;
         let items = if is_at_url {
             Some(self.autoscalers().await?)
-        } else if status.failed_status_writes.is_some() {
+        } else if status.failed_status_writes.is_some() || status.overwritten > 0 {
             self.autoscalers().await.ok()
         } else {
             None
@@ -259,12 +306,13 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unavailable> {
     serde_json::from_slice(body).map_err(|error| Unavailable::Undecodable(error.to_string()))
 }
 
-/// The message of an error response: the JSON string at `pointer`, or else the start of the body.
+/// The message of an error response: the JSON string at `pointer`, or else the body. It is cut off,
+/// because a tenant may serve it.
 fn message(body: &[u8], pointer: &str) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let text = json.as_ref().and_then(|json| json.pointer(pointer)).and_then(Value::as_str);
-    match text {
-        Some(text) => text.to_owned(),
-        None => String::from_utf8_lossy(body.get(..200).unwrap_or(body)).trim().to_owned(),
-    }
+    // A character has at most 4 bytes.
+    let start = body.get(..4 * MAX_MESSAGE_CHARS).unwrap_or(body);
+    let text = text.map_or_else(|| String::from_utf8_lossy(start), Cow::Borrowed);
+    truncate(text.trim().to_owned(), MAX_MESSAGE_CHARS)
 }

@@ -85,6 +85,15 @@ fn error_message_is_read_from_json_or_text() {
     assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
 }
 
+/// A tenant may have forged the lease that leads to the server.
+#[rstest]
+#[case::json(format!(r#"{{"error":"{}"}}"#, "x".repeat(5000)))]
+#[case::text("x".repeat(5000))]
+fn long_error_message_is_cut_off(#[case] body: String) {
+    let message = message(body.as_bytes(), "/error");
+    assert!(message.starts_with("xxx") && message.chars().count() <= MAX_MESSAGE_CHARS + 1);
+}
+
 /// The error of a read of the debug API at a URL.
 async fn read_status(url: &str) -> String {
     let client = DebugClient::for_url(&url.parse().unwrap(), REQUEST_TIMEOUT).unwrap();

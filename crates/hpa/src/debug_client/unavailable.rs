@@ -42,8 +42,8 @@ pub(crate) enum Unavailable {
     /// The holder of a lease may be a tenant's invention.
     #[error(
         "the debug API of the lease's holder is not used: a tenant may have created the lease \
-         {0}, which not all namespaces with autoscalers name. --controller-namespace {namespace} \
-         uses it",
+         {0}, because not all namespaces with autoscalers name it. --controller-namespace \
+         {namespace} uses it",
         namespace = .0.namespace
     )]
     Unconfirmed(LeaseName),
@@ -92,6 +92,11 @@ impl Unavailable {
             FieldManager::is_hpa_rs(manager) && FieldManager::parse_lease(manager).is_none()
         };
         if has_no_leader && manager.is_some_and(has_no_lease) { Self::NoElection } else { self }
+    }
+
+    /// A sentence about the debug API of `--controller-url`, which can't be read for this reason.
+    pub(crate) fn sentence_about_url(&self) -> String {
+        format!("Whether the controller of --controller-url makes decisions is unknown: {self}.")
     }
 
     pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {

@@ -40,10 +40,11 @@ pub(super) async fn run(arguments: &ExplainArguments, settings: &Settings) -> an
     let now = kubectl::now();
     let policy = setting_policy(&arguments.autoscaling);
     let timeout = to_std(arguments.cluster.request_timeout);
-    let fallback = scope.describe_fallback().map(|sentence| sentence + ".");
+    let limits = scope.describe_limits().into_iter().map(|sentence| sentence + ".");
     let location = &arguments.controller;
-    let idle = idle::describe_all(&client, location, timeout, &mut autoscalers, now).await;
-    let notes: Vec<String> = fallback.into_iter().chain(idle).collect();
+    let about_controllers =
+        idle::describe_controllers(&client, location, timeout, &mut autoscalers, now).await;
+    let notes: Vec<String> = limits.chain(about_controllers).collect();
     set_other_autoscalers(&mut autoscalers, now);
     read_scales(&client, timeout, &mut autoscalers, settings, &policy).await;
     let problems = autoscalers.iter().filter_map(|autoscaler| {

@@ -12,7 +12,7 @@ use hpa_calc::{
     },
     shell::quote,
 };
-use hpa_collectors::{CollectorSource, Environment, Finding, Server, source_of};
+use hpa_collectors::{CollectorSource, Environment, Finding, FindingSubject, Server, source_of};
 
 use crate::{
     args::CollectorArguments,
@@ -77,15 +77,15 @@ fn failure_advice(
             let name = metric.metric_name();
             Some(source_advice(sources, &inputs.hpa, name, &source, error))
         }
-        // The label `type` of an external metric names its collector.
+        // The label `type` of an external metric names its collector. Another metric without
+        // annotations may be that of a metrics API.
         Err(finding)
             if sources.has_collectors
-                || is_about_annotations(&finding)
+                || !matches!(finding.subject, FindingSubject::Metric(..))
                 || (metric.external.is_some()
                     && error_texts::is_metric_missing(message_of(error))) =>
         {
-            let finding = about_unknown_type(&inputs.hpa, index, finding);
-            Some(invalid_settings_advice(sources, inputs, &finding))
+            Some(invalid_settings_advice(sources, inputs, &cause(&inputs.hpa, index, &finding)))
         }
         Err(_) => None,
     }
@@ -211,14 +211,14 @@ fn advice_without_collectors(
     error: &ReadError,
     is_for_built_in: bool,
 ) -> Option<String> {
-    let CollectorSource { collector, subject, is_annotated, .. } = source;
+    let CollectorSource { collector, subject, .. } = source;
     let (name, failure) = (collector_name(source), message_of(error));
     // The metrics API is the cause, and has advice of its own.
     if failure.contains(error_texts::API_UNAVAILABLE) {
         return None;
     }
     let has_server_error = error_texts::is_server_error(failure);
-    let owner = if *is_annotated {
+    let owner = if !matches!(subject, FindingSubject::Metric(..)) {
         format!("The {subject} are settings of the collector {name}.")
     } else if has_server_error
         || error.is_empty_response()
@@ -275,8 +275,10 @@ fn unknown_path_advice(
             ));
         }
     };
-    let annotation = subject.strip_prefix("annotations ").and_then(|all| all.strip_suffix('*'));
-    let annotation = annotation.map(|start| format!("{start}{key}"));
+    let annotation = match subject {
+        FindingSubject::MetricAnnotations { prefix, .. } => Some(format!("{prefix}{key}")),
+        _ => None,
+    };
     let value = annotation.as_ref().and_then(|name| hpa.metadata.annotations.get(name));
     let setting = match (annotation, value) {
         (Some(annotation), Some(_)) => format!("annotation {annotation}"),
@@ -326,32 +328,33 @@ fn answer_advice(name: &str, source: &CollectorSource, failure: &str) -> Option<
 /// The collector's name in the annotations, in which `json-path` is the collector of pods and that
 /// of URLs.
 fn collector_name(source: &CollectorSource) -> &str {
-    let annotation = source.subject.strip_suffix("/*").filter(|_| source.is_annotated);
-    let name = annotation.and_then(|annotation| annotation.rsplit_once('.'));
-    name.map_or(source.collector, |(_, name)| name)
-}
-
-/// Whether a finding is about annotations. A metric without annotations may be that of a metrics
-/// API.
-fn is_about_annotations(finding: &Finding) -> bool {
-    finding.subject.starts_with("annotation")
-}
-
-/// If the label `type` of the metric names no collector, the finding is about the label instead of
-/// the annotations.
-fn about_unknown_type(hpa: &HorizontalPodAutoscaler, index: usize, finding: Finding) -> Finding {
-    match unknown_collector_type(hpa, index).filter(|_| finding.has_no_collector) {
-        Some((field, message)) => Finding { subject: format!("field {field}"), message, ..finding },
-        None => finding,
+    match &source.subject {
+        FindingSubject::MetricAnnotations { prefix, .. } => {
+            let name = prefix.trim_end_matches('/').rsplit_once('.');
+            name.map_or(source.collector, |(_, name)| name)
+        }
+        _ => source.collector,
     }
 }
 
-/// Advice about settings that no collector accepts.
-fn invalid_settings_advice(
-    sources: &InProcessSources,
-    inputs: &Inputs,
-    Finding { subject, message, .. }: &Finding,
-) -> String {
+/// The settings that a finding is about, and its message. If the label `type` of the metric names
+/// no collector, the label is the cause instead of the annotations.
+fn cause(hpa: &HorizontalPodAutoscaler, index: usize, finding: &Finding) -> String {
+    if let Some((field, message)) =
+        unknown_collector_type(hpa, index).filter(|_| finding.has_no_collector)
+    {
+        return format!("field {field}: {message}");
+    }
+    let Finding { subject, message, .. } = finding;
+    let without_annotations = match subject {
+        FindingSubject::Metric(..) => ", which has no annotations metric-config.*",
+        _ => "",
+    };
+    format!("{subject}{without_annotations}: {message}")
+}
+
+/// Advice about settings that no collector accepts. `cause` is a result of [`cause`].
+fn invalid_settings_advice(sources: &InProcessSources, inputs: &Inputs, cause: &str) -> String {
     let reporter = if sources.has_collectors {
         "the controller"
     } else if inputs.settings.is_for_built_in() {
@@ -359,14 +362,9 @@ fn invalid_settings_advice(
     } else {
         "the controller, if it has --collectors,"
     };
-    let without_annotations = if subject.starts_with("metric ") {
-        ", which has no annotations metric-config.*"
-    } else {
-        ""
-    };
     format!(
-        "Correct the {subject}{without_annotations}: {message}. No collector reads the metric until \
-         then, and {reporter} reports it as an event: {}",
+        "Correct the {cause}. No collector reads the metric until then, and {reporter} reports it \
+         as an event: {}",
         collector_events_command(&inputs.hpa)
     )
 }

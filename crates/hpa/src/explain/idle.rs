@@ -9,8 +9,9 @@ use kube::Client;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, Unavailable},
-    listed_autoscalers::{ListedAutoscaler, set_status_write_errors},
+    debug_client::{Instance, KUBE_CONTROLLER_MANAGER, Unavailable, describe_clock_lead},
+    kubectl,
+    listed_autoscalers::{ListedAutoscaler, set_activities, set_unstored_statuses},
     liveness::{
         Conflict, ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters,
         group_by_finding, status_writers,
@@ -41,11 +42,11 @@ pub(super) fn describe_leases(leases: &Leases<'_>, manager: &str) -> String {
     clauses.collect::<Vec<_>>().join(", and ")
 }
 
-/// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers on
-/// which no controller acts or several do, about an API that isn't served, and about statuses that
-/// can't be stored. Sets the controller that acts on each autoscaler. `now` is the time at which
-/// the autoscalers were listed.
-pub(super) async fn describe_all(
+/// Sentences about the debug API of `--controller-url` if it can't be read, about the autoscalers
+/// on which no controller acts or several do, about the controller's clock, about an API that isn't
+/// served, and about statuses that can't be stored. Sets the controller that acts on each
+/// autoscaler. `now` is the time at which the autoscalers were listed.
+pub(super) async fn describe_controllers(
     client: &Client,
     location: &ControllerArguments,
     request_timeout: Duration,
@@ -64,26 +65,41 @@ pub(super) async fn describe_all(
     let leases = lease.with(&built_in, &writers, now);
     // Without the flag, or if the debug API can't be read, the leases decide.
     let error_of_url = instance.as_ref().err().filter(|_| location.controller_url.is_some());
-    let unreadable = error_of_url.map(|error| {
-        format!("Whether the controller of --controller-url makes decisions is unknown: {error}.")
-    });
+    let unreadable = error_of_url.map(Unavailable::sentence_about_url);
     let instance = instance.as_ref();
+    let clock_lead = if let Ok(instance) = instance {
+        instance.clock_lead(now, kubectl::now())
+    } else {
+        // A lease that may be a tenant's invention doesn't count, nor does an expired one.
+        let holder = lease.holder.as_ref().ok().filter(|_| lease.may_answer_for_all);
+        let holder = holder.filter(|holder| !holder.is_expired());
+        holder.map(|holder| holder.clock_lead).unwrap_or_default()
+    };
+    let wrong_clock = describe_clock_lead(clock_lead)
+        .map(|clause| format!("The controller misjudges times: {clause}."));
     let reconciled = instance.map(Instance::reconciled_at_url).unwrap_or_default();
-    let errors = instance.map(Instance::status_write_errors).unwrap_or_default();
+    let unstored = instance.map(Instance::unstored_statuses).unwrap_or_default();
     let failed_writes =
         instance.ok().and_then(|instance| instance.status.failed_status_writes.clone());
-    let failed_writes = set_status_write_errors(autoscalers, errors, failed_writes);
+    let failed_writes = set_unstored_statuses(autoscalers, unstored, failed_writes);
+    set_activities(autoscalers, instance.map(Instance::activities).unwrap_or_default());
     let missing_api = lease.missing_api(client, &statuses).await.map(|text| text + ".");
     let stale_caches = instance.ok().and_then(|one| one.status.stale_caches_sentence());
     let mut found = Vec::new();
     for one in autoscalers.iter_mut() {
-        let Some(manager) = one.manager.as_deref().filter(|manager| has_lease(manager)) else {
+        let manager = one.controller.name.as_deref();
+        let namespace = one.hpa.metadata.namespace.as_str();
+        let hpa_rs_answers = reconciled.contains(&one.name);
+        if manager.is_none() && one.hpa.status.conditions.is_empty() {
+            let idle = leases.idle_without_status(one.api, namespace).filter(|_| !hpa_rs_answers);
+            found.extend(idle.map(|idle| (idle, one.name.clone())));
+        }
+        let Some(manager) = manager.filter(|manager| has_lease(manager)) else {
             continue;
         };
-        let namespace = one.hpa.metadata.namespace.as_str();
-        let answers = reconciled.contains(&one.name);
-        one.acting = leases.acting_controller(one.api, Some(namespace), Some(manager), answers);
-        if let Some(idle) = leases.idle(one.api, namespace, manager).filter(|_| !answers) {
+        one.acting =
+            leases.acting_controller(one.api, Some(namespace), Some(manager), hpa_rs_answers);
+        if let Some(idle) = leases.idle(one.api, namespace, manager).filter(|_| !hpa_rs_answers) {
             found.push((idle, one.name.clone()));
         }
     }
@@ -94,6 +110,7 @@ pub(super) async fn describe_all(
     };
     let idle = group_by_finding(found).into_iter().rev().map(idle_sentence);
     let mut sentences: Vec<_> = unreadable.into_iter().chain(idle).chain(stale_caches).collect();
+    sentences.extend(wrong_clock);
     sentences.extend(missing_api);
     sentences.extend(failed_writes.map(|failed| format!("Statuses may be old: {failed}.")));
     sentences.extend(leases.conflicts(&statuses).iter().map(Conflict::sentence));

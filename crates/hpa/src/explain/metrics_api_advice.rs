@@ -246,22 +246,7 @@ impl Api {
                 if let Some(asked) =
                     unlisted_resource(names, query, message.map(String::as_str)) =>
             {
-                let asked = truncate(asked.to_owned(), MAX_RESOURCE_LEN);
-                let of_name = names.iter().filter(|listed| without_resource(listed) == name);
-                let resources = of_name.filter_map(|listed| listed.split_once('/'));
-                let resources: Vec<_> =
-                    resources.map(|(resource, _)| resource.to_owned()).collect();
-                let correction = match query {
-                    MetricQuery::Pods { .. } => {
-                        format!("Use a metric of type Object in spec.metrics[{index}]")
-                    }
-                    _ => format!("Describe one of those in spec.metrics[{index}]"),
-                };
-                Some(format!(
-                    "{group} has {name} for {}, not for {asked}. {correction}, or configure the \
-                     adapter to serve it for {asked}.",
-                    shorten_names(&resources)
-                ))
+                Some(self.about_unlisted_resource(names, query, index, asked))
             }
             _ if !message?.contains(UNKNOWN_METRIC) => Some(format!(
                 "{group} is registered, but the request fails as the message says. {}",
@@ -279,6 +264,32 @@ impl Api {
             },
             None => None,
         }
+    }
+
+    /// Advice about a metric that the API lists, but only for other resources than `asked`.
+    fn about_unlisted_resource(
+        &self,
+        names: &BTreeSet<String>,
+        query: &MetricQuery,
+        index: usize,
+        asked: &str,
+    ) -> String {
+        let (group, name) = (self.group, query.metric_name());
+        let asked = truncate(asked.to_owned(), MAX_RESOURCE_LEN);
+        let listed = names.iter().filter_map(|listed| listed.split_once('/'));
+        let resources = listed.filter(|(_, metric)| *metric == name);
+        let resources: Vec<_> = resources.map(|(resource, _)| resource.to_owned()).collect();
+        let correction = match query {
+            MetricQuery::Pods { .. } => {
+                format!("Use a metric of type Object in spec.metrics[{index}]")
+            }
+            _ => format!("Describe one of those in spec.metrics[{index}]"),
+        };
+        format!(
+            "{group} has {name} for {}, not for {asked}. {correction}, or configure the adapter to \
+             serve it for {asked}.",
+            shorten_names(&resources)
+        )
     }
 
     /// Commands that find the cause of an API's failure.

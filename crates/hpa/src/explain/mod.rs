@@ -43,7 +43,7 @@ struct Output<'a> {
 /// Explains an autoscaler from a cluster or from files.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     let settings = settings(&arguments.autoscaling)
-        .with_exact_schedules(arguments.sources.schedules.scaling_schedule);
+        .with(|settings| settings.exact_schedules = arguments.sources.schedules.scaling_schedule);
     if !arguments.filename.is_empty() {
         refuse_sources(&arguments.sources)?;
         let subject = Dump::read(&arguments.filename)?.subject(
@@ -72,7 +72,7 @@ fn refuse_sources(sources: &SourceArguments) -> anyhow::Result<()> {
     } else if sources.collectors.collectors {
         "--collectors"
     } else {
-        sources.warn_of_unused_url();
+        sources.warn_of_unused_flags();
         return Ok(());
     };
     bail!(
@@ -94,10 +94,7 @@ async fn explain(
     if !arguments.watch {
         return Ok(());
     }
-    let (period, warning) = read_period(&arguments.autoscaling);
-    if let Some(warning) = warning {
-        terminal::warn(warning);
-    }
+    let period = read_period(&arguments.autoscaling);
     loop {
         tokio::time::sleep(period).await;
         match cluster.read(settings.clone()).await {

@@ -91,22 +91,23 @@ pub(super) async fn advise(
                  see why: {command}"
             )
         };
+        let has_no_value = |message: &str| message.starts_with(NO_VALUE);
         let is_empty = matches!(reading, Err(ReadError::Empty(_)));
+        let lacks_value = is_empty
+            || matches!(reading, Err(ReadError::Fetch { message, .. }) if has_no_value(message));
         let Some(key) = MetricKey::of(query) else {
             let is_usage = UsageResource::ALL.iter().any(|usage| usage.name() == name);
             let is_of_rule = is_usage && source.catalog().groups().resource;
-            if is_empty && running_pod.is_some() && is_of_rule {
+            if lacks_value && running_pod.is_some() && is_of_rule {
                 advice.insert(index, missing_value());
             }
             continue;
         };
-        let has_no_value = |message: &str| message.starts_with(NO_VALUE);
-        let lacks_pods = key.is_of_pods
-            && matches!(reading, Err(ReadError::Fetch { message, .. }) if has_no_value(message));
+        let is_of_pods = key.is_of_pods;
         let found = lookups.get(key, |key| MetricRules::find(source, key)).await;
         let without_le = |one: &Warning| matches!(one, Warning::QuantileWithoutLe { .. });
         let text = match reading {
-            _ if (is_empty || lacks_pods) && found.has_name => {
+            _ if (is_empty || lacks_value && is_of_pods) && found.has_name => {
                 mistake_advice(&found.rules, name, without_le).or_else(|| Some(missing_value()))
             }
             // Other advice has the command.

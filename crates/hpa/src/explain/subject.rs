@@ -9,14 +9,14 @@ use hpa_calc::{
 };
 use hpa_controller::{
     AutoscalerApi,
-    debug::{AutoscalerDetail, RunDocument, StayDecision, sentence_of_controller},
+    debug::{AutoscalerDetail, RunDocument, StayDecision, replace_sentence},
     k8s::StatusController,
 };
 use jiff::SignedDuration;
 
 use super::past;
 use crate::{
-    debug_client::Unavailable,
+    debug_client::{Unavailable, describe_clock_lead},
     liveness::{Conflict, Idle, is_recent_write},
     terminal::{escape_line, shorten_names},
 };
@@ -30,6 +30,10 @@ const STATUS_NOT_STORED: &str = "; the controller can't store its status";
 /// The doubt about the decision of an hpa-rs if another controller may act as well.
 const OTHER_WRITER: &str = "kube-controller-manager stored the status last, and may decide \
                             otherwise by its own history";
+
+/// Advice if the controller's clock is ahead.
+const WRONG_CLOCK: &str = "Correct the clock of the controller's node: samples, series and pods \
+                           look older to the controller than they are, so metrics may fail.";
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
@@ -66,13 +70,8 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let conflict = self.conflict.as_ref();
-        let doubt = self.idle.as_ref().map(Idle::reason);
-        let doubt = doubt.or_else(|| conflict.map(|conflict| conflict.clause("it")));
-        let doubt = doubt.or_else(|| self.doubt_about_writer());
-        let stay = self.past.as_ref().ok().and_then(AutoscalerDetail::current_stay);
-        let doubt_about_pods = stay.and_then(|stay| stay.doubt(&self.inputs));
-        let doubt_about_pods = doubt_about_pods.filter(|_| doubt.is_none());
+        let doubt = self.doubt_about_controller();
+        let doubt_about_pods = self.doubt_about_pods().filter(|_| doubt.is_none());
         let advises_on_pods = doubt_about_pods.is_some();
         let doubt = doubt.or(doubt_about_pods);
         let has_doubt = doubt.is_some() || self.inputs.settings.dry_run;
@@ -86,26 +85,22 @@ impl Subject {
             let advice = idle.sentence("this autoscaler");
             report.advice.insert(0, format!("{advice}. hpa status says more."));
         }
-        if let Some(conflict) = conflict {
+        if let Some(conflict) = &self.conflict {
             report.advice.insert(0, format!("{}. hpa status says more.", conflict.advice()));
         }
         if advises_on_pods {
             report.advice.insert(0, StayDecision::ADVICE.to_owned());
         }
-        let record = self.past.as_ref().ok();
-        if let Some(error) = record.and_then(|past| past.autoscaler.status_write_error.as_ref()) {
-            report.sentence += STATUS_NOT_STORED;
-            let advice = format!(
-                "The controller can't store its status, so conditions and kubectl get hpa are older \
-                 than its last decision: {error}"
-            );
-            let about_right = about_missing_right(error).map(|advice| format!(". {advice}"));
-            let advice = advice + &about_right.unwrap_or_default();
-            report.advice.insert(0, escape_line(&advice));
+        if describe_clock_lead(self.inputs.readings.clock_lead()).is_some() {
+            report.advice.insert(0, WRONG_CLOCK.to_owned());
         }
-        if let Some(sentence) = self.decision_of_controller(&report).filter(|_| !has_doubt) {
-            report.sentence = escape_line(&sentence);
+        if !has_doubt {
+            self.replace_sentence(&mut report);
         }
+        self.add_status_write_error(&mut report);
+        let past = self.past.as_ref();
+        let scalings = past.map_or(0, |past| past.autoscaler.overwritten_scalings);
+        report.add_overwritten_scalings(scalings);
         if let Some(warning) = &self.warning {
             report.sentence = format!("{}; {warning}", report.sentence);
         }
@@ -115,35 +110,8 @@ impl Subject {
         if !self.has_status_replicas {
             report.status_replicas = None;
         }
-        let sentence = &report.sentence;
-        let conflict = self.inputs.selected.bounds_conflict.as_deref().unwrap_or_default();
-        let others = self.inputs.selected.sharing_target.iter();
-        let others = others.filter(|name| !conflict.contains(&format!(" {name} (")));
-        let others: Vec<String> = others.cloned().collect();
-        // The decision's sentence already names the autoscalers that the same controller handles.
-        if !others.iter().all(|other| sentence.contains(other)) {
-            let others = escape_line(&shorten_names(&others));
-            report.sentence = format!("shares its target with {others} and {sentence}");
-            // The advice about a conflict is about all autoscalers of the target.
-            if conflict.is_empty() {
-                let advice = format!(
-                    "Merge the autoscalers of the target into one with several metrics: this one \
-                     and {others}. Until then, they may stop scaling by metrics \
-                     (AmbiguousSelector), or each may overwrite the replicas of the others."
-                );
-                report.advice.insert(0, advice);
-            }
-        }
-        if let Some(similar) = &self.similar_target {
-            let target = &self.inputs.hpa.spec.scale_target_ref;
-            let text = format!(
-                "Did you mean {kind} {similar}? There is no {kind} {}: correct \
-                 spec.scaleTargetRef.name.",
-                target.name,
-                kind = target.kind
-            );
-            report.advice.insert(0, escape_line(&text));
-        }
+        self.add_shared_target(&mut report);
+        self.add_similar_target(&mut report);
         for advice in &mut report.advice {
             *advice = fill_placeholders(advice, &self.placeholders);
         }
@@ -153,10 +121,76 @@ impl Subject {
         report
     }
 
-    /// The controller's last decision, if the controller read a metric that can't be read here.
-    fn decision_of_controller(&self, report: &Report) -> Option<String> {
-        let record = self.past.as_ref().ok()?;
-        sentence_of_controller(report, &record.current_decision()?, &record.last_errors())
+    /// A doubt about any decision, because no controller acts, or another one may act.
+    fn doubt_about_controller(&self) -> Option<String> {
+        let idle = self.idle.as_ref().map(Idle::reason);
+        let conflict = || self.conflict.as_ref().map(|conflict| conflict.clause("it"));
+        idle.or_else(conflict).or_else(|| self.doubt_about_writer())
+    }
+
+    /// A doubt if the controller has counted other pods than this command.
+    fn doubt_about_pods(&self) -> Option<String> {
+        self.past.as_ref().ok()?.current_stay()?.doubt(&self.inputs)
+    }
+
+    /// Reports that the controller failed to store its last status.
+    fn add_status_write_error(&self, report: &mut Report) {
+        let record = self.past.as_ref().ok();
+        let error = record.and_then(|past| past.autoscaler.status_write_error.as_ref());
+        let Some(error) = error else { return };
+        report.sentence += STATUS_NOT_STORED;
+        let about_right = about_missing_right(error).map(|advice| format!(". {advice}"));
+        let advice = format!(
+            "The controller can't store its status, so conditions and kubectl get hpa are older \
+             than its last decision: {error}{}",
+            about_right.unwrap_or_default()
+        );
+        report.advice.insert(0, escape_line(&advice));
+    }
+
+    /// Reports the other autoscalers of the target, unless the sentence already names them because
+    /// the same controller handles them.
+    fn add_shared_target(&self, report: &mut Report) {
+        let selected = &self.inputs.selected;
+        let conflict = selected.bounds_conflict.as_deref().unwrap_or_default();
+        let others = selected.sharing_target.iter();
+        let others = others.filter(|name| !conflict.contains(&format!(" {name} (")));
+        let others: Vec<String> = others.cloned().collect();
+        if others.iter().all(|other| report.sentence.contains(other)) {
+            return;
+        }
+        let others = escape_line(&shorten_names(&others));
+        report.sentence = format!("shares its target with {others} and {}", report.sentence);
+        // The advice about a conflict is about all autoscalers of the target.
+        if conflict.is_empty() {
+            let advice = format!(
+                "Merge the autoscalers of the target into one with several metrics: this one and \
+                 {others}. Until then, they may stop scaling by metrics (AmbiguousSelector), or \
+                 each may overwrite the replicas of the others."
+            );
+            report.advice.insert(0, advice);
+        }
+    }
+
+    /// Suggests the object that the autoscaler may mean, if its target doesn't exist.
+    fn add_similar_target(&self, report: &mut Report) {
+        let Some(similar) = &self.similar_target else { return };
+        let target = &self.inputs.hpa.spec.scale_target_ref;
+        let (kind, name) = (&target.kind, &target.name);
+        let advice = format!(
+            "Did you mean {kind} {similar}? There is no {kind} {name}: correct \
+             spec.scaleTargetRef.name."
+        );
+        report.advice.insert(0, escape_line(&advice));
+    }
+
+    /// Replaces the sentence by the controller's last decision, if that is another one.
+    fn replace_sentence(&self, report: &mut Report) {
+        let record = self.past.as_ref().ok();
+        if let Some(decision) = record.and_then(AutoscalerDetail::current_decision) {
+            let errors = record.map(AutoscalerDetail::last_errors).unwrap_or_default();
+            replace_sentence(report, &decision, &errors);
+        }
     }
 
     /// A doubt if kube-controller-manager has recently stored the status, although the debug API

@@ -1,7 +1,7 @@
 //! Compares how an autoscaler follows a load with and without forecasts.
 
 use hpa_forecast::{
-    Backtest, Comparison, GateDecision, MeasuredMinute, Reason, Settings, Trace, Workload, decide,
+    Backtest, Comparison, GateDecision, GateSettings, MeasuredMinute, Trace, Workload, decide,
     first_measured,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -30,7 +30,7 @@ pub(super) struct Subject {
 pub(super) struct Analysis {
     pub(super) subject: Subject,
     /// The settings with the recommended quantile.
-    pub(super) settings: Settings,
+    pub(super) settings: GateSettings,
     /// The decisions by quantile, in ascending order.
     pub(super) decisions: Vec<(f64, GateDecision)>,
     /// The decision for the recommended quantile.
@@ -54,7 +54,7 @@ impl Analysis {
     /// Simulates the load with each quantile, and shows the progress. Adds the assumed capacity to
     /// the assumptions of the subject.
     pub(super) fn new(mut subject: Subject, arguments: &ForecastArguments) -> Self {
-        let mut settings = Settings::new(subject.workload.clone(), arguments.time_zone.clone());
+        let mut settings = GateSettings::new(subject.workload.clone(), arguments.time_zone.clone());
         settings.horizon = arguments.horizon.unwrap_or(settings.horizon);
         settings.capacity =
             arguments.past.pod_capacity.map(|capacity| capacity / subject.workload.target);
@@ -69,7 +69,7 @@ impl Analysis {
         let quantiles = arguments.quantile.map_or(QUANTILES.to_vec(), |quantile| vec![quantile]);
         let progress = Progress::new(quantiles.len() as f64, "quantiles");
         let decision = |quantile| {
-            let decision = decide(&subject.trace, &Settings { quantile, ..settings.clone() });
+            let decision = decide(&subject.trace, &GateSettings { quantile, ..settings.clone() });
             progress.add(1.0);
             (quantile, decision)
         };
@@ -85,7 +85,7 @@ impl Analysis {
     /// The first and the last minute of the measured time. `None` if no time was measured.
     pub(super) fn measured_range(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
-        let time = |one: &MeasuredMinute| self.subject.trace.time(one.minute);
+        let time = |one: &MeasuredMinute| minute_start(&self.subject.trace, one.minute);
         Some((time(runs.reactive.first()?), time(runs.reactive.last()?)))
     }
 }
@@ -101,17 +101,19 @@ fn recommended(decisions: &[(f64, GateDecision)]) -> (f64, GateDecision) {
     let cheapest = low_overload.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
     let least_overload =
         active.min_by(|one, other| one.1.overload_ratio().total_cmp(&other.1.overload_ratio()));
-    let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
+    let is_default =
+        |quantile: &f64| (quantile - GateSettings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
     let default = || decisions.iter().find(|(quantile, _)| is_default(quantile));
-    let unknown = GateDecision { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
     let recommended =
         cheapest.or(least_overload).map(|(entry, _)| entry).or_else(default).or(decisions.first());
-    recommended.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))
+    recommended
+        .cloned()
+        .unwrap_or((GateSettings::DEFAULT_QUANTILE, GateDecision::NOT_ENOUGH_HISTORY))
 }
 
 impl Runs {
-    fn new(trace: &Trace, settings: &Settings, comparison: &Comparison) -> Self {
-        let settings = Settings { capacity: Some(comparison.capacity), ..settings.clone() };
+    fn new(trace: &Trace, settings: &GateSettings, comparison: &Comparison) -> Self {
+        let settings = GateSettings { capacity: Some(comparison.capacity), ..settings.clone() };
         let backtest = Backtest::new(trace, &settings, first_measured(trace));
         let forecast_loads = backtest.forecasts();
         Self {
@@ -121,6 +123,17 @@ impl Runs {
             forecast_loads,
         }
     }
+}
+
+/// The first and the last minute of a load.
+pub(super) fn load_range(trace: &Trace) -> (Timestamp, Timestamp) {
+    (minute_start(trace, 0), minute_start(trace, trace.len().max(1) - 1))
+}
+
+/// The start of a minute. The trace has its end, which may be in the future.
+fn minute_start(trace: &Trace, minute: usize) -> Timestamp {
+    let end = trace.time(minute);
+    end.saturating_sub(SignedDuration::from_mins(1)).unwrap_or(end)
 }
 
 /// Formats a duration as `4m` or `1m30s`, which flags accept.

@@ -14,17 +14,17 @@ const WITH_FORECASTS: &str =
 const WITHOUT_FORECASTS: &str = "Without forecasts, with a lower target for the same pod-hours: \
                                  the load, and the capacity of the ready pods";
 
-/// Draws the last days. `None` if nothing was measured.
-pub(super) fn draw_last_days(analysis: &Analysis, days: usize) -> Option<String> {
+/// Draws the last seven days. `None` if nothing was measured.
+pub(super) fn draw_last_week(analysis: &Analysis) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let (first, last) = (runs.reactive.first()?.minute, runs.reactive.last()?.minute);
-    let range = first.max(last.saturating_sub(days * 24 * MINUTES_PER_HOUR))..=last;
-    draw(analysis, runs, &range, &format!("The last {days} days"))
+    let range = first.max(last.saturating_sub(7 * 24 * MINUTES_PER_HOUR))..=last;
+    draw(analysis, runs, &range, "The last 7 days")
 }
 
-/// Draws the hours in which forecasts save the most overload, at equal pod-hours. `None` if nothing
-/// was measured.
-pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
+/// Draws the six hours in which forecasts save the most overload, at equal pod-hours. `None` if
+/// nothing was measured.
+pub(super) fn draw_best_hours(analysis: &Analysis) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let capacity = analysis.decision.comparison?.capacity * analysis.subject.workload.target;
     let is_overloaded = |one: &MeasuredMinute| one.load > f64::from(one.ready) * capacity;
@@ -32,10 +32,10 @@ pub(super) fn draw_best_hours(analysis: &Analysis, hours: usize) -> Option<Strin
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
     let saved: Vec<i32> = runs.lowered.iter().zip(&runs.with_forecasts).map(saved).collect();
-    let minutes = hours * MINUTES_PER_HOUR;
+    let minutes = 6 * MINUTES_PER_HOUR;
     let first = runs.reactive.get(best_start(&saved, minutes)?)?.minute;
     let range = first..=(first + minutes);
-    draw(analysis, runs, &range, &format!("{hours} hours"))
+    draw(analysis, runs, &range, "6 hours")
 }
 
 /// The start of the window with the largest sum. Windows start every 30 values. A window is

@@ -29,8 +29,6 @@ use crate::{
 const MAX_FILE_SIZE: u64 = 128 << 20;
 /// The default time until a pod is ready.
 const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
-/// The hours in the chart of `--svg`.
-const CHART_HOURS: usize = 6;
 /// Without a target, the peak of the load is assumed to need this many pods.
 const DEFAULT_PEAK_PODS: f64 = 100.0;
 
@@ -46,7 +44,7 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
         write_file(path, &output::page(&analysis))?;
     }
     if let Some(path) = &arguments.svg {
-        let svg = chart::draw_best_hours(&analysis, CHART_HOURS);
+        let svg = chart::draw_best_hours(&analysis);
         write_file(path, &svg.context("there is too little load for a chart")?)?;
     }
     match arguments.output {
@@ -92,8 +90,8 @@ fn from_file(path: &Path, arguments: &ForecastArguments) -> anyhow::Result<Subje
 
 fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let past = block_on(read_load(&arguments.past))?;
-    let PastLoad { name, metric, samples, target, startup, hpa, is_custom } = past;
-    let mut assumptions = Vec::new();
+    let PastLoad { name, metric, samples, target, startup, hpa, is_custom, missing_time } = past;
+    let mut assumptions: Vec<String> = missing_time.into_iter().collect();
     let reason = ": Prometheus has no kube_pod_status_ready_time";
     let startup = startup_or_default(startup, reason, &mut assumptions);
     if limits_scale_ups(&hpa.spec) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use hpa_calc::crd::SHORT_NAME;
 use hpa_calc::{settings::DOMAIN, shell::quote};
 use hpa_forecast::{
-    Comparison, GateDecision, ModelChoice, Outcome, Reason, Season, Settings, Trace,
+    Comparison, ForecastReason, GateDecision, GateSettings, ModelChoice, Outcome, Season, Trace,
 };
 use hpa_simulate::report::{PagePart, format_duration, page as html_page, percent};
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    analysis::{Analysis, Subject, duration},
+    analysis::{Analysis, Subject, duration, load_range},
     chart,
 };
 use crate::terminal::{self, escape_line};
@@ -60,8 +60,8 @@ pub(super) fn page(analysis: &Analysis) -> String {
         "Six hours with and without forecasts"
     };
     let charts = [
-        (best_title, chart::draw_best_hours(analysis, 6)),
-        ("The last week", chart::draw_last_days(analysis, 7)),
+        (best_title, chart::draw_best_hours(analysis)),
+        ("The last week", chart::draw_last_week(analysis)),
     ];
     for (title, svg) in charts {
         let image = svg.map(PagePart::Image);
@@ -76,7 +76,7 @@ fn heading(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
     let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
     let metric_part = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
-    let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
+    let (from, to) = load_range(&subject.trace);
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
     let (from, to) = (format_minute(analysis, from), format_minute(analysis, to));
     format!("Forecasts for {}{metric_part}, from {from} to {to} ({zone}).", subject.name)
@@ -96,25 +96,34 @@ fn is_constant(trace: &Trace) -> bool {
 fn answer(analysis: &Analysis) -> String {
     let GateDecision { reason, comparison, .. } = &analysis.decision;
     match (reason, comparison) {
-        (Reason::Forecasting, Some(comparison)) => {
+        (ForecastReason::Forecasting, Some(comparison)) => {
             format!("Forecasts would have helped: {}.", effect(analysis, comparison))
         }
-        (Reason::NoSeason, _) if is_constant(&analysis.subject.trace) => {
+        (ForecastReason::NoSeason, _) if is_constant(&analysis.subject.trace) => {
             "No forecasts needed: the load never changes.".to_owned()
         }
-        (Reason::NoSeason, _) => "Not forecastable: in the past week, neither the time of day nor \
-            the day of the week improved forecasts."
-            .to_owned(),
-        (Reason::NoBenefit, Some(comparison)) if comparison.reactive.overload_minutes < 1.0 => {
-            "No forecasts needed: without them, simulated pods were never overloaded.".to_owned()
+        (ForecastReason::NoSeason, _) => {
+            "Not forecastable: in the past week, neither the time of day nor the day of the week \
+             improved forecasts."
+                .to_owned()
         }
-        (Reason::NoBenefit, Some(comparison)) if comparison.has_little_overload() => format!(
-            "At equal pod-hours, too little overload is left to judge forecasts, which takes at \
-             least {}: {}.",
-            format_duration(comparison.min_overload_minutes() * SECONDS_PER_MINUTE),
-            effect(analysis, comparison)
-        ),
-        (Reason::NoBenefit, Some(comparison)) => {
+        (ForecastReason::NoBenefit, Some(comparison))
+            if comparison.reactive.overload_minutes < 1.0 =>
+        {
+            let capacity = capacity_clause(analysis);
+            format!(
+                "No forecasts needed: without them, simulated pods{capacity} were never overloaded."
+            )
+        }
+        (ForecastReason::NoBenefit, Some(comparison)) if comparison.has_little_overload() => {
+            format!(
+                "At equal pod-hours, too little overload is left to judge forecasts, which takes \
+                 at least {}: {}.",
+                format_duration(comparison.min_overload_minutes() * SECONDS_PER_MINUTE),
+                effect(analysis, comparison)
+            )
+        }
+        (ForecastReason::NoBenefit, Some(comparison)) => {
             format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
         _ => {
@@ -136,6 +145,11 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
+/// A clause about the capacity of pods if it is assumed.
+fn capacity_clause(analysis: &Analysis) -> &'static str {
+    if analysis.settings.capacity.is_none() { " with an assumed capacity" } else { "" }
+}
+
 /// The overload with forecasts, and without them but with the lowered target of the table. If only
 /// the unserved load is less with forecasts, that instead of the overload.
 fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
@@ -151,7 +165,7 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
             percent(lowered.excess)
         )
     } else {
-        let capacity = if is_assumed { " with an assumed capacity" } else { "" };
+        let capacity = capacity_clause(analysis);
         format!(
             "simulated pods{capacity} were overloaded for {} with forecasts, and for {}",
             overload(forecast),
@@ -228,7 +242,7 @@ fn missing_share(trace: &Trace) -> f64 {
 /// `observe`. Empty for a load from a file.
 fn setting_command(
     Subject { name, metric, is_custom, .. }: &Subject,
-    settings: &Settings,
+    settings: &GateSettings,
 ) -> Vec<String> {
     // A file has no autoscaler.
     let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
@@ -265,7 +279,7 @@ fn recommended_setting(analysis: &Analysis) -> Option<String> {
 /// those of chance.
 fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
     let GateDecision { reason, comparison, .. } = &analysis.decision;
-    let Some(comparison) = comparison.filter(|_| *reason != Reason::NoSeason) else {
+    let Some(comparison) = comparison.filter(|_| *reason != ForecastReason::NoSeason) else {
         return Vec::new();
     };
     let mut tables = Vec::new();
@@ -345,13 +359,13 @@ fn quantiles_table(analysis: &Analysis) -> Vec<Vec<String>> {
 }
 
 /// The table's cell about the benefit of forecasts.
-fn benefit(reason: Reason) -> &'static str {
+fn benefit(reason: ForecastReason) -> &'static str {
     match reason {
-        Reason::Forecasting => "yes",
-        Reason::NoBenefit => "not enough",
-        Reason::NoSeason => "no: not forecastable",
-        Reason::NotEnoughHistory => "unknown: too little history",
-        Reason::SourceFailed => "unknown: the past can't be read",
+        ForecastReason::Forecasting => "yes",
+        ForecastReason::NoBenefit => "not enough",
+        ForecastReason::NoSeason => "no: not forecastable",
+        ForecastReason::NotEnoughHistory => "unknown: too little history",
+        ForecastReason::SourceFailed => "unknown: the past can't be read",
     }
 }
 
@@ -384,11 +398,12 @@ struct QuantileOutput<'a> {
 pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
     let subject = &analysis.subject;
     let quantiles = analysis.decisions.iter();
+    let (from, to) = load_range(&subject.trace);
     let output = Output {
         name: &subject.name,
         metric: subject.metric.as_deref(),
-        from: subject.trace.time(0).to_string(),
-        to: subject.trace.time(subject.trace.len().max(1) - 1).to_string(),
+        from: from.to_string(),
+        to: to.to_string(),
         missing_share: missing_share(&subject.trace),
         time_zone: analysis.settings.zone.iana_name(),
         horizon_seconds: analysis.settings.horizon.as_secs_f64(),
@@ -423,11 +438,15 @@ mod tests {
         }
     }
 
-    fn settings() -> Settings {
-        Settings::new(Workload::default(), TimeZone::UTC)
+    fn settings() -> GateSettings {
+        GateSettings::new(Workload::default(), TimeZone::UTC)
     }
 
-    fn analysis(subject: Subject, reason: Reason, comparison: Option<Comparison>) -> Analysis {
+    fn analysis(
+        subject: Subject,
+        reason: ForecastReason,
+        comparison: Option<Comparison>,
+    ) -> Analysis {
         let decision = GateDecision { reason, choice: None, comparison };
         Analysis { subject, settings: settings(), decisions: Vec::new(), decision, runs: None }
     }
@@ -435,7 +454,7 @@ mod tests {
     #[test]
     fn line_breaks_in_a_metric_name_are_escaped() {
         let subject = subject("a\n\u{1b}[31mb", false);
-        let heading = heading(&analysis(subject, Reason::NotEnoughHistory, None));
+        let heading = heading(&analysis(subject, ForecastReason::NotEnoughHistory, None));
         assert!(heading.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{heading}");
     }
 
@@ -460,16 +479,16 @@ mod tests {
             answer(&analysis(subject("cpu", false), reason, Some(comparison)))
         };
         assert_eq!(
-            headline(Reason::Forecasting, 42.0, 42.0),
+            headline(ForecastReason::Forecasting, 42.0, 42.0),
             "Forecasts would have helped: 0.12 % of the load was beyond the assumed capacity of \
              simulated pods with forecasts, and 0.25 % without forecasts but with target × 0.900, \
              which costs 7 % more pod-hours than forecasts."
         );
         let by_time = "Forecasts would have helped: simulated pods with an assumed capacity were \
                        overloaded for 5m with forecasts, and for 42m without ";
-        let text = headline(Reason::Forecasting, 42.0, 5.0);
+        let text = headline(ForecastReason::Forecasting, 42.0, 5.0);
         assert!(text.starts_with(by_time), "{text}");
-        let text = headline(Reason::NoBenefit, 3.0, 0.0);
+        let text = headline(ForecastReason::NoBenefit, 3.0, 0.0);
         let little = "At equal pod-hours, too little overload is left to judge forecasts, which takes \
                       at least 11m: simulated ";
         assert!(text.starts_with(little), "{text}");

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{
     object::{Reference, TARGET_POINTER, group, is_autoscaler},
-    served::{self, CUSTOM, EXTERNAL, METRICS_APIS},
-    workspace::{ServedMetrics, Workspace},
+    served::{self, CUSTOM, EXTERNAL, METRICS_APIS, ServedMetrics},
+    workspace::Workspace,
 };
 use crate::{
     args::LintArguments,
@@ -108,9 +108,9 @@ impl ListedKind {
 }
 
 /// Lists the objects of [`CORE_AUTOSCALERS`] and [`OTHER_KINDS`] in one or all namespaces, and the
-/// metrics that the metrics APIs and the rules of `--metrics-config` serve. If the user may not list
-/// the autoscalers of all namespaces, lists the objects of the kubeconfig context's namespace. A
-/// kind that can't be listed is only a warning, except for the autoscalers of the core API.
+/// metrics that the metrics APIs and the rules of `--metrics-config` serve. If the user may not
+/// list the autoscalers of all namespaces, lists the objects of the kubeconfig context's namespace.
+/// A kind that can't be listed is only a warning, except for the autoscalers of the core API.
 pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
@@ -126,9 +126,7 @@ pub(super) async fn read_workspace(arguments: &LintArguments) -> anyhow::Result<
     let (autoscalers, scope) =
         list_autoscalers(&client, namespace).await.context("unable to list the autoscalers")?;
     let Some(mut objects) = autoscalers else { bail!("{AUTOSCALERS} is not served") };
-    if let Some(sentence) = scope.describe_fallback() {
-        warn(sentence);
-    }
+    scope.describe_limits().iter().for_each(warn);
     let namespace = scope.namespace.as_deref();
     let mut listed = BTreeSet::from([CORE_AUTOSCALERS.identity()]);
     for kind in OTHER_KINDS.iter().filter(is_served) {
@@ -321,9 +319,11 @@ mod tests {
         let listed = list_autoscalers(&client("default"), None).await;
         let (objects, scope) = listed.expect("a list");
         assert_eq!(objects.as_ref().map(Vec::len), Some(1));
-        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: true });
+        let fallback =
+            ListScope { namespace: own.clone(), is_fallback: true, ..ListScope::default() };
+        assert_eq!(scope, fallback);
         let (_, scope) = list_autoscalers(&client("default"), own.clone()).await.expect("a list");
-        assert_eq!(scope, ListScope { namespace: own.clone(), is_fallback: false });
+        assert_eq!(scope, ListScope { namespace: own.clone(), ..ListScope::default() });
 
         let message = async |namespace| {
             let listed = list_autoscalers(&client("other"), namespace).await;

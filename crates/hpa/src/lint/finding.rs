@@ -27,7 +27,8 @@ pub(super) struct Finding {
     pub(super) rule: &'static Rule,
     pub(super) file: String,
     pub(super) position: Position,
-    /// The [`qualified_name`] of the autoscaler. In a cluster, with a prefix for the custom API.
+    /// The [`qualified_name`] of the autoscaler. One of the custom API in a cluster has the prefix
+    /// `rhpa/`.
     pub(super) autoscaler: String,
     /// The path of the field, such as `spec.metrics[0]`.
     pub(super) field: String,

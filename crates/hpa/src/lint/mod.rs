@@ -30,7 +30,8 @@ use serde_json::Value;
 use self::{
     finding::{Finding, Severity},
     object::uses_metrics_api,
-    workspace::{ServedMetrics, Workspace},
+    served::ServedMetrics,
+    workspace::Workspace,
 };
 pub(crate) use self::{
     object::is_autoscaler,
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         (block_on(cluster::read_workspace(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_paths(&paths, arguments.recursive);
-        let problem = missing_autoscaler_problem(&paths, &input, Task::Check);
+        let problem = missing_autoscaler_problem(&paths, &input, "hpa lint");
         input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     };
     workspace.in_process_sources = InProcessSources::from_flags(&arguments.sources);
     problems.extend(discovery_problems(&workspace, &arguments.sources));
-    arguments.sources.warn_of_unused_url();
+    arguments.sources.warn_of_unused_flags();
     let findings = find_violations(&workspace);
     for problem in &problems {
         terminal::warn(problem);
@@ -115,21 +116,12 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// The work of a command on the autoscalers of files.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Task {
-    /// `hpa lint`
-    Check,
-    /// `hpa convert`
-    Convert,
-}
-
-/// Returns a problem if the files have no autoscaler and no other problem. The message lists the
-/// kinds that they have.
+/// A problem if the files have no autoscaler and no other problem. The message lists the kinds that
+/// they have. For a kustomization, it has a command line that passes the result to `command`.
 pub(crate) fn missing_autoscaler_problem(
     paths: &[PathBuf],
     input: &Input,
-    task: Task,
+    command: &str,
 ) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
@@ -148,15 +140,11 @@ pub(crate) fn missing_autoscaler_problem(
         manifest.kind() == "Kustomization"
             || name.is_some_and(|name| KUSTOMIZATION_FILES.contains(&name))
     });
-    let (verb, advice, command) = match task {
-        Task::Check => ("check", "Check the result", "hpa lint"),
-        Task::Convert => ("convert", "Convert the result", "hpa convert"),
-    };
-    let advice = kustomization.map_or(String::new(), |manifest| {
-        format!(". {advice}: {}", kustomize_command(&manifest.file, command))
+    let advice = kustomization.map_or_else(String::new, |manifest| {
+        format!(". Build it first: {}", kustomize_command(&manifest.file, command))
     });
     let places: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
-    let message = format!("no {} to {verb}, found {found}{advice}", hpa_calc::crd::KIND);
+    let message = format!("no {}, found {found}{advice}", hpa_calc::crd::KIND);
     Some(Problem { place: places.join(", "), message })
 }
 
@@ -180,10 +168,10 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// The warnings about annotations of this project that don't exist or have no valid value, about
-/// keys that occur twice, of which a conversion keeps one, and about autoscalers whose version or
-/// kind doesn't exist, which a conversion leaves as they are. A line for each, with the place in
-/// the file.
+/// The warnings before a conversion, a line for each with the place in the file. They are about
+/// invalid or unknown annotations of this project, about keys that occur twice (the conversion
+/// keeps the last), and about autoscalers with an unknown version or kind (the conversion leaves
+/// them as they are).
 pub(crate) fn conversion_warnings(mut manifests: Vec<Manifest>) -> Vec<String> {
     for manifest in &mut manifests {
         // If kube-controller-manager stored the status last, the rule would report all settings in

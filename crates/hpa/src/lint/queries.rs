@@ -30,8 +30,8 @@ impl QueryMistake {
         }
     }
 
-    /// Describes the mistake in the query of `place`. `part` is a result of [`Self::find`], if it is
-    /// known.
+    /// Describes the mistake in the query of `place`. `part` is a result of [`Self::find`], if it
+    /// is known.
     pub(super) fn describe(self, place: &str, part: Option<&str>) -> String {
         match self {
             Self::PlainCounter => format!(

@@ -1,15 +1,18 @@
-//! Reads the metrics that the rules of `--metrics-config` serve.
+//! The metrics that the metrics APIs and the rules of `--metrics-config` serve.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hpa_calc::{MetricsApi, api::MetricSpec};
-use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
+use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects, resource::ApiResources};
 use hpa_prometheus::{
-    rules::query::example_query,
+    rules::{config::DiscoveryRule, query::example_query},
     source::{RelistError, RuleInspection},
 };
 
-use super::{queries::QueryMistake, workspace::ServedMetrics};
+use super::queries::QueryMistake;
 use crate::{args::RulesFileArguments, rules_source};
 
 pub(super) const RESOURCE: &str = MetricsApi::Resource.group();
@@ -18,6 +21,32 @@ pub(super) const EXTERNAL: &str = MetricsApi::External.group();
 pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
 /// The resources that `metrics.k8s.io` serves, whether from metrics-server or from `resourceRules`.
 pub(super) const MEASURED_RESOURCES: [&str; 2] = ["cpu", "memory"];
+
+/// The metrics that the metrics APIs or the rules of `--metrics-config` serve.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServedMetrics {
+    /// Whether these include the metrics of rules.
+    pub(super) has_rules: bool,
+    /// The groups of the metrics APIs that are served.
+    pub(super) groups: BTreeSet<String>,
+    /// The errors of the APIs of `groups` that don't answer.
+    pub(super) api_errors: BTreeMap<String, String>,
+    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are
+    /// unknown: the API is not served, doesn't answer or lists no metrics.
+    pub(super) custom: Option<BTreeSet<String>>,
+    /// The metrics of `external.metrics.k8s.io`. `None` as for `custom`.
+    pub(super) external: Option<BTreeSet<String>>,
+    /// The metrics of rules whose query has a mistake, named as in `custom` and `external`.
+    pub(super) query_mistakes: BTreeMap<QueryMistake, BTreeSet<String>>,
+    /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
+    /// be those of an adapter, which may name resources differently.
+    pub(super) resources: Arc<ApiResources>,
+    /// The rules whose metrics are unknown, because they are refused or their series could not be
+    /// listed.
+    pub(super) unread_rules: Vec<DiscoveryRule>,
+    /// The error if there are such rules.
+    pub(super) discovery_error: Option<String>,
+}
 
 /// Lists the metrics of `--metrics-config`. `None` without that flag. If Prometheus can't list the
 /// series, sets [`ServedMetrics::discovery_error`].

@@ -321,7 +321,7 @@ fn string_set(names: &[&str]) -> std::collections::BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The metrics of rules, of which `lag` has a mistake in its query.
+/// The metrics of rules. The query of `lag` has a mistake.
 fn served_with_mistake(mistake: QueryMistake) -> ServedMetrics {
     let query_mistakes = [(mistake, string_set(&["lag"]))].into();
     ServedMetrics { query_mistakes, ..ServedMetrics::default() }.with_unknown_cluster()

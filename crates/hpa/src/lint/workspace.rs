@@ -1,19 +1,13 @@
 //! The input of the checks: objects, and the metrics that are served.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ptr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, ptr};
 
 use hpa_controller::AutoscalerApi;
-use hpa_metrics::resource::ApiResources;
-use hpa_prometheus::rules::config::DiscoveryRule;
 
 use super::{
     index::{self, Index},
     object::{Reference, is_autoscaler, namespace},
-    queries::QueryMistake,
+    served::ServedMetrics,
 };
 use crate::{collectors::InProcessSources, manifests::Manifest};
 
@@ -27,32 +21,6 @@ pub(super) struct Workspace {
     /// The metrics that the cluster or a rules file serves. `None` if unknown.
     pub(super) served: Option<ServedMetrics>,
     pub(super) in_process_sources: InProcessSources,
-}
-
-/// The metrics that the metrics APIs or the rules of `--metrics-config` serve.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ServedMetrics {
-    /// Whether these include the metrics of rules.
-    pub(super) has_rules: bool,
-    /// The groups of the metrics APIs that are served.
-    pub(super) groups: BTreeSet<String>,
-    /// The errors of the APIs of `groups` that don't answer.
-    pub(super) api_errors: BTreeMap<String, String>,
-    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are
-    /// unknown: the API is not served, doesn't answer or lists no metrics.
-    pub(super) custom: Option<BTreeSet<String>>,
-    /// The metrics of `external.metrics.k8s.io`. `None` as for `custom`.
-    pub(super) external: Option<BTreeSet<String>>,
-    /// The metrics of rules whose query has a mistake, named as in `custom` and `external`.
-    pub(super) query_mistakes: BTreeMap<QueryMistake, BTreeSet<String>>,
-    /// The resources of the kinds that Object metrics describe. Empty if the names of `custom` may
-    /// be those of an adapter, which may name resources differently.
-    pub(super) resources: Arc<ApiResources>,
-    /// The rules whose metrics are unknown, because they are refused or their series could not be
-    /// listed.
-    pub(super) unread_rules: Vec<DiscoveryRule>,
-    /// The error if there are such rules.
-    pub(super) discovery_error: Option<String>,
 }
 
 impl Workspace {
@@ -103,8 +71,8 @@ impl Workspace {
         self.objects.iter().filter(|manifest| is_autoscaler(manifest))
     }
 
-    /// The object to which `from` refers, in the same namespace. If only one of both manifests
-    /// leaves the namespace out, they may be in the same one.
+    /// The object to which `from` refers, in the same namespace. A manifest without a namespace may
+    /// be in any.
     pub(super) fn referenced_object(
         &self,
         from: &Manifest,
@@ -150,8 +118,8 @@ impl Workspace {
         self.at(self.index.autoscalers(api, namespace(from), target))
     }
 
-    /// The autoscalers of one API whose target may be that of the autoscaler `from`: the same
-    /// object fits both, and only one of both manifests has a namespace.
+    /// The autoscalers of one API that may share the target of the autoscaler `from`. One of both
+    /// manifests has no namespace, and both references lead to the same object.
     pub(super) fn possible_autoscalers_of(
         &self,
         api: AutoscalerApi,

@@ -2,12 +2,16 @@
 
 use hpa_controller::k8s::is_clearly_after;
 use hpa_dashboard::AutoscalerStatusWriter;
+use hpa_metrics::StoredObject;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::{Client, core::ApiResource};
+use serde_json::Value;
 
 use super::{describe_age, is_recent_write, search::is_held};
-use crate::debug_client::{KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable};
+use crate::debug_client::{
+    KUBE_CONTROLLER_MANAGER as NAME, LeaseHolder, LeaseName, Unavailable, items,
+};
 
 /// The names of the HPA controller in `--controllers`.
 const HPA_CONTROLLER: [&str; 2] =
@@ -26,7 +30,7 @@ pub(crate) struct KubeControllerManager {
 /// The flags of the lease holder's pod.
 pub(crate) struct ManagerFlags {
     pub(crate) pod: String,
-    pub(crate) has_hpa_controller: bool,
+    pub(crate) enables_hpa: bool,
 }
 
 impl KubeControllerManager {
@@ -45,23 +49,26 @@ impl KubeControllerManager {
         Self { last_write: writes.max(), ..self }
     }
 
-    /// Whether the HPA controller is on, by the flags. If they can't be read, a recent status that
-    /// the lease holder stored shows that it is on. `None` if it is unknown. A tenant can forge the
-    /// status, so an older one doesn't count.
-    pub(crate) fn has_hpa_controller(&self, now: Timestamp) -> Option<bool> {
+    /// Whether the HPA controller is on, by the flags. If they can't be read, a status that the
+    /// lease holder stored within the last minute shows that it is on. `None` if unknown. Any
+    /// tenant can forge `last_write`, so an older status is not trusted.
+    pub(crate) fn is_hpa_controller_on(&self, now: Timestamp) -> Option<bool> {
         let recent = self.last_write.filter(|write| is_recent_write(Some(*write), now));
-        self.has_hpa_controller_by(recent, now)
+        self.is_hpa_controller_on_by_write(recent, now)
     }
 
-    /// Like [`Self::has_hpa_controller`], with `write` as the time of the status. An old one counts
-    /// too, because the flags of the lease holder don't change.
-    pub(super) fn has_hpa_controller_by(
+    /// Like [`Self::is_hpa_controller_on`], but trusts `write` at any age, because the flags of a
+    /// lease holder don't change. `write` must be from [`NamespaceWriters::last_built_in_write`],
+    /// which no other tenant can forge.
+    ///
+    /// [`NamespaceWriters::last_built_in_write`]: super::NamespaceWriters::last_built_in_write
+    pub(super) fn is_hpa_controller_on_by_write(
         &self,
         write: Option<Timestamp>,
         now: Timestamp,
     ) -> Option<bool> {
         match &self.flags {
-            Some(flags) => Some(flags.has_hpa_controller),
+            Some(flags) => Some(flags.enables_hpa),
             None => self.holder_stored(write, now).then_some(true),
         }
     }
@@ -87,8 +94,8 @@ impl KubeControllerManager {
         now: Timestamp,
     ) -> String {
         match (&self.flags, self.last_write.filter(|_| is_on)) {
-            (Some(ManagerFlags { pod, has_hpa_controller }), _) => {
-                let state = if *has_hpa_controller { "on" } else { "off" };
+            (Some(ManagerFlags { pod, enables_hpa }), _) => {
+                let state = if *enables_hpa { "on" } else { "off" };
                 format!("its HPA controller is {state} (flags of pod {pod})")
             }
             (None, Some(write)) => {
@@ -113,28 +120,30 @@ impl ManagerFlags {
     /// Reads the flags of the holder's static pod, which is named after its node.
     async fn read(client: &Client, holder: &LeaseHolder) -> Option<Self> {
         let namespace = &holder.lease.namespace;
-        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let pods = StoredObject::api(client.clone(), namespace, &ApiResource::erase::<Pod>(&()));
         let pod_name = format!("{NAME}-{}", holder.host_name());
-        let pod = pods.get_opt(&pod_name).await.ok()??;
-        let mut containers = pod.spec?.containers.into_iter();
-        let container = containers.find(|container| container.name == NAME)?;
-        let words = container.command.into_iter().chain(container.args).flatten();
-        let has_hpa_controller = has_hpa_controller(&words.collect::<Vec<_>>());
-        Some(Self { pod: format!("{namespace}/{pod_name}"), has_hpa_controller })
+        let pod = pods.get_opt(&pod_name).await.ok()??.to_value().ok()?;
+        let mut containers = items(pod.pointer("/spec/containers"));
+        let container = containers.find(|container| container["name"] == NAME)?;
+        let words = ["command", "args"].into_iter().flat_map(|field| items(container.get(field)));
+        let words: Vec<_> = words.filter_map(Value::as_str).map(str::to_owned).collect();
+        let enables_hpa = controllers_flag_enables_hpa(&words);
+        Some(Self { pod: format!("{namespace}/{pod_name}"), enables_hpa })
     }
 }
 
-/// Whether `--controllers` turns the HPA controller on, as is the default. The last such flag
-/// counts, and in it the first entry that names the controller.
-fn has_hpa_controller(words: &[String]) -> bool {
-    let Some(selected) = flag_values(words, "--controllers").next_back() else { return true };
-    let entries = || selected.split(',').map(str::trim);
-    let entry = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
-    entry.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
+/// Whether `--controllers` turns the HPA controller on, as is the default. Repeated flags add to
+/// one list, in which the first entry that names the controller counts.
+fn controllers_flag_enables_hpa(words: &[String]) -> bool {
+    let values = flag_values(words, "--controllers");
+    let entries: Vec<_> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let is_named = |entry: &&&str| HPA_CONTROLLER.contains(&entry.trim_start_matches('-'));
+    let is_on_by_default = entries.is_empty() || entries.contains(&"*");
+    entries.iter().find(is_named).map_or(is_on_by_default, |entry| !entry.starts_with('-'))
 }
 
 /// The values of a flag: `--flag=value` or `--flag value`.
-fn flag_values<'a>(words: &'a [String], flag: &str) -> impl DoubleEndedIterator<Item = &'a str> {
+fn flag_values<'a>(words: &'a [String], flag: &str) -> impl Iterator<Item = &'a str> {
     words.iter().enumerate().filter_map(move |(index, word)| {
         let value = word.strip_prefix(flag)?;
         match value.strip_prefix('=') {
@@ -159,13 +168,17 @@ mod tests {
     #[case::two_words(&["--controllers", "*,-horizontal-pod-autoscaler-controller"], false)]
     #[case::only_others(&["--controllers=job-controller"], false)]
     #[case::named(&["--controllers=horizontal-pod-autoscaler-controller"], true)]
-    #[case::last_counts(&["--controllers=-horizontalpodautoscaling,*", "--controllers=*"], true)]
+    #[case::repeated_flags_add_up(
+        &["--controllers=*,-horizontalpodautoscaling", "--controllers=*"],
+        false
+    )]
+    #[case::repeated_flags_keep_all(&["--controllers=*", "--controllers=-job-controller"], true)]
     #[case::other_flag(&["--controllers-x=job-controller"], true)]
     fn flags_select_the_hpa_controller_as_in_the_reference(
         #[case] words: &[&str],
         #[case] expected: bool,
     ) {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        assert_eq!(has_hpa_controller(&words), expected);
+        assert_eq!(controllers_flag_enables_hpa(&words), expected);
     }
 }

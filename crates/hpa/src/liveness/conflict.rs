@@ -12,7 +12,10 @@ use hpa_controller::{
 };
 use hpa_dashboard::AutoscalerStatusWriter;
 
-use super::{Leases, handles, search::is_held};
+use super::{
+    Leases, handles,
+    search::{is_held, is_lost},
+};
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER, LeaseName},
     terminal::shorten_names,
@@ -90,13 +93,14 @@ impl Leases<'_> {
         conflicts
     }
 
-    /// The field managers of the controllers that act on an autoscaler, as far as it is known. None
-    /// in a dry run: hpa-rs only compares.
+    /// The field managers of the controllers that are known to act on an autoscaler. Empty in a dry
+    /// run: hpa-rs only compares.
     ///
     /// kube-controller-manager acts if its HPA controller is on. A holder of a
     /// [trusted](Self::is_trusted) lease acts if it published so. An hpa-rs whose scope is unknown
     /// acts if it stored the status within the last minute, after the others acquired their leases,
-    /// and hasn't lost its own since.
+    /// and hasn't lost its own since. So does a kube-controller-manager that holds no lease, as with
+    /// `--leader-elect=false`.
     fn acting_managers(&self, status: &AutoscalerStatusWriter) -> BTreeSet<String> {
         if status.dry_run {
             return BTreeSet::new();
@@ -123,8 +127,10 @@ impl Leases<'_> {
             // It may have stopped when another one took over.
             let is_before =
                 at.zip(acquired).is_some_and(|(at, acquired)| !is_clearly_after(at, acquired));
-            FieldManager::is_hpa_rs(writer)
-                && scope.is_none()
+            let is_without_lease = *writer == KUBE_CONTROLLER_MANAGER
+                && api == AutoscalerApi::Core
+                && is_lost(&self.built_in.holder);
+            (FieldManager::is_hpa_rs(writer) && scope.is_none() || is_without_lease)
                 && !is_before
                 && self.is_recent_write(at)
                 && !self.no_longer_writes(writer, at)
@@ -133,8 +139,8 @@ impl Leases<'_> {
         managers
     }
 
-    /// Whether the published scope of a lease counts for an autoscaler. A tenant can publish any
-    /// scope on its own lease, but can't name the lease in statuses of other namespaces.
+    /// Whether the published scope of a lease counts for an autoscaler: no tenant of another
+    /// namespace can have published it.
     fn is_trusted(&self, lease: &LeaseName, status: &AutoscalerStatusWriter) -> bool {
         let own = lease.manager();
         let is_own = |manager: &str| manager == own.as_str();

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, iter};
 use hpa_controller::{AutoscalerApi, k8s::is_clearly_after};
 
 use super::{
-    ControllerLease, Leases, handles, is_elsewhere, lost_lease, no_lease_found,
+    ControllerLease, Leases, describe_lost_lease, describe_missing_lease, excludes, handles,
+    scope_of,
     search::{is_held, is_lost},
 };
 use crate::debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable};
@@ -98,13 +99,18 @@ impl Leases<'_> {
             return self.idle_after_built_in(namespace);
         }
         let (name, holder) = self.lease_of(manager)?;
-        let excludes_it = is_held(holder) && is_elsewhere(holder, api, Some(namespace));
+        let excludes_it = is_held(holder) && excludes(holder, api, Some(namespace));
         let may_act = !is_lost(holder) && !excludes_it;
         if may_act || self.is_handled_by_hpa_rs(name, api, namespace) {
             return None;
         }
         let mut successor = self.describe_successor(api, namespace);
-        let cause = if excludes_it { successor.take() } else { lost_lease(holder) };
+        let cause = if excludes_it {
+            successor.take()
+        } else {
+            let replaced = self.describe_later_expiry(manager, api, namespace);
+            replaced.or_else(|| describe_lost_lease(holder))
+        };
         let Some(cause) = cause else {
             let cause = self.cause_without_lease(api, name, namespace)?;
             return Some(Idle { is_certain: false, cause, search: None, successor });
@@ -134,6 +140,36 @@ impl Leases<'_> {
         }
     }
 
+    /// Checks whether no controller acts on an autoscaler without a status: each known instance of
+    /// hpa-rs that may run handles only others, and kube-controller-manager doesn't handle it. The
+    /// cause is the lost lease of an instance that handled it, or else the flag that leaves it out.
+    pub(crate) fn idle_without_status(&self, api: AutoscalerApi, namespace: &str) -> Option<Idle> {
+        let may_built_in_act = api == AutoscalerApi::Core
+            && self.built_in_handles_autoscalers(Some(namespace)) != Some(false);
+        if may_built_in_act || self.may_have_successor(api, namespace) {
+            return None;
+        }
+        let instances = self.describe_successor(api, namespace)?;
+        let mut holders = self.leases_for(Some(namespace)).map(|(_, holder)| holder);
+        let lost = holders
+            .find(|holder| is_lost(holder) && handles(holder, api, Some(namespace)) == Some(true));
+        if let Some(cause) = lost.and_then(describe_lost_lease) {
+            let successor = Some(instances);
+            return Some(Idle { is_certain: true, cause, search: None, successor });
+        }
+        let mut held = self.leases_for(Some(namespace)).filter(|(_, holder)| !is_lost(holder));
+        let handles_api =
+            held.any(|(_, holder)| scope_of(holder).is_some_and(|scope| scope.apis.contains(&api)));
+        let flag = if handles_api {
+            format!("--namespace (chart: namespaces) leaves out {namespace}")
+        } else {
+            format!("--autoscaler-api (chart: autoscalerApi) leaves out {api}")
+        };
+        let cause = format!("{instances}: {flag}");
+        // An instance whose lease no status names may handle it.
+        Some(Idle { is_certain: false, cause, search: None, successor: None })
+    }
+
     /// The finding about an autoscaler whose status kube-controller-manager stored last.
     fn idle_after_built_in(&self, namespace: &str) -> Option<Idle> {
         let may_act = self.leases_for(Some(namespace)).any(|(name, holder)| {
@@ -159,7 +195,7 @@ impl Leases<'_> {
         let is_found = |search: &String| expired.as_ref().is_none_or(|expired| expired == search);
         let search = self.describe_search().filter(is_found);
         // hpa-rs doesn't replace a status that needs no change.
-        let lost = expired.or_else(|| lost_lease(&self.lease.holder));
+        let lost = expired.or_else(|| describe_lost_lease(&self.lease.holder));
         let lost = lost.filter(|_| search.is_none());
         let cause = match lost {
             Some(lost) => format!("{lost}, and {built_in}"),
@@ -173,14 +209,32 @@ impl Leases<'_> {
         Some(Idle { is_certain, cause, search, successor })
     }
 
-    /// Whether kube-controller-manager acquired its lease after its last status in a namespace, in a
-    /// cluster with a lease of hpa-rs: its HPA controller may have been switched off.
+    /// Whether kube-controller-manager acquired its lease after its last status in a namespace, in
+    /// a cluster with a lease of hpa-rs: its HPA controller may have been switched off.
     fn has_restarted_built_in(&self, namespace: &str) -> bool {
         let acquired = self.built_in.holder.as_ref().ok().and_then(|holder| holder.acquired);
         let times = acquired.zip(self.writers.last_built_in_write(Some(namespace)));
         let is_later = times.is_some_and(|(acquired, write)| is_clearly_after(acquired, write));
         let is_missing = |holder| matches!(holder, &Err(Unavailable::NoLease(_)));
         is_later && self.hpa_rs_leases().any(|(_, holder)| !is_missing(holder))
+    }
+
+    /// A clause about the lease that expired last, if it did so after that of `manager` was lost.
+    /// Its holder published that it handles an autoscaler: a status that doesn't change still names
+    /// the lease of the release before. `None` if there is none.
+    fn describe_later_expiry(
+        &self,
+        manager: &str,
+        api: AutoscalerApi,
+        namespace: &str,
+    ) -> Option<String> {
+        let lost_at = self.lost_at(manager)?;
+        let leases = self.leases_for(Some(namespace)).filter(|(_, holder)| {
+            is_lost(holder) && handles(holder, api, Some(namespace)) == Some(true)
+        });
+        let expired = leases.filter_map(|(_, holder)| holder.as_ref().ok());
+        let last = expired.max_by_key(|holder| holder.expiry())?;
+        (last.expiry()? > lost_at).then(|| last.describe_expiry())
     }
 
     /// A clause about an expired lease whose holder published that it handles the autoscalers of
@@ -197,7 +251,7 @@ impl Leases<'_> {
                 && is_lost(holder)
                 && !holder.as_ref().is_ok_and(is_replaced)
         });
-        expired.and_then(lost_lease)
+        expired.and_then(describe_lost_lease)
     }
 
     /// A clause about kube-controller-manager if it is unknown whether it handles autoscalers.
@@ -210,7 +264,8 @@ impl Leases<'_> {
     }
 
     /// The cause if the lease that a status of hpa-rs names is missing: the uninstallation of
-    /// hpa-rs deletes it. `None` if kube-controller-manager handles the autoscaler, or has no lease.
+    /// hpa-rs deletes it. `None` if kube-controller-manager handles the autoscaler, or has no
+    /// lease.
     fn cause_without_lease(
         &self,
         api: AutoscalerApi,
@@ -242,7 +297,7 @@ impl Leases<'_> {
         }
         let holds_lease = |manager: &str| {
             self.lease_of(manager).is_some_and(|(_, holder)| {
-                is_held(holder) && !is_elsewhere(holder, api, Some(namespace))
+                is_held(holder) && !excludes(holder, api, Some(namespace))
             })
         };
         self.writers.any_in(api, namespace, holds_lease)
@@ -260,8 +315,8 @@ impl Leases<'_> {
         let (mut unknown, mut elsewhere) = (Vec::new(), Vec::new());
         let leases = self.leases_for(Some(namespace));
         for (name, holder) in leases.filter(|(_, holder)| !is_lost(holder)) {
-            let is_elsewhere = is_elsewhere(holder, api, Some(namespace));
-            let names = if is_elsewhere { &mut elsewhere } else { &mut unknown };
+            let is_excluded = excludes(holder, api, Some(namespace));
+            let names = if is_excluded { &mut elsewhere } else { &mut unknown };
             names.push(name.to_string());
         }
         let mut clauses = Vec::new();
@@ -293,8 +348,8 @@ impl Leases<'_> {
         if searched_namespaces.is_empty() || is_held(holder) {
             return None;
         }
-        let lost = lost_lease(holder);
-        Some(lost.unwrap_or_else(|| no_lease_found(&name.name, searched_namespaces)))
+        let lost = describe_lost_lease(holder);
+        Some(lost.unwrap_or_else(|| describe_missing_lease(&name.name, searched_namespaces)))
     }
 
     /// Whether the renewal times of all leases of a namespace's controllers can be read.

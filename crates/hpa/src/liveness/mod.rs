@@ -1,5 +1,23 @@
-//! Detects that no controller acts on autoscalers, or several do, from the leases and from the field
-//! managers of statuses.
+//! Detects that no controller acts on autoscalers, or several do, from the leases and from the
+//! field managers of statuses.
+//!
+//! | evidence | what it shows | who can forge it | how long it counts |
+//! |---|---|---|---|
+//! | flags of the static pod | HPA controller on or off | no tenant | while its lease is held |
+//! | lease | holder, acquisition, scope | users of its namespace | until it expires |
+//! | status writer | a controller wrote at a time | users of the autoscaler | one minute |
+//! | debug API | the work of an instance | the creator of the lease | when it is read |
+//!
+//! What a tenant can forge counts only in its own namespaces:
+//!
+//! - A lease that only statuses of its own namespace name is [local](ControllerLease::local) to it.
+//! - A writer counts in a namespace if it stored a status there, or in [most](NamespaceWriters).
+//! - A debug API answers for all autoscalers if a flag names it, or if its lease
+//!   [can't be a tenant's](ControllerLease::may_answer_for_all).
+//!
+//! An older status shows only who stored it: a status that doesn't change keeps its writer. One of
+//! kube-controller-manager, later than the acquisition of its lease, also shows that its HPA
+//! controller is on, if no other tenant can have forged it.
 
 mod built_in;
 mod conflict;
@@ -62,9 +80,9 @@ pub(crate) struct Leases<'a> {
 }
 
 impl Leases<'_> {
-    /// Whether an instance holds the lease, and acts on the autoscalers of the core API in a
-    /// namespace, or in several if it is `None`: by what it published on the lease, or else if it
-    /// stored a status in the namespace or has just acquired the lease. False if that is unknown.
+    /// Whether an instance holds the lease and is known to act on the autoscalers of the core API
+    /// in a namespace, or in several if it is `None`. If it published no scope on the lease, it
+    /// must have stored a status in the namespace, or have just acquired the lease.
     fn has_replaced_built_in(
         &self,
         name: &LeaseName,
@@ -89,8 +107,9 @@ impl Leases<'_> {
     }
 
     /// The held lease whose acquisition explains that kube-controller-manager has stored no status
-    /// in a namespace since `newest`: the holder published that it handles the namespace, or else
-    /// the lease is the checked one. The clocks of the holder and of the API server may differ.
+    /// in a namespace since `newest`. Its holder published that it handles the namespace. Without a
+    /// published scope, only the checked lease counts. The clocks of the holder and of the API
+    /// server may differ.
     pub(crate) fn takeover_after(
         &self,
         namespace: &str,
@@ -183,15 +202,15 @@ impl Leases<'_> {
     /// holder is known not to handle the autoscalers of the core API in a namespace.
     fn has_left(&self, manager: &str, namespace: Option<&str>) -> bool {
         self.lease_of(manager).is_some_and(|(_, holder)| {
-            is_lost(holder) || is_elsewhere(holder, AutoscalerApi::Core, namespace)
+            is_lost(holder) || excludes(holder, AutoscalerApi::Core, namespace)
         })
     }
 
     /// A clause about the lease of `manager`, if the hpa-rs that held it no longer does.
     pub(crate) fn describe_lost(&self, manager: &str) -> Option<String> {
         let (LeaseName { namespace, name }, holder) = self.lease_of(manager)?;
-        let missing = || no_lease_found(name, slice::from_ref(namespace));
-        is_lost(holder).then(|| lost_lease(holder).unwrap_or_else(missing))
+        let missing = || describe_missing_lease(name, slice::from_ref(namespace));
+        is_lost(holder).then(|| describe_lost_lease(holder).unwrap_or_else(missing))
     }
 
     /// Whether a controller has lost or released its lease, and has stored no status since. Its
@@ -202,6 +221,13 @@ impl Leases<'_> {
             .is_some_and(|(newest, lost_at)| is_clearly_after(newest, lost_at));
         let writes = is_later && self.is_recent_write(newest);
         !writes && self.is_running(manager) == Some(false)
+    }
+
+    /// Whether the status that a controller stored at `newest` is recent, and newer than the loss of
+    /// its lease if the clocks agree.
+    pub(crate) fn may_write_without_lease(&self, manager: &str, newest: Option<Timestamp>) -> bool {
+        let times = newest.zip(self.lost_at(manager));
+        times.is_some_and(|(newest, lost_at)| newest > lost_at) && self.is_recent_write(newest)
     }
 
     /// The time at which the lease of a controller was released or expired. `None` if it is
@@ -248,8 +274,8 @@ impl Leases<'_> {
         others.any(|other| self.is_running(other) != Some(false))
     }
 
-    /// Whether hpa-rs runs, and only for the custom API, as far as that is known: by what the
-    /// holders of its leases published, or else by the statuses that they stored.
+    /// Whether hpa-rs is known to run, and only for the custom API. The holders of its leases
+    /// published that, or have stored only statuses of the custom API.
     pub(crate) fn runs_for_custom_api_only(&self) -> bool {
         let without_lease = self.writers.apis_of(FieldManager::default().as_str());
         let mut leases = self.hpa_rs_leases().filter(|(_, holder)| !is_lost(holder)).peekable();
@@ -282,7 +308,7 @@ impl Leases<'_> {
     }
 
     /// The leases whose instances may act on autoscalers of a namespace, or of several if it is
-    /// `None`. A tenant can create a lease in its own namespace, and name it in its own statuses.
+    /// `None`.
     fn leases_for(
         &self,
         namespace: Option<&str>,
@@ -312,7 +338,7 @@ impl Leases<'_> {
     /// several if it is `None`, may be held.
     pub(crate) fn may_hpa_rs_run(&self, api: AutoscalerApi, namespace: Option<&str>) -> bool {
         let mut leases = self.leases_for(namespace);
-        leases.any(|(_, holder)| may_be_held(holder) && !is_elsewhere(holder, api, namespace))
+        leases.any(|(_, holder)| may_be_held(holder) && !excludes(holder, api, namespace))
     }
 
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
@@ -324,13 +350,13 @@ impl Leases<'_> {
             return Some(false);
         }
         let last_write = self.writers.last_built_in_write(namespace);
-        let is_on = self.built_in.has_hpa_controller_by(last_write, self.now) == Some(true);
+        let is_on = self.built_in.is_hpa_controller_on_by_write(last_write, self.now) == Some(true);
         (self.built_in.holder.is_ok() && is_on).then_some(true)
     }
 
     /// Whether kube-controller-manager handles autoscalers of the core API in a namespace, or in
-    /// several if it is `None`, or may do so: it holds its lease, its flags can't be read, and it or
-    /// the holder before it has just stored a status.
+    /// several if it is `None`, or may do so: it holds its lease, its flags can't be read, and it
+    /// or the holder before it has just stored a status.
     pub(crate) fn may_built_in_act(&self, namespace: Option<&str>) -> bool {
         self.built_in_handles_autoscalers(namespace).unwrap_or_else(|| {
             let last_write = self.writers.last_built_in_write(namespace);
@@ -340,8 +366,8 @@ impl Leases<'_> {
 
     /// The reason why kube-controller-manager handles no autoscaler, if it is known.
     fn built_in_idle(&self) -> Option<String> {
-        lost_lease(&self.built_in.holder).or_else(|| {
-            let is_off = self.built_in.has_hpa_controller(self.now) == Some(false);
+        describe_lost_lease(&self.built_in.holder).or_else(|| {
+            let is_off = self.built_in.is_hpa_controller_on(self.now) == Some(false);
             is_off.then(|| format!("{KUBE_CONTROLLER_MANAGER}'s HPA controller is off"))
         })
     }
@@ -362,9 +388,9 @@ fn handles(
     scope_of(holder).map(|scope| scope.handles(api, namespace))
 }
 
-/// Whether the holder of a lease is known not to handle the autoscalers of a namespace. False if
-/// that is `None`, for several namespaces.
-pub(crate) fn is_elsewhere(
+/// Whether the holder of a lease published a scope without the autoscalers of a namespace. False
+/// for several namespaces (`None`).
+pub(crate) fn excludes(
     holder: &Result<LeaseHolder, Unavailable>,
     api: AutoscalerApi,
     namespace: Option<&str>,
@@ -379,12 +405,12 @@ fn may_be_held(holder: &Result<LeaseHolder, Unavailable>) -> bool {
 }
 
 /// A clause about a lease that is in none of the namespaces.
-pub(crate) fn no_lease_found(name: &str, namespaces: &[String]) -> String {
+pub(crate) fn describe_missing_lease(name: &str, namespaces: &[String]) -> String {
     format!("no lease {name} was found in {}", namespaces.join(" or "))
 }
 
 /// A clause about a lease that is not held, or has expired. `None` for other leases.
-fn lost_lease(holder: &Result<LeaseHolder, Unavailable>) -> Option<String> {
+fn describe_lost_lease(holder: &Result<LeaseHolder, Unavailable>) -> Option<String> {
     match holder {
         Ok(holder) if holder.is_expired() => Some(holder.describe_expiry()),
         Err(error @ Unavailable::NotHeld { .. }) => Some(error.to_string()),

@@ -47,7 +47,6 @@ pub(crate) struct ControllerLease {
     pub(crate) local: Vec<LeaseName>,
     /// Whether the debug API of the holder may answer for all of the autoscalers: a flag names the
     /// namespace of the lease, or it is a usual one, or statuses of each namespace name the lease.
-    /// A tenant may name its own lease, but not in the namespaces of others.
     pub(crate) may_answer_for_all: bool,
 }
 
@@ -64,9 +63,8 @@ impl ControllerLease {
     /// the flags, else that of `one`, else the one that `statuses` name in most namespaces, else
     /// one in the usual namespaces.
     ///
-    /// A status that doesn't change keeps its writer. So if no instance holds that lease, one that
-    /// is held precedes it if it is a usual one, or if statuses of the same namespaces name it.
-    /// Others never answer: a tenant may have created them.
+    /// A status that doesn't change keeps its writer. So if no instance holds that lease, a held
+    /// lease replaces it if its name is a usual one, or if statuses of the same namespaces name it.
     pub(crate) async fn find(
         client: &Client,
         flags: &ControllerArguments,
@@ -95,12 +93,12 @@ impl ControllerLease {
         found.with_unnamed(client, flags, statuses).await
     }
 
-    /// If no instance holds the lease, if kube-controller-manager stored a status, or if an instance
-    /// no longer handles an autoscaler whose status it stored, adds the leases that no status names:
-    /// while no status changes, an instance with a new lease stores none. These are the held ones,
-    /// and the expired ones whose holders handled autoscalers whose status kube-controller-manager
-    /// stored last. Lists only the usual namespaces and that of the lease: tenants can create leases
-    /// elsewhere.
+    /// Adds leases that no status names: while no status changes, an instance with a new lease
+    /// stores none. Does so only if no instance holds the lease, if kube-controller-manager stored
+    /// a status, or if an instance no longer handles an autoscaler whose status it stored. Adds the
+    /// held leases, and the expired ones whose holders handled autoscalers whose status
+    /// kube-controller-manager stored last. Lists only the usual namespaces and that of the lease:
+    /// tenants can create leases elsewhere.
     async fn with_unnamed(
         mut self,
         client: &Client,
@@ -240,8 +238,8 @@ impl ControllerLease {
         }
     }
 
-    /// Reads the debug API at the URL of the flags, or else that of the checked lease's holder, whose
-    /// pod is `leader`. A holder that may be a tenant's invention isn't asked.
+    /// Reads the debug API at the URL of the flags, or else that of the checked lease's holder,
+    /// whose pod is `leader`. Sends no request to a holder that may be a tenant's invention.
     pub(crate) async fn instance(
         &self,
         client: &Client,
@@ -255,12 +253,12 @@ impl ControllerLease {
             self.may_answer_for_all.then_some(leader).ok_or_else(unconfirmed)
         };
         let api = self.debug_client_of(client, flags, request_timeout, leader).await?;
-        api.instance(flags).await
+        api.instance().await
     }
 
     /// A sentence without a full stop if the holder of the checked lease published that it handles
-    /// the custom API, but the API isn't served. `None` if a status is of that API. A tenant can
-    /// publish this on its own lease, which doesn't count.
+    /// the custom API, but the API isn't served. `None` if a status is of that API, or if the
+    /// holder may not answer for all autoscalers.
     pub(crate) async fn missing_api(
         &self,
         client: &Client,

@@ -86,9 +86,8 @@ fn unread() -> Holder {
     Err(Unavailable::Unreachable("refused".to_owned()))
 }
 
-fn flags(has_hpa_controller: Option<bool>) -> Option<ManagerFlags> {
-    has_hpa_controller
-        .map(|has_hpa_controller| ManagerFlags { pod: String::new(), has_hpa_controller })
+fn flags(enables_hpa: Option<bool>) -> Option<ManagerFlags> {
+    enables_hpa.map(|enables_hpa| ManagerFlags { pod: String::new(), enables_hpa })
 }
 
 fn writer(
@@ -193,10 +192,10 @@ fn no_controller_acts_if_the_leases_are_lost(
     #[case] manager: &str,
     #[case] holder: Holder,
     #[case] built_in: Holder,
-    #[case] has_hpa_controller: Option<bool>,
+    #[case] enables_hpa: Option<bool>,
     #[case] expected: &str,
 ) {
-    let flags = flags(has_hpa_controller);
+    let flags = flags(enables_hpa);
     let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
     let idle = leases(&lease(holder), &built_in).idle(CORE, "shop", manager);
     let (is_certain, reason) =
@@ -208,6 +207,84 @@ fn no_controller_acts_if_the_leases_are_lost(
 }
 
 #[rstest]
+#[case::other_api(
+    &[],
+    AutoscalerApi::Custom,
+    "--autoscaler-api (chart: autoscalerApi) leaves out autoscaling.hpa-rs.dev/v2"
+)]
+#[case::other_namespace(&["blog"], CORE, "--namespace (chart: namespaces) leaves out shop")]
+fn autoscaler_without_a_status_is_idle_if_each_instance_handles_others(
+    #[case] namespaces: &[&str],
+    #[case] api: AutoscalerApi,
+    #[case] flag: &str,
+) {
+    let idle = |holder: Holder, enables_hpa| {
+        let flags = flags(Some(enables_hpa));
+        let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+        leases(&lease(holder), &built_in).idle_without_status(api, "shop")
+    };
+    let of_others = || {
+        let scope = Some(scope(vec![CORE], namespaces));
+        Ok(LeaseHolder { scope, ..held() })
+    };
+    let found = idle(of_others(), false).expect("a finding");
+    let expected = format!(
+        "an instance with the lease a/hpa handles only other autoscalers (annotation of the \
+         lease): {flag}"
+    );
+    assert_eq!((found.is_certain, found.reason()), (false, expected));
+    let is_found = idle(of_others(), true).is_some();
+    assert_eq!(
+        is_found,
+        api == AutoscalerApi::Custom,
+        "kube-controller-manager handles the others"
+    );
+    for holder in [Ok(held()), Ok(LeaseHolder { scope: None, ..held() }), unread(), none()] {
+        assert_eq!(idle(holder, false), None);
+    }
+}
+
+/// The instance for the namespace `shop` has stopped, and that for `blog` runs.
+#[test]
+fn lost_lease_and_no_flag_is_the_cause_for_an_autoscaler_without_a_status() {
+    let of_blog = Some(scope(vec![CORE], &["blog"]));
+    let of_shop = Some(scope(vec![CORE], &["shop"]));
+    let mut lease = lease(Ok(LeaseHolder { scope: of_blog, ..held() }));
+    let lost = LeaseName { name: "shop".to_owned(), ..name() };
+    let holder = Ok(LeaseHolder { lease: lost.clone(), scope: of_shop, ..expired() });
+    lease.others.push(ReadLease { name: lost, holder });
+    let flags = flags(Some(false));
+    let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
+    let idle = leases(&lease, &built_in).idle_without_status(CORE, "shop").expect("a finding");
+    let expected = "no controller has renewed the lease a/shop for 45s, and an instance with the \
+                    lease a/hpa handles only other autoscalers (annotation of the lease)";
+    assert_eq!(idle.reason(), expected);
+}
+
+/// A release for the namespace `shop` has replaced the one whose lease the status still names.
+#[rstest]
+#[case::replaced("shop", 900, "no controller has renewed the lease a/shop for 45s")]
+#[case::expired_before("shop", 990, "no instance holds the lease a/hpa")]
+#[case::other_namespace("blog", 900, "no instance holds the lease a/hpa")]
+fn later_lease_of_the_namespace_is_the_cause(
+    #[case] namespace: &str,
+    #[case] released_at: i64,
+    #[case] expected: &str,
+) {
+    let released = Timestamp::from_second(released_at).ok();
+    let mut lease = lease(Err(Unavailable::NotHeld { lease: name(), released }));
+    let later = LeaseName { name: "shop".to_owned(), ..name() };
+    let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &["shop"]));
+    let holder = Ok(LeaseHolder { lease: later.clone(), scope, ..expired() });
+    lease.others.push(ReadLease { name: later, holder });
+    let built_in = KubeControllerManager { holder: none(), flags: None, last_write: None };
+    for api in AutoscalerApi::ALL {
+        let idle = leases(&lease, &built_in).idle(api, namespace, OWN).expect("a finding");
+        assert_eq!(idle.reason(), expected);
+    }
+}
+
+#[rstest]
 #[case::missing(none(), "no lease hpa was found in kube-system or autoscaling")]
 #[case::released(released(), "no instance holds the lease a/hpa")]
 #[case::expired(Ok(expired()), "no controller has renewed the lease a/hpa for 45s")]
@@ -215,7 +292,7 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
     #[case] holder: Holder,
     #[case] search: &str,
 ) {
-    let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: false });
+    let flags = Some(ManagerFlags { pod: String::new(), enables_hpa: false });
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
     let searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
     let lease = ControllerLease { searched_namespaces, ..lease(holder) };
@@ -241,11 +318,11 @@ fn guessed_lease_never_shows_for_certain_that_no_controller_acts(
 #[case::alone(none(), Some(true), false, BUILT_IN)]
 fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
     #[case] holder: Holder,
-    #[case] has_hpa_controller: Option<bool>,
+    #[case] enables_hpa: Option<bool>,
     #[case] hpa_rs_answers: bool,
     #[case] expected: ActingController,
 ) {
-    let flags = flags(has_hpa_controller);
+    let flags = flags(enables_hpa);
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
@@ -269,10 +346,10 @@ fn successor_of_the_built_in_controller_is_known_if_only_one_may_run(
 fn built_in_controller_that_runs_succeeds_an_hpa_rs_without_its_lease(
     #[case] holder: Holder,
     #[case] built_in: Holder,
-    #[case] has_hpa_controller: Option<bool>,
+    #[case] enables_hpa: Option<bool>,
     #[case] expected: ActingController,
 ) {
-    let flags = flags(has_hpa_controller);
+    let flags = flags(enables_hpa);
     let built_in = KubeControllerManager { holder: built_in, flags, last_write: None };
     let lease = lease(holder);
     let leases = leases(&lease, &built_in);
@@ -397,14 +474,14 @@ fn status_that_an_earlier_holder_may_have_stored_says_nothing_about_the_holder(
     let last_write = Timestamp::from_second(960).ok();
     let built_in = KubeControllerManager { holder: Ok(holder), flags: None, last_write };
     let now = Timestamp::from_second(1000).expect("a time");
-    assert_eq!(built_in.has_hpa_controller(now), expected);
+    assert_eq!(built_in.is_hpa_controller_on(now), expected);
     let clause = built_in.describe_hpa_controller(expected == Some(true), true, now);
     assert_eq!(clause.contains("may be on"), expected.is_none(), "{clause}");
 }
 
 #[test]
 fn built_in_controller_handles_no_autoscaler_of_the_custom_api() {
-    let flags = Some(ManagerFlags { pod: String::new(), has_hpa_controller: true });
+    let flags = Some(ManagerFlags { pod: String::new(), enables_hpa: true });
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
     let idle = leases(&lease(released()), &built_in).idle(AutoscalerApi::Custom, "shop", OWN);
     assert!(idle.is_some_and(|idle| idle.is_certain));
@@ -775,11 +852,11 @@ fn write_that_is_ahead_is_just_now() {
 #[case::this_namespace(CORE, Some(true), &["blog", "shop"], Some("kube-controller-manager"))]
 fn controllers_that_both_act_are_a_conflict(
     #[case] api: AutoscalerApi,
-    #[case] has_hpa_controller: Option<bool>,
+    #[case] enables_hpa: Option<bool>,
     #[case] namespaces: &[&str],
     #[case] other: Option<&str>,
 ) {
-    let flags = flags(has_hpa_controller);
+    let flags = flags(enables_hpa);
     let built_in = KubeControllerManager { holder: Ok(held()), flags, last_write: None };
     let scope = Some(scope(AutoscalerApi::ALL.to_vec(), namespaces));
     let lease = lease(Ok(LeaseHolder { scope, ..held() }));
@@ -797,6 +874,34 @@ fn controllers_that_both_act_are_a_conflict(
         assert_eq!(acting == MAYBE_RETURNED, other.is_some(), "{acting:?}");
         let dry_run = AutoscalerStatusWriter { dry_run: true, ..status };
         assert_eq!(leases.conflicts(&[dry_run]), []);
+    }
+}
+
+/// A kube-controller-manager with `--leader-elect=false` has no lease.
+#[rstest]
+#[case::wrote(CORE, none(), 995, true)]
+#[case::wrote_long_ago(CORE, none(), 900, false)]
+#[case::wrote_before_this_one_took_over(CORE, none(), 985, false)]
+#[case::lease_can_not_be_read(CORE, unread(), 995, false)]
+#[case::custom_api(AutoscalerApi::Custom, none(), 995, false)]
+fn built_in_controller_without_a_lease_is_in_a_conflict_if_it_writes(
+    #[case] api: AutoscalerApi,
+    #[case] holder: Holder,
+    #[case] wrote: i64,
+    #[case] is_conflict: bool,
+) {
+    let built_in = KubeControllerManager { holder, flags: None, last_write: None };
+    let acquired = Timestamp::from_second(if wrote == 985 { 980 } else { 800 }).ok();
+    let scope = Some(scope(AutoscalerApi::ALL.to_vec(), &[]));
+    let lease = lease(Ok(LeaseHolder { acquired, scope, ..held() }));
+    let at = Timestamp::from_second(wrote).expect("a time");
+    let overwritten = vec![StatusWrite { manager: KUBE_CONTROLLER_MANAGER.to_owned(), at }];
+    // Whichever of them wrote last.
+    let own = AutoscalerStatusWriter { overwritten, ..writer(api, "shop", OWN, None) };
+    let other = writer(api, "shop", KUBE_CONTROLLER_MANAGER, Some(at));
+    for status in [own, other] {
+        let conflicts = leases(&lease, &built_in).conflicts(&[status]);
+        assert_eq!(conflicts.iter().any(Conflict::has_built_in), is_conflict, "{conflicts:?}");
     }
 }
 
@@ -885,7 +990,7 @@ fn old_status_counts_only_where_no_other_tenant_can_forge_it() {
     let leases = Leases { writers: &writers, ..leases(&lease, &built_in) };
     let of = |namespace| leases.built_in_handles_autoscalers(namespace);
     assert_eq!([of(SHOP), of(Some("a")), of(None)], [Some(true), None, None]);
-    assert_eq!(built_in.has_hpa_controller(leases.now), None);
+    assert_eq!(built_in.is_hpa_controller_on(leases.now), None);
 }
 
 /// Its flags can't be read, and no instance of hpa-rs handles the namespace.

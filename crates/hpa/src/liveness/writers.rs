@@ -12,12 +12,11 @@ use jiff::Timestamp;
 use crate::{debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler};
 
 /// The field managers that stored the statuses of autoscalers last, by namespace and API. An
-/// instance that stored a status in a namespace handles the namespace's other autoscalers too.
+/// instance that stored a status in a namespace handles all autoscalers of the namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceWriters {
     by_namespace: HashMap<String, WritersOfNamespace>,
-    /// The field managers that stored a status in more than half of the namespaces. A tenant can
-    /// only forge writes in its own namespaces.
+    /// The field managers that stored a status in more than half of the namespaces.
     in_most: BTreeSet<String>,
     /// The time of kube-controller-manager's newest status in each namespace, also if another
     /// controller has overwritten it: two that both act overwrite each other's statuses.
@@ -36,9 +35,9 @@ pub(crate) fn status_writers(autoscalers: &[ListedAutoscaler]) -> Vec<Autoscaler
         let key = HpaKey::for_api(one.api, metadata.namespace.as_str(), metadata.name.as_str());
         Some(AutoscalerStatusWriter {
             key,
-            manager: one.manager.clone()?,
-            at: one.status_stored_at,
-            overwritten: one.overwritten.clone(),
+            manager: one.controller.name.clone()?,
+            at: one.controller.at,
+            overwritten: one.controller.overwritten.clone(),
             dry_run: one.asks_for_dry_run(),
         })
     });

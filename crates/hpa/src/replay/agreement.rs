@@ -57,7 +57,8 @@ pub(super) enum Trust {
     Unchanged,
     /// Too few replicas are recorded.
     TooLittleData,
-    /// The autoscaler has a pause or a dry run, so the variants have it as well.
+    /// The autoscaler has a pause or a dry run, so the variants have it as well. The caller sets
+    /// this.
     Paused,
 }
 
@@ -103,14 +104,6 @@ impl Agreement {
         };
         agreement.trust = agreement.trust_level();
         agreement
-    }
-
-    /// Sets the trust in the replay of an autoscaler with a pause or a dry run.
-    pub(super) fn paused_if(mut self, is_paused: bool) -> Self {
-        if is_paused {
-            self.trust = Trust::Paused;
-        }
-        self
     }
 
     /// The mean absolute difference as a share of the mean replicas. `None` if the replicas differ,
@@ -173,6 +166,12 @@ impl Agreement {
         })
     }
 
+    /// The advice, unless it permits all comparisons.
+    pub(super) fn caution(&self) -> Option<String> {
+        let is_trusted = self.trust == Trust::Good && self.scaling_difference_cause().is_none();
+        (!is_trusted).then(|| self.advice())
+    }
+
     fn advice(&self) -> String {
         let error = percent(self.relative_difference().unwrap_or_default());
         let (scope, scalings) = self.scaling_difference_cause().map_or_else(
@@ -188,8 +187,8 @@ impl Agreement {
         );
         match self.trust {
             Trust::Good => format!(
-                "Trust: good{scope}. A variant that differs from base by clearly more than {error} \
-                 would also have differed in reality.{scalings}"
+                "Trust: good{scope}. A variant whose replicas differ from those of base by clearly \
+                 more than {error} would also have differed in reality.{scalings}"
             ),
             Trust::Limited => format!(
                 "Trust: limited{scope}. Compare variants with each other, and only by differences \
@@ -203,8 +202,8 @@ impl Agreement {
                                  show that the load is right. Replay a time with scalings."
                 .to_owned(),
             Trust::TooLittleData if self.compared >= MIN_COVERAGE => format!(
-                "Trust: unknown. Replicas are recorded at {}, but a comparison needs at least \
-                 {MIN_STEPS}: choose a smaller --step or a longer --since.",
+                "Trust: unknown. Replicas can be compared at {} only, and {MIN_STEPS} are needed: \
+                 choose a smaller --step, or a time with more records (--since).",
                 counted(self.compared_step_count, "step")
             ),
             Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
@@ -295,9 +294,11 @@ workload: {load: {constant: 900}, replicas: 2}
     fn replay_of_a_paused_autoscaler_is_not_trusted() {
         let recorded = recorded(&[(40, Some(10.0)), (60, Some(20.0))]);
         let agreement = Agreement::new(10, &scalings(&[(600.0, 20)]), &recorded, 15.0);
-        let [_, advice] = agreement.clone().paused_if(true).paragraphs();
+        assert_eq!(agreement.caution(), None);
+        let paused = Agreement { trust: Trust::Paused, ..agreement };
+        let [_, advice] = paused.paragraphs();
         assert!(advice.starts_with("Trust: none. The autoscaler is paused, "), "{advice}");
-        assert_eq!(agreement.clone().paused_if(false), agreement);
+        assert_eq!(paused.caution(), Some(advice));
     }
 
     #[rstest]
@@ -338,8 +339,8 @@ workload: {load: {constant: 900}, replicas: 2}
         };
         assert_eq!(
             advice(&[(19, Some(10.0))]),
-            "Trust: unknown. Replicas are recorded at 19 steps, but a comparison needs at least \
-             20: choose a smaller --step or a longer --since."
+            "Trust: unknown. Replicas can be compared at 19 steps only, and 20 are needed: choose \
+             a smaller --step, or a time with more records (--since)."
         );
         let gaps = advice(&[(60, None), (40, Some(10.0))]);
         assert!(gaps.ends_with("check --since and --replicas-query."), "{gaps}");

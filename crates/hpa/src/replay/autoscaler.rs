@@ -121,6 +121,7 @@ mod tests {
             "apiVersion": "autoscaling.hpa-rs.dev/v1alpha1",
             "metadata": { "name": "web", "namespace": "shop", "annotations": {
                 "autoscaling.hpa-rs.dev/tolerance": "0.05", "team": "shop",
+                "autoscaling.hpa-rs.dev/pause": "true",
             } },
             "spec": {
                 "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
@@ -135,7 +136,9 @@ mod tests {
         assert_eq!(annotations["autoscaling.hpa-rs.dev/sync-period"], "30s");
         let aggregate = annotations["autoscaling.hpa-rs.dev/aggregate"].as_str();
         assert!(aggregate.is_some_and(|text| text.contains("p95")), "{annotations}");
-        assert_eq!(annotations.as_object().map(serde_json::Map::len), Some(3), "{annotations}");
+        // The report of a replay says that the autoscaler is paused.
+        assert_eq!(annotations["autoscaling.hpa-rs.dev/pause"], "true");
+        assert_eq!(annotations.as_object().map(serde_json::Map::len), Some(4), "{annotations}");
         assert_eq!(manifest["spec"]["syncPeriodSeconds"], Value::Null);
         assert_eq!(manifest["spec"]["metrics"][0]["resource"]["aggregate"], Value::Null);
     }

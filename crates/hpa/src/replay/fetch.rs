@@ -52,13 +52,6 @@ impl Reader<'_> {
         Ok(series)
     }
 
-    /// The value at the end of the window. `None` if there is none, or if it is not finite.
-    pub(super) async fn read_last(&self, query: &Query) -> anyhow::Result<Option<f64>> {
-        let end = self.window.end();
-        let points = self.query_points(query, end, end).await?;
-        Ok(points.first().map(|(_, value)| *value).filter(|value| value.is_finite()))
-    }
-
     async fn read_chunk(
         &self,
         query: &Query,

@@ -26,6 +26,8 @@ pub(crate) struct PastLoad {
     pub(crate) hpa: HorizontalPodAutoscaler,
     /// Whether the autoscaler is of the custom API.
     pub(crate) is_custom: bool,
+    /// A sentence if less than the requested time is recorded.
+    pub(crate) missing_time: Option<String>,
 }
 
 /// Reads the autoscaler, and its load from Prometheus.
@@ -42,6 +44,7 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
         target,
         startup,
         is_custom: autoscaler.is_custom(),
+        missing_time: past.describe_missing_time(),
         hpa: autoscaler.hpa,
     })
 }

@@ -7,7 +7,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Quantity,
     api::{CrossVersionObjectReference, MetricIdentifier, MetricSpec, MetricTarget},
 };
-use hpa_collectors::{CollectorSource, source_of};
+use hpa_collectors::{CollectorSource, FindingSubject, source_of};
 
 use super::series::Series;
 use crate::collectors::environment_of_unknown_flags;
@@ -146,14 +146,14 @@ impl Metric {
     pub(super) fn query_advice(&self) -> String {
         let name = &self.name;
         let advice = format!("give its query with --load-query '{name}=QUERY'");
-        match self.collector.as_ref().filter(|collector| collector.is_annotated) {
+        match &self.collector {
+            None | Some(CollectorSource { subject: FindingSubject::Metric(..), .. }) => advice,
             Some(CollectorSource { collector: "prometheus", subject, .. }) => {
                 format!("{advice} (that of its {subject})")
             }
             Some(CollectorSource { collector, subject, .. }) => {
                 format!("{advice} (its {subject} name the collector {collector})")
             }
-            None => advice,
         }
     }
 
@@ -208,7 +208,7 @@ fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
     metric.metric_name() == name || name.parse() == Ok(index)
 }
 
-/// The source of the first member that is set.
+/// The source of the member that is set, as in [`MetricSpec::target`].
 fn source_of_spec(spec: &MetricSpec) -> Option<Source> {
     Some(match spec {
         MetricSpec { resource: Some(_), .. } => Source::Resource { container: None },

@@ -10,15 +10,15 @@ mod metric;
 mod model;
 mod output;
 mod past;
+mod past_loads;
 mod query;
 mod read;
 mod series;
-mod source;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::{
@@ -30,7 +30,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::{
-    agreement::Agreement,
+    agreement::{Agreement, Trust},
     autoscaler::Autoscaler,
     model::{RebuiltScenario, rebuild},
     output::Replay,
@@ -39,7 +39,7 @@ use self::{
 };
 pub(crate) use self::{
     load::{PastLoad, read_load},
-    source::PrometheusPastLoads,
+    past_loads::PrometheusPastLoads,
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
@@ -51,6 +51,9 @@ use crate::{
 /// After a change of scheduled bounds, recorded replicas may be within the old ones for this time.
 const BOUNDS_DELAY: SignedDuration = SignedDuration::from_mins(2);
 
+/// A replayed time shorter than this may lack the peaks of the load.
+const SHORT_SECONDS: f64 = 3600.0;
+
 /// Replays the past of an autoscaler, and prints how well the rebuilt run matches it.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let (autoscaler, past) = block_on(async {
@@ -60,12 +63,6 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     })?;
     let mut rebuilt = rebuild(&past, &autoscaler.hpa)?;
     complete_scenario(&mut rebuilt, arguments, &autoscaler, &past)?;
-    if let Some(path) = &arguments.save {
-        let text = serde_saphyr::to_string(&rebuilt.scenario).context("unable to write YAML")?;
-        let header =
-            format!("# Rebuilt by hpa replay. Run it with: hpa simulate {}\n", path.display());
-        simulate::write_file(path, &(header + &text))?;
-    }
     let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
     let scenario_file = ScenarioFile::parse(&rebuilt.scenario.to_string(), &no_files);
     let scenario_file = scenario_file.map_err(|error| {
@@ -78,8 +75,14 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let results = simulate::simulate(&scenario_file.variants, has_charts || arguments.timeline);
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
     let step = past.window.step_seconds as f64;
-    let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step)
-        .paused_if(!base.may_scale());
+    let mut agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
+    if !base.may_scale() {
+        agreement.trust = Trust::Paused;
+    }
+    if let Some(path) = &arguments.save {
+        let caution = caution(&agreement, past.window.seconds(), rebuilt.capacity_assumption);
+        save_scenario(path, rebuilt.scenario, &caution)?;
+    }
     let mut assumptions = notes(rebuilt.assumptions, &autoscaler.hpa, &past);
     assumptions.extend(report::pod_limit_sentence(&results));
     assumptions.extend(report::pause_sentence(&results));
@@ -102,6 +105,27 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The caution of a saved scenario about a time of `seconds`: the trust if it is restricted, that
+/// the time is short, and that the capacity of a pod is assumed. Empty if there is nothing to say.
+fn caution(agreement: &Agreement, seconds: f64, capacity_assumption: Option<String>) -> String {
+    let short = (seconds < SHORT_SECONDS).then(|| {
+        let time = report::format_duration(seconds);
+        format!("The scenario is a replay of only {time}: the load of other times may differ.")
+    });
+    let sentences = agreement.caution().into_iter().chain(short).chain(capacity_assumption);
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a scenario to a file.
+fn save_scenario(path: &Path, mut scenario: Value, caution: &str) -> anyhow::Result<()> {
+    if let Some(fields) = scenario.as_object_mut().filter(|_| !caution.is_empty()) {
+        fields.insert("caution".to_owned(), caution.into());
+    }
+    let text = serde_saphyr::to_string(&scenario).context("unable to write YAML")?;
+    let header = format!("# Rebuilt by hpa replay. Run it with: hpa simulate {}\n", path.display());
+    simulate::write_file(path, &(header + &text))
 }
 
 /// Adds the autoscaler, the controller's settings and the variants to the rebuilt scenario.
@@ -158,22 +182,12 @@ fn controller_settings(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// Adds a note for each of these: the record is shorter than requested; recorded replicas are
-/// outside the bounds; recorded replicas are at the maximum, which may hide load.
-fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
-    let (requested, recorded) = (past.requested.seconds(), past.window.seconds());
-    // A few steps may be missing at the end, because rates need later samples.
-    if recorded < requested * 0.99 {
-        notes.insert(
-            0,
-            format!(
-                "Prometheus has the replicas and metrics of {} only, not of {}: only that time is \
-                 replayed.",
-                report::format_duration(recorded),
-                report::format_duration(requested)
-            ),
-        );
-    }
+/// Adds a note for each of these: the queries have results for less than the requested time;
+/// recorded replicas are outside the bounds; recorded replicas are at the maximum, which may hide
+/// load.
+fn notes(assumptions: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
+    let mut notes: Vec<String> =
+        past.describe_missing_time().into_iter().chain(assumptions).collect();
     let settings = Settings::default().for_autoscaler(hpa, &SettingPolicy::default()).settings;
     let bounds_at = |time: Timestamp| {
         let bounds = settings.bounds_at(&hpa.spec, time);

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_simulate::report::{format_duration, percent};
+use hpa_simulate::report::{format_duration, percent, six_digits};
 use serde_json::{Value, json};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     load::{MainLoad, main_load},
     metric::{Metric, Source, Target, matching_labels},
     past::{Past, RecordedMetric},
-    series::{Series, six_digits},
+    series::Series,
 };
 
 /// The maximum error of a good fit, as a share of the metric's mean.
@@ -41,6 +41,8 @@ pub(super) struct RebuiltScenario {
     /// The name of the metric from which the load was derived.
     pub(super) load_metric: String,
     pub(super) assumptions: Vec<String>,
+    /// The assumption about the capacity of a pod. `None` with `--pod-capacity`.
+    pub(super) capacity_assumption: Option<String>,
 }
 
 /// Rebuilds the load from the main metric, and the other metrics as functions of the load.
@@ -58,16 +60,17 @@ pub(super) fn rebuild(
     }
     let max_per_pod = per_pod.quantile(1.0).unwrap_or_default();
     let capacity = past.capacity.unwrap_or_else(|| max_per_pod.max(TARGETS_PER_POD * target));
-    if past.capacity.is_none() {
+    let capacity_assumption = past.capacity.is_none().then(|| {
         let basis =
             if max_per_pod >= capacity { "the most that one served" } else { "twice the target" };
-        model.assumptions.push(format!(
-            "A pod can serve {basis}: {}. OVERLOAD and LATENCY count load beyond that \
-             (--pod-capacity).",
+        format!(
+            "The capacity of a pod is assumed: {basis}, {}. Overload, latency and risk depend on \
+             it: measure it, and replay with --pod-capacity.",
             recorded.metric.load_amount(six_digits(capacity))
-        ));
-    }
-    Ok(model.finish(&load, capacity))
+        )
+    });
+    model.assumptions.extend(capacity_assumption.clone());
+    Ok(RebuiltScenario { capacity_assumption, ..model.finish(&load, capacity) })
 }
 
 /// Builds a scenario, except for the parts that don't depend on metrics.
@@ -259,8 +262,8 @@ impl<'p> Model<'p> {
         Ok(())
     }
 
-    /// Adds the load, and an assumption about its gaps, if one has at least two steps. `capacity` is
-    /// the load that a pod can serve.
+    /// Adds the load, and an assumption about its gaps, if one has at least two steps. `capacity`
+    /// is the load that a pod can serve.
     #[expect(clippy::indexing_slicing, reason = "the scenario has a workload")]
     fn finish(mut self, load: &Series, capacity: f64) -> RebuiltScenario {
         let step = self.past.window.step_seconds as f64;
@@ -281,6 +284,7 @@ impl<'p> Model<'p> {
             scenario: self.scenario,
             load_metric: self.main.describe(),
             assumptions: self.assumptions,
+            capacity_assumption: None,
         }
     }
 }

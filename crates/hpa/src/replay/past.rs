@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use hpa_simulate::report::format_duration;
 
 use super::{
     metric::{Metric, Target},
@@ -59,6 +60,21 @@ impl Past {
         }
         let window = self.window.slice(first, last);
         Ok(Self { window, metrics, replicas: self.replicas.slice(first, last), ..self })
+    }
+
+    /// A sentence if less than the requested time is recorded.
+    pub(super) fn describe_missing_time(&self) -> Option<String> {
+        let (requested, recorded) = (self.requested.seconds(), self.window.seconds());
+        // A few steps may be missing at the end, because rates need later samples.
+        (recorded < requested * 0.99).then(|| {
+            format!(
+                "The queries for replicas and metrics have results for {} only, not for {}: only \
+                 that time is used. A rate has none while its window has fewer than two samples \
+                 (--rate-window, or the query of the metric).",
+                format_duration(recorded),
+                format_duration(requested)
+            )
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use hpa_prometheus::{
 };
 
 use super::metric::{Metric, Source, matching_labels};
+use crate::rules;
 
 /// Names of two pods that don't exist. A rule inserts them into its query as the regular expression
 /// `hpareplayone|hpareplaytwo`, which [`TargetRef::metric_query`] replaces by a pattern for the
@@ -111,12 +112,13 @@ impl TargetRef {
         Query::new("replicas", custom_query.map_or(text, str::to_owned), advice)
     }
 
-    /// The query for a container's number of CPU samples in ten minutes, which shows the scrape
-    /// interval.
+    /// The query for the number of CPU samples in ten minutes, which shows the scrape interval. It
+    /// counts those of a container that ran all the time.
     pub(super) fn scrapes_query(&self) -> Query {
         let series =
             format!("container_cpu_usage_seconds_total{{{}}}", self.container_matchers(None));
-        let text = format!("max(count_over_time({series}[10m]))");
+        let text =
+            format!("max(count_over_time({series}[10m]) and {series} and {series} offset 10m)");
         Query::new("the scrape interval of CPU usage", text, "")
     }
 
@@ -180,15 +182,17 @@ impl TargetRef {
     /// The query for the usage of a resource by all pods. Rates have a window of `window` seconds.
     fn usage_query(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
         let containers = self.container_matchers(container);
-        let (text, delay) = if metric.name == "cpu" {
+        let (text, delay, about_rate) = if metric.name == "cpu" {
             // A rate is the mean over its window, so it belongs to the middle of the window.
-            (self.cpu_load(container, window), window as f64 / 2.0)
+            let about_rate = format!(", and a rate needs two samples in {window}s (--rate-window)");
+            (self.cpu_load(container, window), window as f64 / 2.0, about_rate)
         } else {
-            (format!("sum(container_memory_working_set_bytes{{{containers}}})"), 0.0)
+            let text = format!("sum(container_memory_working_set_bytes{{{containers}}})");
+            (text, 0.0, String::new())
         };
         let advice = format!(
-            "the kubelet's cAdvisor exports it; check --pods (now {:?}), or give the total of all \
-             pods with --load-query",
+            "the kubelet's cAdvisor exports it{about_rate}; check --pods (now {:?}), or give the \
+             total of all pods with --load-query",
             self.pods
         );
         Query { delay, ..Query::new(&format!("the usage of {}", metric.describe()), text, &advice) }
@@ -199,7 +203,7 @@ impl TargetRef {
     pub(super) fn metric_query(
         &self,
         metric: &Metric,
-        source: Option<&PrometheusSource>,
+        rules: Option<&PrometheusSource>,
         window: i64,
     ) -> Result<Query, String> {
         if let Source::Resource { container } = &metric.source {
@@ -211,10 +215,10 @@ impl TargetRef {
             Source::Pods(_) => format!("check --pods (now {:?}), or {query_advice}", self.pods),
             _ => query_advice.clone(),
         };
-        let Some(source) = source else {
+        let Some(rules) = rules else {
             return self.query_without_rules(metric, &subject, &advice);
         };
-        match self.rule_query(metric, source) {
+        match self.rule_query(metric, rules) {
             Some((text, client)) => {
                 Ok(Query { client, ..Query::new(&subject, format!("sum({text})"), &advice) })
             }
@@ -227,7 +231,7 @@ impl TargetRef {
     }
 
     /// The query of the rule that has a metric. `None` if there is no such rule.
-    fn rule_query(&self, metric: &Metric, source: &PrometheusSource) -> Option<RuleQuery> {
+    fn rule_query(&self, metric: &Metric, rules: &PrometheusSource) -> Option<RuleQuery> {
         let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomQuery {
             resource,
             namespace: self.namespace.clone(),
@@ -240,7 +244,7 @@ impl TargetRef {
             Source::Pods(identifier) => {
                 let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
-                let (query, client) = custom_rule_query(source, &request, &names)?;
+                let (query, client) = custom_rule_query(rules, &request, &names)?;
                 let quoted = Quoted(&self.pods).to_string();
                 let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
                 let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
@@ -248,7 +252,7 @@ impl TargetRef {
                 (replaced != query).then_some((replaced, client))
             }
             Source::Object { object, identifier } => {
-                let resources = source.resources();
+                let resources = rules.resources();
                 // The singular name of a resource is its kind in lower case.
                 let resource =
                     resources.resolve(object.group(), &object.kind.to_lowercase()).ok()?;
@@ -258,15 +262,15 @@ impl TargetRef {
                 if is_namespace {
                     request.namespace.clear();
                 }
-                custom_rule_query(source, &request, std::slice::from_ref(&object.name))
+                custom_rule_query(rules, &request, std::slice::from_ref(&object.name))
             }
             Source::External(identifier) => {
-                let explanation = source.explain_external(&ExternalQuery {
+                let explanation = rules.explain_external(&ExternalQuery {
                     namespace: self.namespace.clone(),
                     metric: metric.name.clone(),
                     metric_selector: selector(identifier),
                 });
-                applied_query(&explanation, |index| source.external_client(index))
+                applied_query(&explanation, |index| rules.external_client(index))
             }
         }
     }
@@ -302,14 +306,8 @@ impl TargetRef {
 
 /// PromQL matchers for labels that match the metric's selector.
 fn matchers(metric: &MetricIdentifier) -> Vec<String> {
-    let matcher = |(name, value): (String, String)| {
-        let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
-            && !name.starts_with(|c: char| c.is_ascii_digit());
-        // Prometheus 3 accepts other names in quotes.
-        let name = if is_plain { name } else { Quoted(&name).to_string() };
-        format!("{name}={}", Quoted(&value))
-    };
-    matching_labels(metric).into_iter().map(matcher).collect()
+    let labels = matching_labels(metric).into_iter();
+    labels.map(|(name, value)| rules::equality_matcher(&name, &value)).collect()
 }
 
 /// The selector of a metric; everything if it has none or an invalid one.
@@ -322,12 +320,12 @@ fn selector(metric: &MetricIdentifier) -> Selector {
 type RuleQuery = (String, Option<Client>);
 
 fn custom_rule_query(
-    source: &PrometheusSource,
+    rules: &PrometheusSource,
     request: &CustomQuery,
     names: &[String],
 ) -> Option<RuleQuery> {
-    let explanation = source.explain_custom(request, names);
-    applied_query(&explanation, |index| source.custom_client(index))
+    let explanation = rules.explain_custom(request, names);
+    applied_query(&explanation, |index| rules.custom_client(index))
 }
 
 /// The query of the rule that applies. `client_of` returns the client of a rule's server.

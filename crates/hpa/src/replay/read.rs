@@ -1,6 +1,6 @@
 //! Reads an autoscaler's past from Prometheus.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use hpa_calc::Quantity;
@@ -31,8 +31,10 @@ const MIN_RATE_WINDOW: i64 = 60;
 const SCRAPES_PER_RATE: f64 = 4.0;
 /// The window of rates if no CPU is read or the scrape interval is unknown, in seconds.
 const DEFAULT_RATE_WINDOW: i64 = 120;
-/// The window in which [`TargetRef::scrapes_query`] counts samples, in seconds.
-const SCRAPES_WINDOW: f64 = 600.0;
+/// The window in which [`TargetRef::scrapes_query`] counts samples.
+const SCRAPES_WINDOW: Duration = Duration::from_mins(10);
+/// One in this many of the counts of samples may be too low, as while Prometheus was down.
+const COUNTS_PER_OUTLIER: usize = 20;
 
 /// Reads replicas, metrics, requests and start-up times of the target's pods.
 pub(super) async fn read_past(
@@ -46,7 +48,7 @@ pub(super) async fn read_past(
     let until = arguments.until.unwrap_or(now);
     ensure!(until <= now, "--until {until} is in the future");
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
-    if window.step_count < 2 || window.exceeds_limit() {
+    if window.step_count < 2 || window.len() > MAX_POINTS {
         bail!("--since and --step ask for {} points: choose 3 to {MAX_POINTS}", window.len());
     }
     let Some(client) = arguments.rules.prometheus.client(Arc::new(()))? else {
@@ -57,7 +59,7 @@ pub(super) async fn read_past(
         !matches!(metric.source, Source::Resource { .. })
             && !load_queries.contains_key(&metric.name)
     };
-    let source = if metrics.iter().any(needs_rules) {
+    let rules = if metrics.iter().any(needs_rules) {
         connect_rules(arguments, autoscaler, window.start).await?
     } else {
         None
@@ -77,7 +79,7 @@ pub(super) async fn read_past(
         let query = if let Some(text) = load_queries.get(&metric.name) {
             Query::new(&format!("the metric {}", metric.name), text.clone(), "check --load-query")
         } else {
-            let query = target.metric_query(&metric, source.as_deref(), rate);
+            let query = target.metric_query(&metric, rules.as_deref(), rate);
             query.map_err(anyhow::Error::msg)?
         };
         let value = reader.read_required(&query).await?;
@@ -190,8 +192,8 @@ async fn connect_rules(
 }
 
 /// The window of rates in seconds. If it is not configured, it is that of [`SCRAPES_PER_RATE`]
-/// scrapes, but at least [`MIN_RATE_WINDOW`]. Without a CPU metric, or if the scrape interval is
-/// unknown, it is [`DEFAULT_RATE_WINDOW`].
+/// scrapes at the longest interval in the time of the reader, but at least [`MIN_RATE_WINDOW`].
+/// Without a CPU metric, or if the scrape interval is unknown, it is [`DEFAULT_RATE_WINDOW`].
 pub(super) async fn rate_window(
     configured: Option<SignedDuration>,
     reader: &Reader<'_>,
@@ -206,9 +208,19 @@ pub(super) async fn rate_window(
     if !metrics.iter().any(is_cpu) {
         return Ok(DEFAULT_RATE_WINDOW);
     }
-    let scrapes = reader.read_last(&target.scrapes_query()).await?.filter(|count| *count >= 2.0);
-    let window = scrapes.map(|count| SCRAPES_PER_RATE * SCRAPES_WINDOW / count);
-    Ok(window.map_or(DEFAULT_RATE_WINDOW, whole_seconds).max(MIN_RATE_WINDOW))
+    let replayed = Duration::from_secs_f64(reader.window.seconds());
+    let window = Window::new(replayed, reader.window.end(), Some(SCRAPES_WINDOW));
+    let reader = Reader { client: reader.client, window, progress: None };
+    Ok(rate_window_for_scrapes(&reader.read(&target.scrapes_query()).await?))
+}
+
+/// The window of rates for the numbers of samples in each [`SCRAPES_WINDOW`].
+pub(super) fn rate_window_for_scrapes(scrapes: &Series) -> i64 {
+    let mut counts: Vec<f64> = scrapes.values().filter(|count| *count >= 2.0).collect();
+    counts.sort_by(f64::total_cmp);
+    let fewest = counts.get(counts.len() / COUNTS_PER_OUTLIER);
+    let window = fewest.map(|count| SCRAPES_PER_RATE * SCRAPES_WINDOW.as_secs_f64() / count);
+    window.map_or(DEFAULT_RATE_WINDOW, whole_seconds).max(MIN_RATE_WINDOW)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]

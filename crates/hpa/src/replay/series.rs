@@ -1,5 +1,7 @@
 //! Recorded values at regular intervals, with gaps.
 
+use hpa_simulate::report::six_digits;
+
 /// One value per step, `None` in gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub(super) Vec<Option<f64>>);
@@ -132,11 +134,6 @@ impl Series {
         };
         (0..self.0.len()).map(value_at).collect()
     }
-}
-
-/// Rounds to six significant digits, to keep files short.
-pub(super) fn six_digits(value: f64) -> f64 {
-    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]

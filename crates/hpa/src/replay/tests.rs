@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use super::{
     agreement::{Agreement, Trust},
+    caution,
     metric::Metric,
     model::{RebuiltScenario, rebuild},
     output::Replay,
     past::{Past, RecordedMetric},
     query::{Query, TargetRef, pod_names},
-    read::check_replicas,
+    read::{check_replicas, rate_window_for_scrapes},
+    save_scenario,
     series::Series,
     window::Window,
 };
@@ -210,7 +212,24 @@ fn gaps_and_unknown_capacity_are_assumptions() {
     let (rebuilt, ..) = replay(&json!([pods("rps", "10")]), vec![value]);
     let all = rebuilt.assumptions.join("\n");
     assert!(all.contains("Gaps (the longest: 5m)"), "{all}");
-    assert!(all.contains("twice the target: 20 of rps."), "{all}");
+    let capacity = "The capacity of a pod is assumed: twice the target, 20 of rps. ";
+    assert!(all.contains(capacity), "{all}");
+    assert!(rebuilt.capacity_assumption.is_some_and(|one| one.starts_with(capacity)));
+}
+
+/// A Prometheus that scraped every minute, and then every 5 s.
+#[rstest]
+#[case::two_days(288, 1, 240)]
+#[case::half_an_hour(2, 2, 240)]
+#[case::outlier(1, 40, 60)]
+#[case::unknown(0, 0, 120)]
+fn rate_window_fits_the_longest_scrape_interval(
+    #[case] slow: usize,
+    #[case] fast: usize,
+    #[case] expected: i64,
+) {
+    let scrapes = Series([vec![Some(10.0); slow], vec![None], vec![Some(120.0); fast]].concat());
+    assert_eq!(rate_window_for_scrapes(&scrapes), expected);
 }
 
 #[rstest]
@@ -269,6 +288,27 @@ fn page_has_the_recorded_replicas_and_the_match() {
 }
 
 #[test]
+fn saved_scenario_has_restricted_trust_short_time_and_assumed_capacity_as_caution() {
+    let metrics = json!([pods("rps", "10")]);
+    let (rebuilt, _, agreement) = replay(&metrics, vec![series(load)]);
+    assert_eq!(caution(&agreement, 3600.0, None), "");
+    let short = "The scenario is a replay of only 4m: the load of other times may differ.";
+    assert_eq!(caution(&agreement, 240.0, None), short);
+    let capacity = rebuilt.capacity_assumption;
+    assert_eq!(caution(&agreement, 3600.0, capacity.clone()), capacity.clone().unwrap());
+    let poor = Agreement { trust: Trust::Poor, ..agreement };
+    let mut scenario = rebuilt.scenario;
+    scenario["autoscaler"] = autoscaler(&metrics);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    save_scenario(file.path(), scenario, &caution(&poor, 240.0, capacity)).unwrap();
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let saved = ScenarioFile::parse(&text, &|_| Err("no files".to_owned())).unwrap();
+    let caution = &saved.variants[0].caution;
+    assert!(caution.starts_with("Trust: none. ") && caution.contains(short), "{caution}");
+    assert!(caution.ends_with("and replay with --pod-capacity."), "{caution}");
+}
+
+#[test]
 fn scheduled_bounds_hold_at_the_replayed_time() {
     assert_eq!(window().start.to_string(), "2027-01-15T07:00:00Z");
     let mut manifest = autoscaler(&json!([pods("rps", "10")]));
@@ -316,6 +356,8 @@ fn unrecorded_start_and_end_are_removed() {
     let past = past.trimmed().unwrap();
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.step_count, past.replicas.0.len()), (160, 161));
+    let missing = past.describe_missing_time().expect("a third of the hour is missing");
+    assert!(missing.contains("results for 40m only, not for 1h: only that time"), "{missing}");
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
     let mut single = Past { replicas: Series::empty(161), ..past };
     assert!(single.clone().trimmed().is_err());
@@ -401,6 +443,7 @@ fn names_cannot_change_a_query() {
     let mut queries = vec![
         target.replicas_query(None),
         target.startup_query(),
+        target.scrapes_query(),
         target.requests_query("cpu", Some(hostile)),
     ];
     for metric in Metric::used(&hpa, &[]).unwrap() {

@@ -21,7 +21,7 @@ pub(super) struct Window {
     pub(super) start: Timestamp,
     /// The length of a step.
     pub(super) step_seconds: i64,
-    /// The number of steps. There is one more point, because start and end are points too.
+    /// The number of steps. There is one more point, because both start and end are points.
     pub(super) step_count: i64,
 }
 
@@ -51,11 +51,6 @@ impl Window {
 
     pub(super) fn end(&self) -> Timestamp {
         self.at(self.step_count)
-    }
-
-    /// Whether there are more points than `--since` and `--step` may ask for.
-    pub(super) fn exceeds_limit(&self) -> bool {
-        self.len() > MAX_POINTS
     }
 
     /// The period from one point to another.
@@ -128,7 +123,7 @@ mod tests {
     #[test]
     fn limit_counts_points() {
         let exceeds_limit = |steps: u64| {
-            window(Duration::from_secs(steps), Some(Duration::from_secs(1))).exceeds_limit()
+            window(Duration::from_secs(steps), Some(Duration::from_secs(1))).len() > MAX_POINTS
         };
         assert!(!exceeds_limit(199_999));
         assert!(exceeds_limit(200_000));

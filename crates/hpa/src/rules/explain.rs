@@ -16,7 +16,7 @@ use hpa_metrics::{
 };
 use hpa_prometheus::rules::{
     explain::{Explanation, RequestProblem, RuleOutcome},
-    query::{on_one_line, selects_objects},
+    query::{selects_objects, with_single_spaces},
 };
 use hpa_prometheus::source::{InspectedMetric, RelistError, RuleInspection};
 
@@ -97,7 +97,8 @@ async fn explain_custom(
     names: &[String],
 ) -> (String, Outcome) {
     let (source, series) = (servers.source, known_series(servers, &request));
-    let max_count = if names.is_empty() { MAX_OBJECTS } else { names.len() };
+    let are_named = !names.is_empty();
+    let max_count = if are_named { names.len() } else { MAX_OBJECTS };
     let names = match (names, &series) {
         ([], Some(series)) => series.object_names(&request).await,
         (names, _) => Ok(names.to_vec()),
@@ -112,17 +113,17 @@ async fn explain_custom(
     let explained_names = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let mut explanation = source.explain_custom(&request, &explained_names);
     let inspected = source.inspect_custom();
-    let (mut text, mismatch) = describe_rules(servers, "rules", &mut explanation, &inspected).await;
-    let (metric, explanation) = (&*request.metric, &explanation);
+    let (mut text, absence) = describe_rules(servers, "rules", &mut explanation, &inspected).await;
     let mut headline = Headline {
-        metric,
-        explanation,
+        metric: &request.metric,
+        explanation: &explanation,
         inspected: &inspected,
         object_counts: None,
         other_rules: &source.inspect_external(),
     };
-    let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
-        return headline.add_to(&text, 0, mismatch.as_deref());
+    let applied = explanation.applied();
+    let Some(rule) = applied.and_then(|applied| inspected.get(applied.index)) else {
+        return headline.add_to(&text, 0, absence.as_deref());
     };
     if let Some(problem) = &unlisted {
         return headline.add_failure_to(&text, problem);
@@ -135,51 +136,82 @@ async fn explain_custom(
         return headline.add_to(&text, 0, cause.as_deref());
     }
     let server = servers.server(&rule.definition.server);
-    let (mut value_count, mut read_count, mut problems) = (0, 0, Vec::new());
-    let mut query_without_result = None;
-    for name in &names {
-        if let Some(problem) = server.timeout_problem() {
-            let _ = writeln!(text, "{} not read", counted(names.len() - read_count, "object"));
-            problems.push(problem);
-            break;
-        }
-        read_count += 1;
-        match server.read(source.read_custom(request.clone().named(name))).await {
-            Ok(values) => {
-                value_count += values.items.len();
-                for item in values.items {
-                    let value = Quantity::from(item.value);
-                    let _ = writeln!(text, "{name} = {value} at {}", item.timestamp);
+    let values = ObjectValues::read(server, &request, &names).await;
+    text += &values.text;
+    headline.object_counts = Some(ObjectCounts { read: values.read_count, total: object_count });
+    if values.count > 0 {
+        return headline.add_to(&text, values.count, None);
+    }
+    let is_unanswered = |problem: &&QueryProblem| matches!(problem, QueryProblem::Unanswered(_));
+    if let Some(unanswered) = values.problems.iter().find(is_unanswered) {
+        return headline.add_failure_to(&text, unanswered);
+    }
+    let mut reason = match &series {
+        Some(series) => series.explain_unmet_requirement(rule, &request).await,
+        None => None,
+    };
+    if reason.is_none()
+        && are_named
+        && let Some(series) = &series
+    {
+        reason = series.explain_absence_of(&names, &request).await;
+    }
+    if reason.is_none()
+        && let Some(query) = &values.query_without_result
+    {
+        reason = server.explain_short_range(query).await;
+    }
+    match (&reason, values.problems.first()) {
+        (None, Some(problem)) => headline.add_failure_to(&text, problem),
+        _ => headline.add_to(&text, 0, reason.as_deref()),
+    }
+}
+
+/// The values of a custom metric that were read for objects, and the problems.
+#[derive(Default)]
+struct ObjectValues {
+    /// A line for each value and each problem.
+    text: String,
+    /// The number of values.
+    count: usize,
+    /// The number of objects that were read.
+    read_count: usize,
+    problems: Vec<QueryProblem>,
+    /// The query of an object that had no result.
+    query_without_result: Option<String>,
+}
+
+impl ObjectValues {
+    /// Reads the values of objects, until the server has timed out too often.
+    async fn read(server: PrometheusServer<'_>, request: &CustomQuery, names: &[String]) -> Self {
+        let mut read = Self::default();
+        for name in names {
+            if let Some(problem) = server.timeout_problem() {
+                let unread_count = names.len() - read.read_count;
+                let _ = writeln!(read.text, "{} not read", counted(unread_count, "object"));
+                read.problems.push(problem);
+                break;
+            }
+            read.read_count += 1;
+            let values = server.servers.source.read_custom(request.clone().named(name));
+            match server.read(values).await {
+                Ok(values) => {
+                    read.count += values.items.len();
+                    for item in values.items {
+                        let value = Quantity::from(item.value);
+                        let _ = writeln!(read.text, "{name} = {value} at {}", item.timestamp);
+                    }
+                }
+                Err(error) => {
+                    let query = short_range::query_without_result(&error);
+                    read.query_without_result = query.map(str::to_owned);
+                    let line = format!("{name}: {}", describe_without_query(error.clone()));
+                    let _ = writeln!(read.text, "{line}");
+                    read.problems.push(read_problem(server, &error, line));
                 }
             }
-            Err(error) => {
-                let line = format!("{name}: {}", describe_without_query(error.clone()));
-                let _ = writeln!(text, "{line}");
-                problems.push(read_problem(server, &error, line));
-                query_without_result = short_range::query_without_result(&error).map(str::to_owned);
-            }
         }
-    }
-    headline.object_counts = Some(ObjectCounts { read: read_count, total: object_count });
-    let is_unanswered = |problem: &&QueryProblem| matches!(problem, QueryProblem::Unanswered(_));
-    let unanswered = problems.iter().find(is_unanswered);
-    if value_count == 0
-        && unanswered.is_none()
-        && let Some(series) = &series
-        && let Some(reason) = series.explain_unmet_requirement(rule, &request).await
-    {
-        return headline.add_to(&text, 0, Some(&reason));
-    }
-    if value_count == 0
-        && unanswered.is_none()
-        && let Some(query) = query_without_result
-        && let Some(reason) = server.explain_short_range(&query).await
-    {
-        return headline.add_to(&text, 0, Some(&reason));
-    }
-    match unanswered.or(problems.first()) {
-        Some(problem) if value_count == 0 => headline.add_failure_to(&text, problem),
-        _ => headline.add_to(&text, value_count, None),
+        read
     }
 }
 
@@ -194,7 +226,7 @@ fn describe_without_query(mut error: MetricError) -> String {
         query.clear();
     }
     // Also removes the space after an empty query.
-    on_one_line(&describe(&error))
+    with_single_spaces(&describe(&error))
 }
 
 /// The problem of a failed read. `text` describes it if the server answered.
@@ -209,7 +241,7 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
     let source = servers.source;
     let mut explanation = source.explain_external(request);
     let inspected = source.inspect_external();
-    let (mut text, mismatch) =
+    let (mut text, absence) =
         describe_rules(servers, "externalRules", &mut explanation, &inspected).await;
     let rule = explanation.applied().and_then(|applied| inspected.get(applied.index));
     if request.namespace.is_empty()
@@ -231,7 +263,7 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
         other_rules: &source.inspect_custom(),
     };
     let Some(rule) = explanation.applied().and_then(|applied| inspected.get(applied.index)) else {
-        return headline.add_to(&text, 0, mismatch.as_deref());
+        return headline.add_to(&text, 0, absence.as_deref());
     };
     let server = servers.server(&rule.definition.server);
     match server.read(source.read_external(request.clone())).await {
@@ -256,13 +288,13 @@ async fn explain_external(servers: &RuleServers<'_>, request: &ExternalQuery) ->
             headline.add_to(&text, 0, Some(&cause))
         }
         Err(error) => {
-            let problem = read_problem(server, &error, on_one_line(&describe(&error)));
+            let problem = read_problem(server, &error, with_single_spaces(&describe(&error)));
             headline.add_failure_to(&text, &problem)
         }
     }
 }
 
-/// The reason that the query of an external metric has no result, as far as it is known.
+/// Says that the query of an external metric has no result, with the reason or else advice.
 async fn describe_empty_result(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,
@@ -285,8 +317,9 @@ async fn describe_empty_result(
     }
 }
 
-/// Says that the series of an external metric have no sample now, lack the namespace label, are only
-/// in other namespaces, or don't meet a requirement of the selector. `None` if none of these holds.
+/// Says that the series of an external metric have no sample now, lack the namespace label, are
+/// only in other namespaces, or don't meet a requirement of the selector. `None` if none of these
+/// holds.
 async fn explain_empty_selection(
     servers: &RuleServers<'_>,
     rule: &RuleInspection,
@@ -338,14 +371,14 @@ async fn explain_empty_namespace(
 
 /// Describes the outcome of each rule in a line. `list` is the name of the list in the file.
 /// Removes the warnings about gauges from `explanation`. Also returns a sentence about the first
-/// rule that describes the metric, but whose `seriesQuery` doesn't match the series with its name.
+/// rule that would serve the metric, but has no series.
 async fn describe_rules(
     servers: &RuleServers<'_>,
     list: &str,
     explanation: &mut Explanation,
     inspected: &[RuleInspection],
 ) -> (String, Option<String>) {
-    let (mut text, mut described_mismatch) = (String::new(), None);
+    let (mut text, mut absence) = (String::new(), None);
     if inspected.is_empty() {
         let _ = writeln!(text, "the file has no {list}");
     }
@@ -368,32 +401,24 @@ async fn describe_rules(
         let RuleOutcome::NoSeries { series_query, will_have } = &report.outcome else {
             continue;
         };
-        let mismatch = match server.describe_age(series_query).await {
-            Ok(Some(age)) => {
-                let _ = writeln!(
-                    text,
-                    "  {age}; none is within the maximum age: check the scrape targets, or raise \
-                     --metrics-max-age"
-                );
-                continue;
-            }
-            Ok(None) => server.explain_mismatch(series_query).await,
-            Err(problem) => Err(problem),
+        let cause = match server.explain_missing_series(series_query).await {
+            Ok(cause) => cause,
+            Err(problem) => Some(format!("the reason is unknown: {problem}")),
         };
-        match mismatch {
-            Ok(Some(mismatch)) => {
-                let _ = writeln!(text, "  {mismatch}");
-                if *will_have {
-                    described_mismatch.get_or_insert_with(|| format!("{name}: {mismatch}"));
-                }
-            }
-            Ok(None) => {}
-            Err(problem) => {
-                let _ = writeln!(text, "  the reason is unknown: {problem}");
-            }
+        if let Some(cause) = &cause {
+            let _ = writeln!(text, "  {cause}");
+        }
+        if *will_have {
+            absence.get_or_insert_with(|| match cause {
+                Some(cause) => format!("{name}: {cause}"),
+                None => format!(
+                    "{name} would serve it, but Prometheus has no series for its seriesQuery {}",
+                    with_single_spaces(series_query)
+                ),
+            });
         }
     }
-    (text, described_mismatch)
+    (text, absence)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules
 use hpa_prometheus::source::PrometheusSource;
 
 use self::outcome::Outcome;
+pub(crate) use self::sample::equality_matcher;
 use crate::{
     args::{LintFormat, RulesCommand, RulesConnection, RulesGenerateArguments},
     kubectl::block_on,

@@ -6,11 +6,13 @@ use std::{fmt, process::ExitCode};
 use hpa_metrics::describe;
 use hpa_prometheus::{
     client::{Client, QueryFailure},
-    rules::query::on_one_line,
+    rules::query::with_single_spaces,
 };
 
 use crate::EXIT_INCONCLUSIVE;
 
+/// The first line names at most this many causes, places or rules, and counts the rest.
+pub(super) const MAX_NAMED: usize = 3;
 /// Written in place of a result that could not be read. The first line has the cause.
 pub(super) const UNCHECKED: &str = "not checked (see the first line)";
 
@@ -26,10 +28,10 @@ pub(super) enum QueryProblem {
 impl QueryProblem {
     pub(super) fn new(failure: &QueryFailure, client: &Client) -> Self {
         if failure.is_caused_by_query() {
-            return Self::Mistake(on_one_line(&describe(failure)));
+            return Self::Mistake(with_single_spaces(&describe(failure)));
         }
         let url = client.settings().url_without_credentials();
-        Self::Unanswered(on_one_line(&failure.describe_with_server(&url)))
+        Self::Unanswered(with_single_spaces(&failure.describe_with_server(&url)))
     }
 }
 
@@ -65,5 +67,5 @@ impl Outcome {
 
 /// The first line if a server didn't answer. `failure` names the server.
 pub(super) fn unknown_value(metric: &str, failure: &str) -> String {
-    format!("{metric}: the value cannot be told: {}", on_one_line(failure))
+    format!("{metric}: the value is unknown: {}", with_single_spaces(failure))
 }

@@ -9,7 +9,7 @@ use hpa_prometheus::{
     promql::{self, Selector},
     rules::{
         Compat, Config, RuleSet,
-        query::{Objects, on_one_line},
+        query::{Objects, with_single_spaces},
         resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusSource,
@@ -196,7 +196,8 @@ fn check_results(
     let UsageQuery { query, name_label, labels } = query;
     let mistake = |text| Err(QueryProblem::Mistake(text));
     if results.is_empty() {
-        return mistake(format!("no result: check names and labels in `{}`", on_one_line(query)));
+        let query = with_single_spaces(query);
+        return mistake(format!("no result: check names and labels in `{query}`"));
     }
     // A result for a whole pod has no label for the container.
     let is_missing =
@@ -246,20 +247,31 @@ pub(super) struct UsageScope<'a> {
 }
 
 impl UsageScope<'_> {
-    /// Removes the results of objects with other names, if there are results of these names.
-    /// Returns the number of distinct names.
-    fn retain(self, results: &mut Vec<(Labels, f64)>, name_label: &str) -> usize {
+    /// Removes the results of objects with other names. Returns the number of the objects that are
+    /// left, with the scope. If there are none, removes nothing and fails. `all` are the objects of
+    /// the results, and `object` is the name of one in messages.
+    fn select(
+        self,
+        object: &str,
+        all: &ResultObjects,
+        results: &mut Vec<(Labels, f64)>,
+        name_label: &str,
+    ) -> Result<String, QueryProblem> {
+        let (named, of_namespace) = (self.named(), self.of_namespace());
         let is_in_scope = |(labels, _): &(Labels, f64)| {
             let name = labels.get(name_label);
             self.names.is_empty() || name.is_some_and(|name| self.names.contains(name))
         };
         let in_scope = results.iter().filter(|result| is_in_scope(result));
-        let names = in_scope.filter_map(|(labels, _)| labels.get(name_label));
-        let count = names.collect::<BTreeSet<_>>().len();
-        if count > 0 {
-            results.retain(is_in_scope);
+        let found = in_scope.filter_map(|(labels, _)| labels.get(name_label));
+        let count = found.collect::<BTreeSet<_>>().len();
+        if count == 0 {
+            let all = counted(all.count, object);
+            let text = format!("it has values of {all}{of_namespace}, none{named}");
+            return Err(QueryProblem::Mistake(text));
         }
-        count
+        results.retain(is_in_scope);
+        Ok(counted(count, object) + &named + &of_namespace)
     }
 
     /// The end of a sentence about objects, such as " of the namespace shop". Empty for those of
@@ -334,27 +346,18 @@ pub(super) async fn explain_metric(
         }
         Err(problem) => (Vec::new(), Err(problem)),
     };
-    let (mut report, outcome) = match checked {
-        Ok(ResultObjects { count: total, .. }) => {
-            let count = scope.retain(&mut results, &query.name_label);
-            let object = kind.trim_end_matches('s');
-            let (named, of_namespace) = (scope.named(), scope.of_namespace());
-            if count == 0 {
-                let all = counted(total, object) + &of_namespace;
-                let reason = format!("resourceRules.{field} has values of {all}, none{named}");
-                (no_value(&reason), none)
-            } else {
-                let objects = counted(count, object) + &named + &of_namespace;
-                let values = format!("{metric} has values of {objects}, by resourceRules.{field}");
-                match definition.missing_rule() {
-                    Some(path) => {
-                        let headline = format!(
-                            "{values}, but metrics.k8s.io doesn't serve them: {path} is missing\n"
-                        );
-                        (headline, none)
-                    }
-                    None => (values + "\n", Outcome::Success),
+    let object = kind.trim_end_matches('s');
+    let selected =
+        checked.and_then(|all| scope.select(object, &all, &mut results, &query.name_label));
+    let (mut report, outcome) = match selected {
+        Ok(objects) => {
+            let values = format!("{metric} has values of {objects}, by resourceRules.{field}");
+            match definition.missing_rule() {
+                Some(path) => {
+                    let missing = "but metrics.k8s.io doesn't serve them";
+                    (format!("{values}, {missing}: {path} is missing\n"), none)
                 }
+                None => (values + "\n", Outcome::Success),
             }
         }
         Err(QueryProblem::Mistake(text)) => {
@@ -365,7 +368,7 @@ pub(super) async fn explain_metric(
         }
     };
     // Writing to a string can't fail.
-    let _ = writeln!(report, "resourceRules.{field}: {}", on_one_line(text));
+    let _ = writeln!(report, "resourceRules.{field}: {}", with_single_spaces(text));
     for (labels, value) in results.iter().take(MAX_RESULTS) {
         let _ = writeln!(report, "  {labels:?} = {value}");
     }

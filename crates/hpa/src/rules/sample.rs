@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{
     explain::list_first,
+    go_text::Quoted,
     selector::{Operator, Requirement},
     suggestions::{may_be_meant, most_similar},
 };
@@ -30,14 +31,14 @@ pub(super) type Labels = BTreeMap<String, String>;
 /// A selector for the series with a name that an external rule reads for a namespace.
 pub(super) fn external_selector(rule: &RuleInspection, series: &str, namespace: &str) -> String {
     let is_selected = selects_namespace(rule);
-    let added = is_selected.then(|| format!("{}={namespace:?}", namespace_label(rule)));
+    let added = is_selected.then(|| equality_matcher(&namespace_label(rule), namespace));
     with_matchers(&rule.definition.series_query, series, |_| true, added)
 }
 
 /// A selector for the series with a name that a rule reads: with the matchers of `seriesQuery`, and
 /// only series that have all `labels`.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
-    let added = labels.iter().map(|label| format!("{label}!=\"\""));
+    let added = labels.iter().map(|label| format!("{}!=\"\"", label_name(label)));
     with_matchers(series_query, series, |_| true, added)
 }
 
@@ -49,8 +50,20 @@ pub(super) fn selector_without(
     series: &str,
     (namespace_label, namespace): (&str, &str),
 ) -> String {
-    let added = [format!("{namespace_label}={namespace:?}"), format!("{label}=\"\"")];
+    let added = [equality_matcher(namespace_label, namespace), equality_matcher(label, "")];
     with_matchers(series_query, series, |name| name != label, added)
+}
+
+/// A matcher for series with this value of a label.
+pub(crate) fn equality_matcher(label: &str, value: &str) -> String {
+    format!("{}={}", label_name(label), Quoted(value))
+}
+
+/// The name of a label as PromQL has it. Prometheus 3 accepts any name in quotes.
+pub(super) fn label_name(name: &str) -> String {
+    let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    if is_plain { name.to_owned() } else { Quoted(name).to_string() }
 }
 
 /// A selector for the series with a name, with the matchers of `seriesQuery` about the kept labels,
@@ -61,7 +74,7 @@ fn with_matchers(
     is_kept: impl Fn(&str) -> bool,
     added: impl IntoIterator<Item = String>,
 ) -> String {
-    let mut matchers = vec![format!("__name__={series:?}")];
+    let mut matchers = vec![format!("__name__={}", Quoted(series))];
     if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
         let others = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
         let kept = others.filter(|matcher| is_kept(matcher.label));
@@ -204,16 +217,28 @@ impl PrometheusServer<'_> {
         }
     }
 
-    /// Says why a `seriesQuery` matches no current series: its name is misspelled, or a matcher
-    /// doesn't fit. `None` if it has no name, or if neither is the cause.
-    pub(super) async fn explain_mismatch(
+    /// Says why no series of a `seriesQuery` is within the maximum age. `None` if the reason isn't
+    /// found.
+    pub(super) async fn explain_missing_series(
         &self,
         series_query: &str,
     ) -> Result<Option<String>, QueryProblem> {
+        match self.describe_age(series_query).await? {
+            Some(age) => Ok(Some(format!(
+                "no sample is within the maximum age. {age}: check the scrape targets, or raise \
+                 --metrics-max-age"
+            ))),
+            None => self.explain_mismatch(series_query).await,
+        }
+    }
+
+    /// Says why a `seriesQuery` matches no current series: its name is misspelled, or a matcher
+    /// doesn't fit. `None` if it has no name, or if neither is the cause.
+    async fn explain_mismatch(&self, series_query: &str) -> Result<Option<String>, QueryProblem> {
         let Ok(expr) = promql::parse(series_query) else { return Ok(None) };
         let Node::Selector(selector) = &expr.node else { return Ok(None) };
         let Some(name) = selector.metric_name() else { return Ok(None) };
-        let labels = self.newest_labels(&format!("{{__name__={name:?}}}")).await?;
+        let labels = self.newest_labels(&format!("{{__name__={}}}", Quoted(name))).await?;
         Ok(match labels {
             Some(labels) => mismatch(name, selector, &labels),
             None => self.explain_misspelling(name).await,
@@ -236,8 +261,8 @@ impl PrometheusServer<'_> {
     }
 
     /// Explains that no current series of an external metric has the label that selects the
-    /// namespace in queries, as the caller has found. `None` if there are no series, or if no namespace
-    /// is selected.
+    /// namespace in queries, as the caller has found. `None` if there are no series, or if no
+    /// namespace is selected.
     pub(super) async fn explain_missing_namespace(
         &self,
         rule: &RuleInspection,
@@ -294,7 +319,8 @@ impl PrometheusServer<'_> {
         label: &str,
         selector: &str,
     ) -> Result<Vec<String>, QueryProblem> {
-        let groups = self.samples(&format!("group by ({label}) ({selector})")).await?.into_iter();
+        let query = format!("group by ({}) ({selector})", label_name(label));
+        let groups = self.samples(&query).await?.into_iter();
         let mut values: Vec<String> =
             groups.map(|(mut labels, _)| labels.remove(label).unwrap_or_default()).collect();
         values.sort_unstable();
@@ -325,7 +351,7 @@ impl PrometheusServer<'_> {
             let fine = format!("max(max_over_time(timestamp({selector})[602s:1s] @ {end:.0}))");
             let time = self.first_value(&fine).await?.unwrap_or(time).max(time);
             #[expect(clippy::cast_precision_loss, reason = "an age in seconds")]
-            let age = Timestamp::now().as_second() as f64 - time;
+            let age = (Timestamp::now().as_second() as f64 - time).max(0.0);
             let age = SignedDuration::try_from_secs_f64(age.round()).ok();
             return Ok(age.map(|age| format!("The newest sample is {age:#} old")));
         }
@@ -454,6 +480,14 @@ mod tests {
         let names = ["exported_namespace", "exported_pod", "job"];
         let labels = names.map(|name| (name.to_owned(), "a".to_owned())).into();
         assert_eq!(mismatch("m", selector, &labels).as_deref(), expected);
+    }
+
+    #[test]
+    fn selector_has_the_escapes_of_promql() {
+        let selector = selector("m", "a\u{200b}", &["pod", "app/name"]);
+        assert_eq!(selector, "{__name__=\"a\\u200b\",pod!=\"\",\"app/name\"!=\"\"}");
+        let selector = selector_without("app/name", "m", "a", ("app/ns", "b"));
+        assert_eq!(selector, "{__name__=\"a\",\"app/ns\"=\"b\",\"app/name\"=\"\"}");
     }
 
     #[test]

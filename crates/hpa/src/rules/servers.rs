@@ -18,20 +18,8 @@ const MAX_TIMEOUTS: usize = 2;
 /// The servers of a rules file, and their timeouts.
 pub(super) struct RuleServers<'p> {
     pub(super) source: &'p PrometheusSource,
-    /// By the servers' names. A server has none if its last query didn't time out.
-    timeouts: Mutex<BTreeMap<String, Timeouts>>,
-}
-
-/// The timeouts in a row of a server.
-struct Timeouts {
-    count: usize,
-    last: QueryFailure,
-}
-
-impl Timeouts {
-    fn are_too_many(&self) -> bool {
-        self.count >= MAX_TIMEOUTS
-    }
+    /// The timeouts in a row of each server, by its name. Removed after a query without a timeout.
+    timeouts: Mutex<BTreeMap<String, Vec<QueryFailure>>>,
 }
 
 /// A Prometheus server that a rules file names.
@@ -53,7 +41,7 @@ impl<'p> RuleServers<'p> {
     /// Adds notes to the first line of a report: queries were left out after timeouts, or a server
     /// warned of a result.
     pub(super) fn add_notes(&self, report: String) -> String {
-        let has_timeouts = self.timeouts.lock().values().any(Timeouts::are_too_many);
+        let has_timeouts = self.timeouts.lock().values().any(|row| row.len() >= MAX_TIMEOUTS);
         let timeouts = has_timeouts.then(|| {
             format!("after {MAX_TIMEOUTS} timeouts in a row, no further queries were sent")
         });
@@ -107,10 +95,9 @@ impl PrometheusServer<'_> {
 
     /// Fails with the last timeout if there were too many.
     fn check_timeouts(&self) -> Result<(), QueryFailure> {
-        match self.servers.timeouts.lock().get(self.name) {
-            Some(timeouts) if timeouts.are_too_many() => Err(timeouts.last.clone()),
-            _ => Ok(()),
-        }
+        let timeouts = self.servers.timeouts.lock();
+        let row = timeouts.get(self.name).filter(|row| row.len() >= MAX_TIMEOUTS);
+        row.and_then(|row| row.last()).map_or(Ok(()), |last| Err(last.clone()))
     }
 
     /// Records the result of a query.
@@ -118,8 +105,7 @@ impl PrometheusServer<'_> {
         let mut timeouts = self.servers.timeouts.lock();
         match failure {
             Some(last @ (QueryFailure::Timeout { .. } | QueryFailure::SlowResponse { .. })) => {
-                let count = timeouts.get(self.name).map_or(0, |timeouts| timeouts.count) + 1;
-                timeouts.insert(self.name.to_owned(), Timeouts { count, last: last.clone() });
+                timeouts.entry(self.name.to_owned()).or_default().push(last.clone());
             }
             _ => {
                 timeouts.remove(self.name);

@@ -9,7 +9,7 @@ use super::servers::PrometheusServer;
 const COUNTED: &str = "[5m:1s]";
 /// The maximum number of ranges of a query that are checked, with up to two queries each.
 const MAX_CHECKED: usize = 4;
-/// The number of samples in a suggested range, of which some may be missing.
+/// The number of samples in a suggested range. `rate` needs two, and some may be missing.
 const SUGGESTED_SAMPLES: f64 = 4.0;
 
 impl PrometheusServer<'_> {

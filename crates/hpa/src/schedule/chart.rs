@@ -8,12 +8,10 @@ use jiff::{
 };
 
 use super::preview::Preview;
+use crate::terminal::bar;
 
 const SLOTS_PER_DAY: i32 = 48;
 const MINUTES_PER_SLOT: i32 = 30;
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// A half hour with the value 0.
-const ZERO: char = '·';
 /// A half hour without a value: outside the preview, or skipped because summer time begins.
 const NO_VALUE: char = ' ';
 /// Cyan.
@@ -68,8 +66,8 @@ fn bars(slots: &[Option<i64>], max: i64, has_color: bool) -> String {
     for slot in slots {
         let (char, slot_color) = match slot {
             None => (NO_VALUE, ""),
-            Some(0) => (ZERO, DIM),
-            Some(value) => (bar(*value, max), BAR_COLOR),
+            Some(0) => (bar(0.0, 1.0), DIM),
+            Some(value) => (bar(value.unsigned_abs() as f64, max as f64), BAR_COLOR),
         };
         if has_color && slot_color != color {
             text.push_str(if slot_color.is_empty() { RESET } else { slot_color });
@@ -81,11 +79,4 @@ fn bars(slots: &[Option<i64>], max: i64, has_color: bool) -> String {
         text.push_str(RESET);
     }
     text
-}
-
-/// The bar for a value above 0, in eighths of the height for `max`, rounded up.
-fn bar(value: i64, max: i64) -> char {
-    let eighths = (u128::from(value.unsigned_abs()) * 8).div_ceil(max.max(1).unsigned_abs().into());
-    let index = usize::try_from(eighths.clamp(1, 8) - 1).unwrap_or_default();
-    BARS.get(index).copied().unwrap_or('█')
 }

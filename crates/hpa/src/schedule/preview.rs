@@ -7,7 +7,10 @@ use hpa_collectors::schedules::{
     Change, EntryProblem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
 use hpa_metrics::decode_value;
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{
+    SignedDuration, Timestamp,
+    tz::{AmbiguousOffset, TimeZone},
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -239,7 +242,7 @@ impl Preview {
             let note = if window.start < window.end {
                 format!("is outside of the drawn time: {start} to {end} (see --from)")
             } else {
-                let cause = if self.clocks_went_forward(window.start) {
+                let cause = if self.is_skipped(window.start) {
                     ", because the clocks go forward"
                 } else {
                     ""
@@ -260,10 +263,13 @@ impl Preview {
         text
     }
 
-    /// Whether the clocks went forward in the three hours before a time.
-    fn clocks_went_forward(&self, time: Timestamp) -> bool {
-        let before = time.saturating_sub(SignedDuration::from_hours(3)).unwrap_or(time);
-        self.zone.to_offset(before) < self.zone.to_offset(time)
+    /// Whether the clocks skip the local time of the entry that became this start of a window: the
+    /// window starts later then, which may be at or after its end.
+    fn is_skipped(&self, start: Timestamp) -> bool {
+        // Clocks go forward by an hour or two at most.
+        let before = start.saturating_sub(SignedDuration::from_hours(3)).unwrap_or(start);
+        let local = self.zone.to_offset(before).to_datetime(start);
+        matches!(self.zone.to_ambiguous_timestamp(local).offset(), AmbiguousOffset::Gap { .. })
     }
 
     fn local(&self, time: Timestamp) -> String {

@@ -260,6 +260,17 @@ fn window_that_the_clocks_skip_is_empty() {
     let expected = "\nnote: spec.schedules[0] has an empty window: its end is not after its start, \
                     Sun 2027-03-28 03:30 +02:00, because the clocks go forward\n";
     assert!(text.contains(expected), "{text}");
+    // A window that is empty for another cause, an hour and a half after the clocks went forward.
+    let manifest = manifest.replace(
+        "date: 2026-11-24T12:00:00Z, durationMinutes: 60",
+        "date: 2027-03-28T02:30:00Z, endDate: 2027-03-28T02:00:00Z",
+    );
+    let (previews, _) =
+        preview_manifests("f.yaml", &manifest, &Settings::default(), from, to).expect("previews");
+    let text = previews[0].text(false);
+    let other = "spec.schedules[1] has an empty window: its end is not after its start, Sun \
+                 2027-03-28 04:30 +02:00\n";
+    assert!(text.contains(other), "{text}");
 }
 
 #[test]

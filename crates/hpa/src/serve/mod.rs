@@ -59,6 +59,9 @@ async fn serve_telemetry(
     certificate: Option<ServingCertificate>,
     telemetry: Arc<Telemetry>,
 ) -> anyhow::Result<(Server, SocketAddr)> {
+    if let Some(certificate) = &certificate {
+        telemetry.attach_collector(Arc::new(certificate.not_after_gauge()));
+    }
     let (heartbeat, renderer) = (Heartbeat::start(), Renderer::default());
     let endpoints = TelemetryEndpoints { telemetry, heartbeat, renderer };
     serve_on_thread(address, certificate, MAX_SCRAPES, endpoints).await.with_context(|| {

@@ -121,7 +121,7 @@ pub(crate) async fn serve(
     Ok((server, address))
 }
 
-/// Like [`serve`], on a thread of its own: work of the current runtime doesn't delay responses.
+/// Like [`serve`], on a new thread: work of the current runtime doesn't delay responses.
 pub(crate) async fn serve_on_thread(
     address: SocketAddr,
     certificate: Option<ServingCertificate>,

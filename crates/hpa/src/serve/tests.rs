@@ -156,8 +156,12 @@ async fn changed_certificate_is_reloaded() {
         HandshakeSettings::default(),
     )
     .expect("certificates");
+    let telemetry = Arc::new(Telemetry::default());
     let (_server, address) =
-        serve_telemetry(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
+        serve_telemetry(LOOPBACK, Some(certificates), telemetry.clone()).await.expect("a port");
+    let metrics = telemetry.render();
+    let expiry = "\nhpa_serving_certificate_not_after_timestamp_seconds ";
+    assert!(metrics.contains(expiry), "{metrics}");
     let response = get_trusting(address, first.clone()).await.expect("it is trusted");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, ensure};
 use hpa_calc::explain::one_line;
 use hpa_simulate::{
     BASE, Run, RunOptions, ScenarioFile, Variant, json_schema, map_parallel, report,
-    workload::scenario::ReadFile,
+    workload::scenario::{ReadFile, ScenarioFileError},
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -69,9 +69,9 @@ pub(crate) fn load_scenario_file(file: &Path) -> anyhow::Result<ScenarioFile> {
 }
 
 /// Reads a file, and passes it to `parse` with a function that reads the files that it refers to.
-pub(crate) fn parse_scenario<T, E: Display>(
+pub(crate) fn parse_scenario<T>(
     file: &Path,
-    parse: impl FnOnce(&str, ReadFile<'_>) -> Result<T, E>,
+    parse: impl FnOnce(&str, ReadFile<'_>) -> Result<T, ScenarioFileError>,
 ) -> anyhow::Result<T> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let in_file = |error: &dyn Display| anyhow!("{}: {error}", file_name(file));
@@ -101,7 +101,7 @@ fn select_variants(scenario_file: &mut ScenarioFile, names: &[String]) -> anyhow
 
 /// Runs the variants on all cores, and shows the progress.
 pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::VariantRun> {
-    let hours = variants.iter().map(|variant| variant.cluster.duration.get() / SECONDS_PER_HOUR);
+    let hours = variants.iter().map(|variant| variant.scenario.duration.get() / SECONDS_PER_HOUR);
     let progress = Progress::new(hours.sum(), "hours");
     let on_hour = || progress.add(1.0);
     let options = RunOptions { records_timeline, on_hour: Some(&on_hour) };
@@ -113,7 +113,7 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
 /// The output as a table, optionally with the scalings of each variant.
 fn table_text(name: &str, results: &[report::VariantRun], with_steps: bool) -> String {
     let (answer, name) = (escape_line(&report::answer_sentence(results)), escape_line(name));
-    let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
+    let seconds = results.first().map_or(0.0, |(variant, _)| variant.scenario.duration.get());
     let (length, table) = (report::format_duration(seconds), report::comparison_text(results));
     let steps = if with_steps { steps_text(results, None) } else { String::new() };
     let note = results.first().and_then(|(variant, _)| report::samples_note(variant));
@@ -183,15 +183,16 @@ fn json(
     with_timeline: bool,
 ) -> anyhow::Result<String> {
     let first = scenario_file.variants.first();
-    let cluster = first.map(|variant| &variant.cluster);
+    let scenario = first.map(|variant| &variant.scenario);
     let output = Output {
         name: &scenario_file.name,
-        duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
-        seed: cluster.map_or(0, |cluster| cluster.seed),
+        duration_seconds: scenario.map_or(0.0, |scenario| scenario.duration.get()),
+        seed: scenario.map_or(0, |scenario| scenario.seed),
         base: BASE,
         notes: first
             .and_then(report::samples_note)
             .into_iter()
+            .chain(report::caution(results))
             .chain(report::pause_sentence(results))
             .chain(report::ineffective_settings_sentence(results))
             .collect(),

@@ -21,7 +21,8 @@ use super::{
     lease::describe_lease_error,
 };
 use crate::{
-    debug_client::KUBE_CONTROLLER_MANAGER, listed_autoscalers::ListedAutoscaler,
+    debug_client::{KUBE_CONTROLLER_MANAGER, UnstoredStatus},
+    listed_autoscalers::ListedAutoscaler,
     terminal::shorten_names,
 };
 
@@ -30,6 +31,9 @@ const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 
 /// The maximum number of characters of a cause in the headline.
 const MAX_CAUSE_CHARS: usize = 300;
+
+/// The reason of autoscalers on which the controller could not decide, if it couldn't store that.
+const NO_DECISION: &str = "no decision, by the debug API";
 
 /// The states that are a warning, with the end of a clause about autoscalers in them.
 const WARNING_STATES: [(State, &str); 5] = [
@@ -43,33 +47,87 @@ const WARNING_STATES: [(State, &str); 5] = [
 /// The name of an autoscaler, and the cause of its problem.
 type NamedCause = (String, String);
 
+/// The autoscalers with each problem, and the numbers of those that need no check of their own.
+#[derive(Default)]
+struct Problems {
+    /// By the reason of the failed condition, or [`NO_DECISION`].
+    failing: BTreeMap<String, Vec<NamedCause>>,
+    /// The number of failing autoscalers by their root cause.
+    root_causes: BTreeMap<String, usize>,
+    by_state: BTreeMap<State, Vec<String>>,
+    by_warning: BTreeMap<(Warning, String), Vec<String>>,
+    by_pause: BTreeMap<String, Vec<String>>,
+    /// Those whose last status is not stored, unless the controller could not decide either.
+    unstored: Vec<NamedCause>,
+    /// Those that have waited for pods for too long.
+    waiting: Vec<NamedCause>,
+    /// Those whose targets are scaled by several controllers.
+    contested: Vec<String>,
+    /// Those that are overdue for their first status.
+    unhandled: Vec<String>,
+    /// The number of those without a status on which no controller acts, by the leases.
+    idle_count: usize,
+    /// The number of other autoscalers without a status.
+    new_count: usize,
+    paused_count: usize,
+}
+
 /// `built_in` is the check of kube-controller-manager.
 pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
-    let all = &cluster.autoscalers;
-    let settings = cluster
-        .status
-        .as_ref()
-        .map_or_else(|_| Settings::default(), |status| status.settings.into());
-    let mut failing = BTreeMap::<String, Vec<NamedCause>>::new();
-    let mut root_causes = BTreeMap::<String, usize>::new();
-    let mut by_state = BTreeMap::<State, Vec<String>>::new();
-    let mut by_warning = BTreeMap::<(Warning, String), Vec<String>>::new();
-    let mut by_pause = BTreeMap::<String, Vec<String>>::new();
-    let (mut unstored, mut waiting) = (Vec::<NamedCause>::new(), Vec::<NamedCause>::new());
-    // Autoscalers whose targets are scaled by several controllers.
-    let mut contested = Vec::new();
-    let (mut unhandled, mut new_count, mut paused_count) = (Vec::new(), 0, 0);
-    for autoscaler in all {
+    let problems = Problems::find(cluster);
+    let mut checks = vec![problems.summarize(cluster)];
+    let unstored = causes_check(Level::Error, &problems.unstored, |count, names| {
+        format!("{count} without a check, because the status is not stored: {names}")
+    });
+    // The controller's check has the error.
+    checks.extend(unstored.map(|check| check.with_weight(Weight::Repetition)));
+    let limits = cluster.scope.describe_limits();
+    checks.extend(limits.iter().map(|text| Check::new(Level::Skipped, lowercase_first(text))));
+    checks.extend(cluster.missing_api.as_ref().map(|text| Check::new(Level::Warning, text)));
+    checks.extend(problems.failing.iter().filter_map(|(reason, causes)| {
+        causes_check(Level::Error, causes, |count, names| format!("{reason}: {count} ({names})"))
+    }));
+    checks.extend(unhandled_check(cluster, &built_in.text, &problems.unhandled));
+    checks.extend(conflict_check(&cluster.autoscalers));
+    let contested =
+        "sharing a target with an autoscaler of another controller, so the replicas may flap";
+    checks.extend(names_check(Level::Error, &problems.contested, contested));
+    let of_states = WARNING_STATES.iter().filter_map(|(state, text)| {
+        names_check(Level::Warning, problems.by_state.get(state)?, text)
+    });
+    checks.extend(of_states);
+    let paused = problems.by_pause.iter();
+    checks.extend(paused.filter_map(|(pause, names)| names_check(Level::Warning, names, pause)));
+    let warned = problems.by_warning.iter();
+    checks.extend(warned.filter_map(|((_, text), names)| names_check(Level::Warning, names, text)));
+    checks.extend(causes_check(Level::Warning, &problems.waiting, |count, names| {
+        format!("{count} waiting for pods: {names}")
+    }));
+    checks
+}
+
+impl Problems {
+    fn find(cluster: &ClusterState) -> Self {
+        let status = cluster.status.as_ref();
+        let settings = status.map_or_else(|_| Settings::default(), |status| status.settings.into());
+        let mut problems = Self::default();
+        for autoscaler in &cluster.autoscalers {
+            let report = autoscaler.short_report(&settings, &SettingPolicy::default());
+            problems.add(cluster, autoscaler, report);
+        }
+        problems
+    }
+
+    fn add(&mut self, cluster: &ClusterState, autoscaler: &ListedAutoscaler, report: ShortReport) {
         let name = &autoscaler.name;
-        let report = autoscaler.short_report(&settings, &SettingPolicy::default());
         let is_problem = report.is_problem(cluster.now);
         // The cause is without the warnings, because each warning has its own check.
         let ShortReport { state, cause, pause, warnings, has_missing_metric, .. } = report;
         if has_missing_metric && state != State::MetricMissing {
-            by_state.entry(State::MetricMissing).or_default().push(name.clone());
+            self.by_state.entry(State::MetricMissing).or_default().push(name.clone());
         }
         if let Some(pause) = pause {
-            by_pause.entry(pause).or_default().push(name.clone());
+            self.by_pause.entry(pause).or_default().push(name.clone());
         }
         // The report has no such warning if the sentence already names the others.
         let is_shared =
@@ -78,77 +136,97 @@ pub(super) fn check(cluster: &ClusterState, built_in: &Check) -> Vec<Check> {
         let of_settings = warnings.into_iter().filter(|one| *one != Warning::SharedTarget);
         for warning in of_settings.chain(shared) {
             if warning == Warning::SharedTarget && has_other_controller(cluster, autoscaler) {
-                contested.push(name.clone());
+                self.contested.push(name.clone());
             } else {
                 let text = describe_warning(warning, autoscaler.acting);
-                by_warning.entry((warning, text)).or_default().push(name.clone());
+                self.by_warning.entry((warning, text)).or_default().push(name.clone());
             }
         }
-        if let Some(error) = &autoscaler.status_write_error {
-            unstored.push((name.clone(), error.clone()));
-            continue;
+        if let Some(UnstoredStatus { error, failure }) = &autoscaler.unstored {
+            match failure {
+                Some(failure) => self.add_failing(NO_DECISION, autoscaler, failure.clone()),
+                None => self.unstored.push((name.clone(), error.clone())),
+            }
+            return;
         }
         match state {
             State::Failing if fails_by_conflict(autoscaler) => {}
             State::Failing => {
-                let failed = autoscaler.failed_condition();
+                let failed = autoscaler.hpa.status.failed_condition();
                 let reason = failed.map(|failed| failed.reason.to_string()).unwrap_or_default();
-                *root_causes.entry(common_cause(autoscaler)).or_default() += 1;
-                failing.entry(reason).or_default().push((name.clone(), cause));
+                self.add_failing(&reason, autoscaler, cause);
             }
-            State::New if is_overdue(cluster, autoscaler) => unhandled.push(name.clone()),
-            State::New => new_count += 1,
-            State::WaitingForPods if is_problem => waiting.push((name.clone(), cause)),
-            State::Paused => paused_count += 1,
-            state => by_state.entry(state).or_default().push(name.clone()),
+            // The check of the controller names it, with the cause.
+            State::New => match cluster.idle_reason(autoscaler) {
+                Some(idle) if idle.is_certain => self.idle_count += 1,
+                None if is_overdue(cluster, autoscaler) => self.unhandled.push(name.clone()),
+                _ => self.new_count += 1,
+            },
+            State::WaitingForPods if is_problem => self.waiting.push((name.clone(), cause)),
+            State::Paused => self.paused_count += 1,
+            state => self.by_state.entry(state).or_default().push(name.clone()),
         }
     }
-    let off_or_dry_run =
-        [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
-    let failing_count = failing.values().map(Vec::len).sum();
-    let inactive_count = off_or_dry_run.iter().sum::<usize>() + paused_count;
-    let shared_cause = describe_shared_cause(&root_causes, failing_count);
-    let failing_counts = (failing_count, unhandled.len());
-    let mut checks =
-        vec![summarize(cluster, failing_counts, &shared_cause, inactive_count, new_count)];
-    let unstored = causes_check(Level::Error, &unstored, |count, names| {
-        format!("{count} without a check, because the status is not stored: {names}")
-    });
-    // The controller's check has the error.
-    checks.extend(unstored.map(|check| check.with_weight(Weight::Repetition)));
-    let fallback = cluster.scope.describe_fallback();
-    checks.extend(fallback.map(|text| Check::new(Level::Skipped, lowercase_first(&text))));
-    checks.extend(cluster.missing_api.as_ref().map(|text| Check::new(Level::Warning, text)));
-    checks.extend(failing.iter().filter_map(|(reason, causes)| {
-        causes_check(Level::Error, causes, |count, names| format!("{reason}: {count} ({names})"))
-    }));
-    checks.extend(unhandled_check(cluster, &built_in.text, &unhandled));
-    checks.extend(conflict_check(all));
-    let mut add = |level, names: Option<&Vec<String>>, state: &str| {
-        if let Some(names) = names.filter(|names| !names.is_empty()) {
-            let text =
-                format!("{} {state}: {}", counted(names.len(), "autoscaler"), shorten_names(names));
-            checks.push(Check::new(level, text));
-        }
-    };
-    add(
-        Level::Error,
-        Some(&contested),
-        "sharing a target with an autoscaler of another controller, so the replicas may flap",
-    );
-    for (state, text) in WARNING_STATES {
-        add(Level::Warning, by_state.get(&state), text);
+
+    fn add_failing(&mut self, reason: &str, autoscaler: &ListedAutoscaler, cause: String) {
+        *self.root_causes.entry(common_cause(autoscaler)).or_default() += 1;
+        let failing = self.failing.entry(reason.to_owned()).or_default();
+        failing.push((autoscaler.name.clone(), cause));
     }
-    for (pause, names) in &by_pause {
-        add(Level::Warning, Some(names), pause);
+
+    /// Sums up the statuses of the autoscalers. Unhandled ones have no status, though they aren't
+    /// new. Inactive ones are off, paused or in dry run. New ones have no status yet.
+    fn summarize(&self, cluster: &ClusterState) -> Check {
+        let count = cluster.autoscalers.len();
+        let failing_count: usize = self.failing.values().map(Vec::len).sum();
+        let in_state = |state| self.by_state.get(&state).map_or(0, Vec::len);
+        let inactive_count = in_state(State::Off) + in_state(State::DryRun) + self.paused_count;
+        let unstored_count = self.unstored.len();
+        let unhandled_count = self.unhandled.len() + self.idle_count;
+        let namespace = cluster.scope.namespace.as_ref();
+        let namespace = namespace.map(|namespace| format!(" in the namespace {namespace}"));
+        let namespace = namespace.unwrap_or_default();
+        let all = counted(count, "autoscaler") + &namespace;
+        // Only the debug API shows whether the statuses are stored.
+        let is_confirmed = |one: &ListedAutoscaler| {
+            cluster.status.is_ok()
+                && (cluster.url.is_none() || cluster.reconciled_at_url.contains(&one.name))
+        };
+        let are_confirmed = cluster.autoscalers.iter().all(is_confirmed);
+        let source = if are_confirmed { "" } else { " according to the stored statuses" };
+        let (level, text) = match (failing_count, self.new_count, inactive_count) {
+            _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
+            (1.., ..) => {
+                let shared_cause = describe_shared_cause(&self.root_causes, failing_count);
+                let text = format!("{failing_count} of {all} can't scale{source}{shared_cause}");
+                (Level::Error, text)
+            }
+            _ if unhandled_count > 0 => {
+                (Level::Error, format!("{unhandled_count} of {all} without a status"))
+            }
+            (0, new @ 1.., _) => (Level::Skipped, format!("{new} of {all} without a status yet")),
+            (0, 0, _) if unstored_count > 0 => {
+                (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
+            }
+            (0, 0, 0) => (Level::Ok, format!("{all} can scale{source}")),
+            (0, 0, inactive) if inactive == count => {
+                (Level::Ok, format!("{all} without errors{source}"))
+            }
+            (0, 0, inactive) => {
+                (Level::Ok, format!("{} of {all} can scale{source}", count - inactive))
+            }
+        };
+        let check = Check::new(level, text);
+        // Each problem has its own check.
+        check.repeated_if(failing_count + unhandled_count > 0)
     }
-    for ((_, text), names) in &by_warning {
-        add(Level::Warning, Some(names), text);
-    }
-    checks.extend(causes_check(Level::Warning, &waiting, |count, names| {
-        format!("{count} waiting for pods: {names}")
-    }));
-    checks
+}
+
+/// The check of autoscalers with the same problem. `None` if there are none.
+fn names_check(level: Level, names: &[String], problem: &str) -> Option<Check> {
+    let count = counted(names.len(), "autoscaler");
+    let text = format!("{count} {problem}: {}", shorten_names(names));
+    (!names.is_empty()).then(|| Check::new(level, text))
 }
 
 /// The end of a clause about autoscalers with a warning.
@@ -171,6 +249,11 @@ fn describe_warning(warning: Warning, acting: ActingController) -> String {
         Warning::ExtraPods => {
             return "with a selector that matches pods of other owners, which count too \
                     (SelectorMatchesExtraPods)"
+                .to_owned();
+        }
+        Warning::ReplicasOverwritten => {
+            return "whose replicas another client changes after each scaling \
+                    (ReplicasOverwritten)"
                 .to_owned();
         }
         _ => return "with settings that are not used as written (InvalidSettings)".to_owned(),
@@ -210,7 +293,7 @@ fn unhandled_check(cluster: &ClusterState, built_in: &str, names: &[String]) -> 
 /// Whether the autoscaler can't scale at times because of another one whose bounds exclude its own:
 /// the condition comes and goes with the replicas.
 fn fails_by_conflict(autoscaler: &ListedAutoscaler) -> bool {
-    let failed = autoscaler.failed_condition();
+    let failed = autoscaler.hpa.status.failed_condition();
     let failed = failed.filter(|failed| failed.reason == ConditionReason::AmbiguousSelector);
     failed.is_some() && autoscaler.bounds_conflict.is_some()
 }
@@ -230,9 +313,8 @@ fn conflict_check(all: &[ListedAutoscaler]) -> Option<Check> {
     Some(Check::new(Level::Error, text).with_hint(hint))
 }
 
-/// The check of autoscalers with the same problem. Its hint is the cause that all have in common,
-/// or else the name of the first one and its cause. `text` formats their number and names. `None`
-/// if there are none.
+/// Like [`names_check`], with a hint: the cause that all have in common, or else the name of the
+/// first one and its cause. `text` formats their number and names. `None` if there are none.
 fn causes_check(
     level: Level,
     causes: &[NamedCause],
@@ -247,9 +329,14 @@ fn causes_check(
     Some(Check::new(level, text).with_hint(hint))
 }
 
-/// The cause of a failing autoscaler, as it is for those of other namespaces. Empty if unknown.
+/// The cause of a failing autoscaler without the name of its namespace, to compare it with those of
+/// other namespaces. Empty if unknown.
 fn common_cause(autoscaler: &ListedAutoscaler) -> String {
-    let cause = autoscaler.failed_condition().map_or("", |failed| root_cause(&failed.message));
+    let failed = autoscaler.hpa.status.failed_condition();
+    let cause = match &autoscaler.unstored {
+        Some(unstored) => unstored.failure.as_deref().unwrap_or_default(),
+        None => failed.map_or("", |failed| root_cause(&failed.message)),
+    };
     // The API server's errors about missing rights end with the namespace.
     let in_namespace = format!(" in the namespace \"{}\"", autoscaler.hpa.metadata.namespace);
     cause.replace(&in_namespace, " in its namespace")
@@ -270,52 +357,6 @@ fn describe_shared_cause(root_causes: &BTreeMap<String, usize>, failing_count: u
     }
 }
 
-/// Sums up the statuses of the autoscalers. Unhandled ones have no status, though they aren't new.
-/// Inactive ones are off, paused or in dry run. New ones have no status yet.
-fn summarize(
-    cluster: &ClusterState,
-    (failing_count, unhandled_count): (usize, usize),
-    shared_cause: &str,
-    inactive_count: usize,
-    new_count: usize,
-) -> Check {
-    let count = cluster.autoscalers.len();
-    let is_unstored = |one: &&ListedAutoscaler| one.status_write_error.is_some();
-    let unstored_count = cluster.autoscalers.iter().filter(is_unstored).count();
-    let namespace = cluster.scope.namespace.as_ref();
-    let namespace = namespace.map(|namespace| format!(" in the namespace {namespace}"));
-    let namespace = namespace.unwrap_or_default();
-    let all = counted(count, "autoscaler") + &namespace;
-    // Only the debug API shows whether the statuses are stored.
-    let is_confirmed = |one: &ListedAutoscaler| {
-        cluster.status.is_ok()
-            && (cluster.url.is_none() || cluster.reconciled_at_url.contains(&one.name))
-    };
-    let are_confirmed = cluster.autoscalers.iter().all(is_confirmed);
-    let source = if are_confirmed { "" } else { " according to the stored statuses" };
-    let (level, text) = match (failing_count, new_count, inactive_count) {
-        _ if count == 0 => (Level::Warning, format!("there are no autoscalers{namespace}")),
-        (1.., ..) => {
-            (Level::Error, format!("{failing_count} of {all} can't scale{source}{shared_cause}"))
-        }
-        _ if unhandled_count > 0 => {
-            (Level::Error, format!("{unhandled_count} of {all} without a status"))
-        }
-        (0, 1.., _) => (Level::Skipped, format!("{new_count} of {all} without a status yet")),
-        (0, 0, _) if unstored_count > 0 => {
-            (Level::Skipped, format!("whether {unstored_count} of {all} can scale is unknown"))
-        }
-        (0, 0, 0) => (Level::Ok, format!("{all} can scale{source}")),
-        (0, 0, inactive) if inactive == count => {
-            (Level::Ok, format!("{all} without errors{source}"))
-        }
-        (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale{source}", count - inactive)),
-    };
-    let check = Check::new(level, text);
-    // Each problem has its own check.
-    check.repeated_if(failing_count + unhandled_count > 0)
-}
-
 /// Whether a different controller stored the status of another autoscaler of the target.
 fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -> bool {
     let others = cluster.autoscalers.iter();
@@ -326,23 +367,24 @@ fn has_other_controller(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -
 }
 
 /// The controller that stored the status last. `None` if it has lost its lease or is switched off.
-/// Also `None` if it is unknown whether it runs, and the status is not recent: a status that doesn't
-/// change keeps its writer, and so does one that a dry run leaves as it is.
+/// Also `None` if it is unknown whether it runs, and the status is not recent: a status that
+/// doesn't change keeps its writer, and so does one that a dry run leaves as it is.
 fn controller_of<'a>(cluster: &ClusterState, autoscaler: &'a ListedAutoscaler) -> Option<&'a str> {
-    let manager = autoscaler.manager.as_deref()?;
+    let manager = autoscaler.controller.name.as_deref()?;
     let leases = cluster.leases();
     let is_active = match leases.is_running(manager) {
         Some(false) => Some(false),
-        _ if manager == KUBE_CONTROLLER_MANAGER => cluster.built_in.has_hpa_controller(cluster.now),
+        _ if manager == KUBE_CONTROLLER_MANAGER => {
+            cluster.built_in.is_hpa_controller_on(cluster.now)
+        }
         is_running => is_running,
     };
-    let is_active =
-        is_active.unwrap_or_else(|| leases.is_recent_write(autoscaler.status_stored_at));
+    let is_active = is_active.unwrap_or_else(|| leases.is_recent_write(autoscaler.controller.at));
     is_active.then_some(manager)
 }
 
 /// Whether the autoscaler is so old that a controller should have stored a status.
-fn is_overdue(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -> bool {
+pub(super) fn is_overdue(cluster: &ClusterState, autoscaler: &ListedAutoscaler) -> bool {
     let age = autoscaler.created.map(|created| cluster.now.duration_since(created));
     age.is_some_and(|age| age > MAX_AGE_WITHOUT_STATUS)
 }

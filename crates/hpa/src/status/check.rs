@@ -55,8 +55,8 @@ pub(super) struct Section {
 /// All checks.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`], unless the
-    /// controller is hidden.
+    /// The most severe level, but [`Level::Ok`] instead of [`Level::Skipped`], unless the user may
+    /// not read all autoscalers, or whether a controller is active.
     pub(super) level: Level,
     pub(super) sections: Vec<Section>,
     #[serde(skip)]
@@ -91,11 +91,13 @@ impl Report {
         report
     }
 
-    /// Changes the headline for a user who may not read whether a controller is active: it ends
-    /// with the clause `doubt`, and begins with `summary` if there is no problem.
-    pub(super) fn with_hidden_controller(self, summary: String, doubt: &str) -> Self {
-        let headline = format!("{}; {doubt}", self.describe_problems().unwrap_or(summary));
-        Self { level: self.level.max(Level::Skipped), headline, ..self }
+    /// Changes the headline for a user who may not read all autoscalers, or whether a controller is
+    /// active: it begins with `summary` if there is no problem, and ends with the clauses `unread`.
+    pub(super) fn with_unread(self, summary: String, unread: Vec<String>) -> Self {
+        let start = self.describe_problems().unwrap_or(summary);
+        let clauses: Vec<_> = [start].into_iter().chain(unread).collect();
+        let level = self.level.max(Level::Skipped);
+        Self { level, headline: clauses.join("; "), ..self }
     }
 
     /// The headline, one line for each check, and the hints.

@@ -4,17 +4,18 @@ use std::{collections::BTreeSet, future::ready};
 
 use hpa_calc::settings::SettingPolicy;
 use hpa_controller::debug::ControllerStatus;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
+use super::autoscalers::is_overdue;
 use crate::{
     args::{StatusArguments, to_std},
     debug_client::{Instance, KUBE_CONTROLLER_MANAGER, LeaderPod, LeaseHolder, Unavailable},
     kubectl::{self, get, unavailability},
     listed_autoscalers::{
-        ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_other_autoscalers,
-        set_status_write_errors,
+        ListScope, ListedAutoscaler, list_all_autoscalers, read_scales, set_activities,
+        set_other_autoscalers, set_unstored_statuses,
     },
     liveness::{
         ControllerLease, Idle, KubeControllerManager, Leases, NamespaceWriters, status_writers,
@@ -43,6 +44,8 @@ pub(super) struct ClusterState {
     /// For others, the leases decide.
     pub(super) reconciled_at_url: BTreeSet<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
+    /// The lead of the clock of this status over the API server's.
+    pub(super) clock_lead: SignedDuration,
     pub(super) built_in: KubeControllerManager,
     /// The `APIService`s whose group ends with `metrics.k8s.io`. `None` if the API server has no
     /// aggregation layer.
@@ -96,9 +99,9 @@ impl ClusterState {
         for one in &mut autoscalers {
             let leases = self.leases();
             let namespace = Some(one.hpa.metadata.namespace.as_str());
-            let manager = one.manager.as_deref();
-            let is_answering = self.reconciled_at_url.contains(&one.name);
-            one.acting = leases.acting_controller(one.api, namespace, manager, is_answering);
+            let manager = one.controller.name.as_deref();
+            let hpa_rs_answers = self.reconciled_at_url.contains(&one.name);
+            one.acting = leases.acting_controller(one.api, namespace, manager, hpa_rs_answers);
         }
         // kube-controller-manager ignores a schedule of bounds.
         set_other_autoscalers(&mut autoscalers, self.now);
@@ -108,15 +111,26 @@ impl ClusterState {
     /// Whether `manager` is kube-controller-manager, and its HPA controller is known to be off.
     pub(super) fn is_switched_off(&self, manager: &str) -> bool {
         manager == KUBE_CONTROLLER_MANAGER
-            && self.built_in.has_hpa_controller(self.now) == Some(false)
+            && self.built_in.is_hpa_controller_on(self.now) == Some(false)
     }
 
     /// The reason why no controller acts on an autoscaler. `None` if a controller acts, or if it is
     /// unknown.
     pub(super) fn idle_reason(&self, autoscaler: &ListedAutoscaler) -> Option<Idle> {
-        let is_reconciled = self.reconciled_at_url.contains(&autoscaler.name);
-        let manager = autoscaler.manager.as_ref().filter(|_| !is_reconciled)?;
-        self.leases().idle(autoscaler.api, &autoscaler.hpa.metadata.namespace, manager)
+        if self.reconciled_at_url.contains(&autoscaler.name) {
+            return None;
+        }
+        let (leases, namespace) = (self.leases(), &autoscaler.hpa.metadata.namespace);
+        match &autoscaler.controller.name {
+            Some(manager) => leases.idle(autoscaler.api, namespace, manager),
+            None if autoscaler.hpa.status.conditions.is_empty() => {
+                let mut idle = leases.idle_without_status(autoscaler.api, namespace)?;
+                // An instance with an unknown lease would have stored a status by now.
+                idle.is_certain |= is_overdue(self, autoscaler);
+                Some(idle)
+            }
+            None => None,
+        }
     }
 
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
@@ -137,14 +151,19 @@ impl ClusterState {
             KubeControllerManager::read(&client),
             lease.missing_api(&client, &statuses)
         );
+        let responded_at = kubectl::now();
+        let clock_lead = instance.as_ref().map(|one| one.clock_lead(now, responded_at));
+        let clock_lead = clock_lead.unwrap_or_default();
         let built_in = built_in.with_statuses(&statuses);
         let reconciled_at_url =
             instance.as_ref().map(Instance::reconciled_at_url).unwrap_or_default();
-        let errors = instance.as_ref().map(Instance::status_write_errors).unwrap_or_default();
+        let unstored = instance.as_ref().map(Instance::unstored_statuses).unwrap_or_default();
+        let activities = instance.as_ref().map(Instance::activities).unwrap_or_default();
+        set_activities(&mut autoscalers, activities);
         let mut status = instance.map(|instance| instance.status);
         if let Ok(status) = &mut status {
             let failed = status.failed_status_writes.take();
-            status.failed_status_writes = set_status_write_errors(&mut autoscalers, errors, failed);
+            status.failed_status_writes = set_unstored_statuses(&mut autoscalers, unstored, failed);
         }
         let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
         let policy = SettingPolicy::default();
@@ -159,6 +178,7 @@ impl ClusterState {
             url,
             reconciled_at_url,
             status,
+            clock_lead,
             built_in,
             metrics_apis,
         };
@@ -183,6 +203,11 @@ async fn list_metrics_apis(client: &Client) -> anyhow::Result<Option<Vec<Metrics
 }
 
 impl MetricsApiService {
+    /// Group and version, such as `metrics.k8s.io/v1beta1`.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
     pub(super) fn decode(object: &Value) -> Self {
         Self {
             group: string_at(object, "/spec/group").to_owned(),

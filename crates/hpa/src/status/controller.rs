@@ -12,7 +12,7 @@ use super::{
     other_controllers,
 };
 use crate::{
-    debug_client::{LeaseHolder, Unavailable},
+    debug_client::{LeaseHolder, Unavailable, describe_clock_lead},
     liveness::{Conflict, Idle, describe_age, group_by_finding},
     terminal::shorten_names,
 };
@@ -58,7 +58,10 @@ pub(super) fn check_controller(
         checks.extend(cluster.lease.others.iter().filter_map(|lease| check_lost(cluster, lease)));
     }
     match &cluster.status {
-        Ok(status) => checks.push(check_version(status)),
+        Ok(status) => {
+            checks.push(check_version(status));
+            checks.extend(check_clock(cluster));
+        }
         // The check of the lease or the pod reports the same error.
         Err(error) if cluster.leader.as_ref().err() == Some(error) => {}
         // The debug API is off by default, and a tenant's invention is no problem.
@@ -122,7 +125,7 @@ pub(super) fn describe_hidden_controller(cluster: &ClusterState) -> Option<Strin
     if !cluster.is_controller_hidden() {
         return None;
     }
-    let newest = cluster.autoscalers.iter().filter_map(|one| one.status_stored_at).max();
+    let newest = cluster.autoscalers.iter().filter_map(|one| one.controller.at).max();
     let newest = newest.map(|newest| {
         format!(" (the newest status was stored {})", describe_age(newest, cluster.now))
     });
@@ -153,6 +156,16 @@ fn check_pod(cluster: &ClusterState, holder: &LeaseHolder) -> Check {
             unreadable(cluster, &format!("the pod of {} can't be read", holder.identity), error)
         }
     }
+}
+
+/// The check of the clock of the instance that answers. `None` if it is right.
+fn check_clock(cluster: &ClusterState) -> Option<Check> {
+    let clause = describe_clock_lead(cluster.clock_lead)?;
+    let holder = cluster.lease.holder.as_ref().ok().filter(|_| cluster.url.is_none());
+    let is_known = holder.is_some_and(|holder| holder.describe_clock_lead().is_some());
+    let check = Check::new(Level::Warning, format!("the controller misjudges times: {clause}"));
+    let hint = "samples, series and pods have other ages for it: correct the clock of its node";
+    Some(check.with_hint(hint).repeated_if(is_known))
 }
 
 fn check_version(status: &ControllerStatus) -> Check {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     debug_client::{KUBE_CONTROLLER_MANAGER, LeaseHolder, LeaseName, Unavailable},
     listed_autoscalers::ListedAutoscaler,
-    liveness::{ReadLease, is_elsewhere, is_held, is_recent_write, no_lease_found},
+    liveness::{ReadLease, describe_missing_lease, excludes, is_held, is_recent_write},
     terminal::shorten_names,
 };
 
@@ -80,7 +80,7 @@ fn handles_none<'a>(
 ) -> bool {
     let mut autoscalers = autoscalers.into_iter().peekable();
     autoscalers.peek().is_some()
-        && autoscalers.all(|one| is_elsewhere(holder, one.api, Some(&one.hpa.metadata.namespace)))
+        && autoscalers.all(|one| excludes(holder, one.api, Some(&one.hpa.metadata.namespace)))
 }
 
 /// Commands that show the pods of a lease's namespace and a log.
@@ -104,7 +104,7 @@ fn check_unheld_lease(cluster: &ClusterState, error: &Unavailable) -> Check {
     let is_searched =
         matches!(error, Unavailable::NoLease(_)) && !cluster.lease.searched_namespaces.is_empty();
     let text = if is_searched {
-        no_lease_found(&cluster.lease.name.name, &cluster.lease.searched_namespaces)
+        describe_missing_lease(&cluster.lease.name.name, &cluster.lease.searched_namespaces)
     } else {
         error.to_string()
     };
@@ -127,7 +127,7 @@ fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a Li
     let scope =
         leases.lease_of(own.as_str()).and_then(|(_, holder)| holder.as_ref().ok()?.scope.as_ref());
     let is_local = leases.is_local(own.as_str());
-    let is_of_lost = |one: &&ListedAutoscaler| match one.manager.as_deref() {
+    let is_of_lost = |one: &&ListedAutoscaler| match one.controller.name.as_deref() {
         Some(KUBE_CONTROLLER_MANAGER) => {
             let namespace = &one.hpa.metadata.namespace;
             (!is_local || *namespace == lost.namespace)
@@ -138,8 +138,8 @@ fn autoscalers_of<'a>(cluster: &'a ClusterState, lost: &LeaseName) -> Vec<&'a Li
     cluster.autoscalers.iter().filter(is_of_lost).collect()
 }
 
-/// The held lease of an instance that may have taken over from the one with the lost lease. One that
-/// is known to handle none of the autoscalers of the lost lease doesn't count.
+/// The held lease of an instance that may have taken over from the one with the lost lease. One
+/// that is known to handle none of the autoscalers of the lost lease doesn't count.
 fn find_successor(cluster: &ClusterState, lost: &LeaseName) -> Option<LeaseName> {
     let leases = cluster.leases();
     let of_lost = autoscalers_of(cluster, lost);
@@ -178,7 +178,8 @@ pub(super) fn check_lost(cluster: &ClusterState, lost: &ReadLease) -> Option<Che
     });
     let of_lease: Vec<_> = of_lease.collect();
     let names: Vec<String> = of_lease.iter().map(|one| one.name.clone()).collect();
-    let are_named = of_lease.iter().all(|one| one.manager.as_deref() == Some(manager.as_str()));
+    let are_named =
+        of_lease.iter().all(|one| one.controller.name.as_deref() == Some(manager.as_str()));
     (!names.is_empty()).then(|| {
         let autoscalers = counted(names.len(), "autoscaler");
         let text = if are_named {
@@ -200,8 +201,7 @@ fn is_replaced_by_built_in(cluster: &ClusterState) -> bool {
 /// Whether an expired lease is left over from before kube-controller-manager replaced hpa-rs: it
 /// was not renewed recently, and kube-controller-manager stored the status of each autoscaler last.
 pub(super) fn is_left_over(cluster: &ClusterState, holder: &LeaseHolder) -> bool {
-    let is_by_built_in =
-        |one: &ListedAutoscaler| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER);
+    let is_by_built_in = |one: &ListedAutoscaler| one.controller.is_reference();
     holder.is_expired()
         && !is_recent_write(holder.renewed, holder.read_at)
         && cluster.autoscalers.iter().all(is_by_built_in)

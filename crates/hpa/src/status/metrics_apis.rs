@@ -1,5 +1,7 @@
 //! Checks of the metrics APIs that autoscalers need.
 
+use std::collections::BTreeMap;
+
 use hpa_calc::{
     MetricsApi,
     api::{ConditionStatus, ConditionType, MetricSpec},
@@ -12,7 +14,7 @@ use hpa_calc::{
 
 use super::{
     check::{Check, Level, Weight},
-    cluster::ClusterState,
+    cluster::{ClusterState, MetricsApiService},
 };
 use crate::{kubectl, listed_autoscalers::ListedAutoscaler, terminal::shorten_names};
 
@@ -40,63 +42,80 @@ pub(super) fn check(cluster: &ClusterState) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for group in GROUPS {
-        let needs_it = |one: &&ListedAutoscaler| metrics_of(one, group).next().is_some();
-        let dependents: Vec<_> = cluster.autoscalers.iter().filter(needs_it).collect();
-        let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
-        if versions.is_empty() {
-            checks.extend(not_installed(group, &dependents));
-            continue;
-        }
-        let failing = names(dependents.iter().filter(|one| lacks_value(one, group)));
-        let dependents = names(dependents.iter());
-        for service in versions {
-            let (version, unavailable) = (&service.version, &service.unavailable);
-            checks.push(match unavailable {
-                None => Check::new(
-                    Level::Ok,
-                    format!("{group}/{version} is available according to its APIService"),
-                ),
-                Some(reason) => {
-                    let text = format!("{group}/{version} is not available: {reason}");
-                    let level = if failing.is_empty() { Level::Warning } else { Level::Error };
-                    let hint = match (dependents.as_slice(), failing.as_slice()) {
-                        ([], _) => "no autoscaler needs it".to_owned(),
-                        (names, []) => format!(
-                            "the last status of {} has all values: it has failed since, or the \
-                             controller reads these metrics from another source",
-                            shorten_names(names)
-                        ),
-                        (_, failing) => format!("needed by {}", shorten_names(failing)),
-                    };
-                    Check::new(level, text).with_hint(hint)
-                }
-            });
+        if !services.iter().any(|service| service.group == group) {
+            checks.extend(not_installed(group, &cluster.autoscalers));
         }
     }
+    let mut outages = BTreeMap::<String, Vec<&MetricsApiService>>::new();
+    for service in services.iter().filter(|service| GROUPS.contains(&service.group.as_str())) {
+        let name = service.name();
+        match &service.unavailable {
+            None => {
+                let text = format!("{name} is available according to its APIService");
+                checks.push(Check::new(Level::Ok, text));
+            }
+            Some(reason) => {
+                // The message about a failed request has the path of the API.
+                let reason = reason.replace(&format!("/apis/{name}"), "");
+                outages.entry(reason).or_default().push(service);
+            }
+        }
+    }
+    let outages = outages.iter();
+    checks.extend(outages.map(|(reason, apis)| outage(reason, apis, &cluster.autoscalers)));
     if checks.is_empty() {
         checks.push(Check::new(Level::Ok, "no required API is missing"));
     }
     checks
 }
 
-fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ListedAutoscaler>) -> Vec<String> {
-    autoscalers.map(|one| one.name.clone()).collect()
+/// The check of APIs that are not available for the same reason.
+fn outage(reason: &str, apis: &[&MetricsApiService], autoscalers: &[ListedAutoscaler]) -> Check {
+    let (is, it_has, it) = match apis {
+        [_] => ("is", "it has", "it"),
+        _ => ("are", "they have", "them"),
+    };
+    let api_names: Vec<String> = apis.iter().map(|api| api.name()).collect();
+    let text = format!("{} {is} not available: {reason}", api_names.join(", "));
+    let with = |predicate: fn(&ListedAutoscaler, &str) -> bool| {
+        let is_match = |one: &&ListedAutoscaler| apis.iter().any(|api| predicate(one, &api.group));
+        names(autoscalers.iter().filter(is_match))
+    };
+    let dependents = with(needs_api);
+    let failing = with(|one, group| needs_api(one, group) && lacks_value(one, group));
+    let level = if failing.is_empty() { Level::Warning } else { Level::Error };
+    let hint = match (dependents.as_slice(), failing.as_slice()) {
+        ([], _) => format!("no autoscaler needs {it}"),
+        (names, []) => format!(
+            "the last status of {} has all values: {it_has} failed since, or the controller reads \
+             these metrics from another source",
+            shorten_names(names)
+        ),
+        (_, failing) => format!("needed by {}", shorten_names(failing)),
+    };
+    Check::new(level, text).with_hint(hint)
+}
+
+fn names<'a>(autoscalers: impl IntoIterator<Item = &'a ListedAutoscaler>) -> Vec<String> {
+    autoscalers.into_iter().map(|one| one.name.clone()).collect()
 }
 
 /// The check of an API that is not installed. The controller may read the metrics from another
 /// source, so the API is needed only by autoscalers whose condition names it or that are new, and
 /// by metrics without a value.
-fn not_installed(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check> {
+fn not_installed(group: &str, autoscalers: &[ListedAutoscaler]) -> Option<Check> {
+    let dependents: Vec<_> = autoscalers.iter().filter(|one| needs_api(one, group)).collect();
     let has_source = dependents.iter().any(|one| has_value_of(one, group));
-    let is_failing = |one: &&&ListedAutoscaler| {
+    let is_failing = |one: &&ListedAutoscaler| {
         fails_by_api(one, group) || !has_source && scales_without_value(one, group)
     };
-    let failing = names(dependents.iter().filter(is_failing));
-    let new = names(dependents.iter().filter(|one| one.hpa.status.conditions.is_empty()));
+    let failing = names(dependents.iter().copied().filter(is_failing));
+    let has_no_condition = |one: &&ListedAutoscaler| one.hpa.status.conditions.is_empty();
+    let new = names(dependents.iter().copied().filter(has_no_condition));
     let (level, affected) = match (failing.is_empty(), has_source) {
         (false, _) => (Level::Error, failing),
         (true, false) if !new.is_empty() => (Level::Warning, new),
-        (true, false) => return without_values(group, dependents),
+        (true, false) => return without_values(group, &dependents),
         (true, true) => {
             let metrics = dependents.iter().flat_map(|one| unread_metrics(one, group));
             let unread: Vec<String> = metrics.collect();
@@ -125,12 +144,12 @@ fn without_values(group: &str, dependents: &[&ListedAutoscaler]) -> Option<Check
     if dependents.is_empty() {
         return None;
     }
-    let failing = names(dependents.iter().filter(|one| fails_by_other_source(one)));
+    let failing = names(dependents.iter().copied().filter(|one| fails_by_other_source(one)));
     if failing.is_empty() {
         let text = format!(
             "{group} is not installed, and whether the controller reads the metrics of {} from \
              another source, such as Prometheus, is unknown: no status has a value",
-            shorten_names(&names(dependents.iter()))
+            shorten_names(&names(dependents.iter().copied()))
         );
         return Some(Check::new(Level::Skipped, text));
     }
@@ -155,10 +174,22 @@ fn has_value_of(autoscaler: &ListedAutoscaler, group: &str) -> bool {
     is_active && metrics_of(autoscaler, group).any(|(_, has_value)| has_value)
 }
 
+/// Whether the autoscaler has metrics of the API.
+fn needs_api(autoscaler: &ListedAutoscaler, group: &str) -> bool {
+    metrics_of(autoscaler, group).next().is_some()
+}
+
 /// Whether the status has no value of a metric of the API, or can't have one.
 fn lacks_value(autoscaler: &ListedAutoscaler, group: &str) -> bool {
-    let is_active = autoscaler.hpa.status.is_true(&ConditionType::ScalingActive);
-    !is_active || metrics_of(autoscaler, group).any(|(_, has_value)| !has_value)
+    let status = &autoscaler.hpa.status;
+    let active = status.condition(&ConditionType::ScalingActive);
+    // If one metric fails, the status has the values of the others.
+    let is_of_metric = active.is_some_and(|active| {
+        let reason = active.reason.as_str();
+        reason.starts_with("FailedGet") && reason.ends_with("Metric")
+    });
+    let may_have_values = status.is_true(&ConditionType::ScalingActive) || is_of_metric;
+    !may_have_values || metrics_of(autoscaler, group).any(|(_, has_value)| !has_value)
 }
 
 /// Whether the status has values of other metrics, but none of a metric of the API.
@@ -198,7 +229,7 @@ fn unread_metrics(autoscaler: &ListedAutoscaler, group: &str) -> Vec<String> {
 /// The message of the condition if the metrics of an autoscaler fail. `None` if the status is known
 /// to be old.
 fn failure_of(autoscaler: &ListedAutoscaler) -> Option<&str> {
-    if autoscaler.status_write_error.is_some() {
+    if autoscaler.unstored.is_some() {
         return None;
     }
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
@@ -234,10 +265,14 @@ fn names_api(message: &str, group: &str) -> bool {
 
 fn install_hint(group: &str) -> &'static str {
     match group {
-        RESOURCE => "install metrics-server, or hpa adapter with resource rules",
+        RESOURCE => {
+            "install metrics-server, or hpa adapter with resource rules; if it is installed, \
+             restore its APIService"
+        }
         _ => {
-            "install hpa adapter (docs/adapter.md) or another adapter; if hpa run reads rules \
-             (--metrics-config), check with hpa rules explain that they have these metrics"
+            "install hpa adapter (docs/adapter.md) or another adapter, or if it is installed, \
+             restore its APIService; if hpa run reads rules (--metrics-config), check with hpa \
+             rules explain that they have these metrics"
         }
     }
 }

@@ -17,7 +17,12 @@ use self::{
     check::{Level, Report, Section},
     cluster::ClusterState,
 };
-use crate::{args::StatusArguments, kubectl::block_on, liveness::status_writers, terminal};
+use crate::{
+    args::StatusArguments,
+    kubectl::block_on,
+    liveness::status_writers,
+    terminal::{self, escape_line},
+};
 
 /// Checks the controller of a cluster and its autoscalers.
 pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
@@ -41,8 +46,12 @@ fn run_checks(cluster: &ClusterState) -> Report {
         Section { name: "metrics APIs", checks: metrics_apis::check(cluster) },
         Section { name: "autoscalers", checks: autoscalers },
     ]);
-    match controller::describe_hidden_controller(cluster) {
-        Some(doubt) => report.with_hidden_controller(summary, &doubt),
-        None => report,
+    let unread_api = cluster.scope.unread_api.as_deref();
+    let unread_api = unread_api.map(|text| escape_line(&controller::lowercase_first(text)));
+    let hidden_controller = controller::describe_hidden_controller(cluster);
+    let unread: Vec<_> = unread_api.into_iter().chain(hidden_controller).collect();
+    if unread.is_empty() && !cluster.scope.is_fallback {
+        return report;
     }
+    report.with_unread(summary, unread)
 }

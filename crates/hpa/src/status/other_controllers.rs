@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     debug_client::KUBE_CONTROLLER_MANAGER,
+    listed_autoscalers::ListedAutoscaler,
     liveness::{Conflict, Leases, Writer, describe_age, status_writers},
     terminal::shorten_names,
 };
@@ -72,121 +73,144 @@ fn describe(Writer { manager, autoscalers, newest, .. }: &Writer<'_>, now: Times
 /// Checks the controller of a writer. `is_only_controller` is whether no other controller may act.
 fn check_writer(cluster: &ClusterState, writer: &Writer<'_>, is_only_controller: bool) -> Check {
     let Writer { manager, newest, ref autoscalers, .. } = *writer;
-    let text = describe(writer, cluster.now);
-    // The debug API of the flag may be that of a controller without leader election.
-    let is_checked_controller = FieldManager::is_hpa_rs(manager)
-        && autoscalers.iter().all(|name| cluster.reconciled_at_url.contains(name));
+    let (text, leases) = (describe(writer, cluster.now), cluster.leases());
+    let is_hpa_rs = FieldManager::is_hpa_rs(manager);
     let ok = |end: &str| Check::new(Level::Ok, format!("{text}{end}"));
     let warning = |end: &str| Check::new(Level::Warning, format!("{text}{end}"));
-    if is_checked_controller {
+    // `--controller-url` may lead to a controller without leader election, which no lease shows.
+    if is_hpa_rs && autoscalers.iter().all(|name| cluster.reconciled_at_url.contains(name)) {
         return ok("");
     }
-    let leases = cluster.leases();
-    let is_running = leases.is_running(manager);
-    let is_built_in = manager == KUBE_CONTROLLER_MANAGER;
-    if is_built_in && leases.is_built_in_alone() {
-        return ok("; its HPA controller is on");
-    }
-    if cluster.is_switched_off(manager) {
-        return if leases.is_recent_write(newest) {
-            warning("; its HPA controller is off now")
-        } else {
-            ok("; its HPA controller is off, so it no longer writes")
-        };
-    }
-    if is_built_in && leases.runs_for_custom_api_only() {
-        return ok("; as far as is known, hpa-rs handles only the custom API");
-    }
-    if is_built_in
-        && cluster.built_in.has_hpa_controller(cluster.now) == Some(true)
-        && is_handled_by_built_in(cluster)
+    if manager == KUBE_CONTROLLER_MANAGER
+        && let Some((level, end)) = explain_built_in(cluster, newest)
     {
-        return ok("; no known hpa-rs handles these autoscalers");
-    }
-    if let Some(takeover) = describe_takeover(cluster, manager) {
-        return ok(&format!(", {takeover}: a status that doesn't change keeps its writer"));
+        return Check::new(level, text + &end);
     }
     if let Some(text) = describe_local_holder(&leases, manager) {
         return Check::new(Level::Ok, text);
     }
-    match is_running {
+    match leases.is_running(manager) {
+        Some(false)
+            if leases.no_longer_writes(manager, newest)
+                && leases.may_write_without_lease(manager, newest) =>
+        {
+            warning("; it holds no lease, but if the clocks agree, it has written without one")
+        }
         Some(false) if leases.no_longer_writes(manager, newest) => {
-            return ok("; it holds no lease, so it no longer writes");
+            ok("; it holds no lease, so it no longer writes")
         }
-        Some(false) if is_only_controller => return warning("; it holds no lease"),
-        Some(true) if is_only_controller => return warning("; it holds its lease"),
-        Some(true) if FieldManager::is_hpa_rs(manager) && !leases.shares_namespace(manager) => {
-            return ok(
-                "; it holds its lease, and no other hpa-rs stored a status in these namespaces",
-            );
+        Some(false) if is_only_controller => warning("; it holds no lease"),
+        Some(true) if is_only_controller => warning("; it holds its lease"),
+        Some(true) if is_hpa_rs && !leases.shares_namespace(manager) => {
+            ok("; it holds its lease, and no other hpa-rs stored a status in these namespaces")
         }
-        None | Some(_) => {}
+        None if is_only_controller => check_unknown(cluster, writer, text),
+        is_running => check_beside_another(cluster, writer, text, is_running),
     }
-    let is_recent = leases.is_recent_write(newest);
+}
+
+/// The level and the end of the check of kube-controller-manager, if the reason for its statuses is
+/// known. It stored the newest one at `newest`.
+fn explain_built_in(cluster: &ClusterState, newest: Option<Timestamp>) -> Option<(Level, String)> {
+    let leases = cluster.leases();
+    let is_on = cluster.built_in.is_hpa_controller_on(cluster.now);
+    let ok = |text: &str| Some((Level::Ok, text.to_owned()));
+    if leases.is_built_in_alone() {
+        return ok("; its HPA controller is on");
+    }
+    if is_on == Some(false) {
+        return if leases.is_recent_write(newest) {
+            Some((Level::Warning, "; its HPA controller is off now".to_owned()))
+        } else {
+            ok("; its HPA controller is off, so it no longer writes")
+        };
+    }
+    if leases.runs_for_custom_api_only() {
+        return ok("; as far as is known, hpa-rs handles only the custom API");
+    }
+    if is_on == Some(true) {
+        let text = "; no known hpa-rs handles these autoscalers";
+        return if is_handled_by_built_in(cluster) { ok(text) } else { None };
+    }
+    let takeover = describe_takeover(cluster)?;
+    ok(&format!(", {takeover}: a status that doesn't change keeps its writer"))
+}
+
+/// Checks the only controller that may act, if it is unknown whether it runs.
+fn check_unknown(cluster: &ClusterState, writer: &Writer<'_>, text: String) -> Check {
     // A tenant can't find out more.
-    let is_hidden = cluster.is_controller_hidden() && (is_only_controller || !is_recent);
-    let mut check = Check::new(if is_hidden { Level::Skipped } else { Level::Warning }, text);
-    match (is_only_controller, FieldManager::parse_lease(manager)) {
-        (true, None) if FieldManager::is_hpa_rs(manager) => check.with_hint(
-            "it runs without leader election, so whether it still runs is unknown; \
-             --controller-url reads its debug API",
-        ),
-        (true, _) => check.with_hint("whether it still runs is unknown"),
-        (false, _) if !is_recent && is_running.is_none() => check.with_hint(
+    let level = if cluster.is_controller_hidden() { Level::Skipped } else { Level::Warning };
+    let has_no_lease = FieldManager::is_hpa_rs(writer.manager)
+        && FieldManager::parse_lease(writer.manager).is_none();
+    Check::new(level, text).with_hint(if has_no_lease {
+        "it runs without leader election, so whether it still runs is unknown; --controller-url \
+         reads its debug API"
+    } else {
+        "whether it still runs is unknown"
+    })
+}
+
+/// Checks a controller that may act beside another one.
+fn check_beside_another(
+    cluster: &ClusterState,
+    writer: &Writer<'_>,
+    text: String,
+    is_running: Option<bool>,
+) -> Check {
+    let leases = cluster.leases();
+    let is_recent = leases.is_recent_write(writer.newest);
+    // A tenant can't find out more.
+    let is_hidden = cluster.is_controller_hidden() && !is_recent;
+    let level = if is_hidden { Level::Skipped } else { Level::Warning };
+    if !is_recent && is_running.is_none() {
+        return Check::new(level, text).with_hint(
             "whether it still runs is unknown: a status that doesn't change keeps its writer",
-        ),
-        (false, _) => {
-            // A lease that can't be read may be held.
-            let has_leader =
-                leases.is_running(cluster.lease.name.manager().as_str()) != Some(false);
-            let other = if has_leader { "the holder of the lease" } else { "another controller" };
-            let both = format!(
-                "if it handles the same autoscalers as {other}, both overwrite each other's \
-                 decisions"
-            );
-            // The debug API of the flag may be that of a controller without leader election.
-            let acts_beside_another = has_leader || !cluster.reconciled_at_url.is_empty();
-            if !is_recent || !acts_beside_another {
-                return check.with_hint(both);
-            }
-            check.text = format!("{}; {both}", check.text);
-            check.with_weight(Weight::PossibleConflict)
-        }
+        );
     }
+    // A lease that can't be read may be held.
+    let has_leader = leases.is_running(cluster.lease.name.manager().as_str()) != Some(false);
+    let other = if has_leader { "the holder of the lease" } else { "another controller" };
+    let both = format!(
+        "if it handles the same autoscalers as {other}, both overwrite each other's decisions"
+    );
+    // `--controller-url` may lead to a controller without leader election, which no lease shows.
+    let acts_beside_another = has_leader || !cluster.reconciled_at_url.is_empty();
+    if !is_recent || !acts_beside_another {
+        return Check::new(level, text).with_hint(both);
+    }
+    Check::new(level, format!("{text}; {both}")).with_weight(Weight::PossibleConflict)
 }
 
 /// Whether kube-controller-manager acts on all autoscalers whose status it stored last, because no
 /// hpa-rs does, by the leases.
 fn is_handled_by_built_in(cluster: &ClusterState) -> bool {
-    let mut of_built_in = cluster
-        .autoscalers
-        .iter()
-        .filter(|one| one.manager.as_deref() == Some(KUBE_CONTROLLER_MANAGER));
-    of_built_in.all(|one| matches!(one.acting, ActingController::KubeControllerManager { .. }))
+    let is_by_built_in = |one: &ListedAutoscaler| {
+        matches!(one.acting, ActingController::KubeControllerManager { .. })
+    };
+    of_built_in(cluster).all(is_by_built_in)
 }
 
 /// A clause about the leases that instances of hpa-rs acquired after kube-controller-manager stored
-/// its statuses. `None` if an instance doesn't handle one of the autoscalers, for other managers,
-/// and if the HPA controller is known to be on.
-fn describe_takeover(cluster: &ClusterState, manager: &str) -> Option<String> {
-    let is_on = cluster.built_in.has_hpa_controller(cluster.now) == Some(true);
-    if manager != KUBE_CONTROLLER_MANAGER || is_on {
-        return None;
-    }
+/// its statuses. `None` if an instance doesn't handle one of the autoscalers.
+fn describe_takeover(cluster: &ClusterState) -> Option<String> {
     let leases = cluster.leases();
-    let of_built_in =
-        cluster.autoscalers.iter().filter(|one| one.manager.as_deref() == Some(manager));
-    let acquired: Option<BTreeSet<_>> = of_built_in
-        .map(|one| leases.takeover_after(&one.hpa.metadata.namespace, one.status_stored_at))
+    let acquired: Option<BTreeSet<_>> = of_built_in(cluster)
+        .map(|one| leases.takeover_after(&one.hpa.metadata.namespace, one.controller.at))
         .collect();
     let acquired: Vec<_> = acquired?.into_iter().map(ToString::to_string).collect();
     let noun = if acquired.len() == 1 { "lease" } else { "leases" };
     Some(format!("before hpa-rs acquired the {noun} {}", shorten_names(&acquired)))
 }
 
-/// A finding about a held lease that only autoscalers of its own namespace name. Its holder may be
-/// an instance for that namespace, or a tenant's invention. `None` for other leases, and if another
-/// hpa-rs stored a status in the namespace.
+/// The autoscalers whose status kube-controller-manager stored last.
+fn of_built_in(cluster: &ClusterState) -> impl Iterator<Item = &ListedAutoscaler> {
+    let autoscalers = cluster.autoscalers.iter();
+    autoscalers.filter(|one| one.controller.is_reference())
+}
+
+/// A finding about a held lease that is named only by statuses in the lease's own namespace. A
+/// namespaced instance may hold it, or a tenant may have created it and forged the statuses. `None`
+/// for other leases, and if another hpa-rs stored a status in the namespace.
 fn describe_local_holder(leases: &Leases<'_>, manager: &str) -> Option<String> {
     let (lease, holder) = leases.lease_of(manager)?;
     let holder = holder.as_ref().ok().filter(|holder| !holder.is_expired())?;

@@ -132,6 +132,7 @@ fn healthy() -> ClusterState {
         url: None,
         reconciled_at_url: BTreeSet::new(),
         status: Ok(controller_status()),
+        clock_lead: jiff::SignedDuration::ZERO,
         built_in: KubeControllerManager {
             holder: Ok(LeaseHolder {
                 lease: LeaseName { namespace: "kube-system".into(), name: "k".into() },
@@ -145,10 +146,7 @@ fn healthy() -> ClusterState {
                 transitions: 0,
                 scope: None,
             }),
-            flags: Some(ManagerFlags {
-                pod: "kube-system/k-cp-1".into(),
-                has_hpa_controller: false,
-            }),
+            flags: Some(ManagerFlags { pod: "kube-system/k-cp-1".into(), enables_hpa: false }),
             last_write: None,
         },
         metrics_apis: Ok(Some(vec![metrics_api("True", "")])),
@@ -360,7 +358,7 @@ fn stale_cache_has_a_sentence() {
     Level::Warning, "metrics.k8s.io/v1beta1 is not available: no endpoints"
 )]
 #[case::other_controller(
-    |it: &mut ClusterState| it.autoscalers[0].manager = Some("kube-controller-manager".into()),
+    |it: &mut ClusterState| it.autoscalers[0].controller.name = Some("kube-controller-manager".into()),
     Level::Warning,
     "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: shop/web"
 )]
@@ -413,11 +411,21 @@ fn stale_cache_has_a_sentence() {
 )]
 #[case::fallback_namespace(
     |it: &mut ClusterState| {
-        it.scope = ListScope { namespace: Some("shop".to_owned()), is_fallback: true };
+        it.scope.namespace = Some("shop".to_owned());
+        it.scope.is_fallback = true;
     },
     Level::Skipped,
     "only the autoscalers of the namespace shop are read, because you may not list those of all \
      namespaces; -n selects another one"
+)]
+#[case::clock_of_the_controller(
+    |it: &mut ClusterState| it.clock_lead = jiff::SignedDuration::from_secs(419),
+    Level::Warning,
+    "the controller misjudges times: its clock is 7m ahead of that of the API server"
+)]
+#[case::unread_api(
+    |it: &mut ClusterState| it.scope.unread_api = Some("The autoscalers of b are not read".into()),
+    Level::Skipped, "the autoscalers of b are not read"
 )]
 fn single_problem_is_reported_alone(
     #[case] change: fn(&mut ClusterState),
@@ -504,7 +512,7 @@ fn unreadable_inputs_are_skipped_checks() {
     let mut cluster = healthy();
     // No controller has stored a status, and no API is registered.
     let mut new = autoscaler("web", json!([]));
-    new.manager = None;
+    new.controller.name = None;
     new.created = cluster.now.checked_sub(jiff::SignedDuration::from_secs(9)).ok();
     cluster.autoscalers = vec![new];
     cluster.metrics_apis = Ok(None);

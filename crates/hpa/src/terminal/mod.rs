@@ -126,6 +126,22 @@ pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
     text
 }
 
+/// The bar for a value, in eighths of the height for `max`, rounded up. For zero, a dot that
+/// differs from the lowest bar.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is between 0 and 8"
+)]
+pub(crate) fn bar(value: f64, max: f64) -> char {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    if value <= 0.0 || max <= 0.0 {
+        return '·';
+    }
+    let eighths = (value / max * 8.0).ceil() as usize;
+    BARS.get(eighths.saturating_sub(1)).copied().unwrap_or('█')
+}
+
 /// Lists the first [`MAX_NAMES`] names, and the number of the rest.
 pub(crate) fn shorten_names(names: &[String]) -> String {
     list_first(names, MAX_NAMES, ", ")

@@ -258,7 +258,7 @@ async fn answers_of_a_forged_lease_are_read_only_if_a_flag_names_it() {
     let hpa = env!("CARGO_BIN_EXE_hpa");
     let (status, ..) = cluster.run(hpa, &["status"]).await;
     let unread = "- the debug API of the lease's holder is not used: a tenant may have created the \
-                  lease eve/forged, which not all namespaces with autoscalers name. \
+                  lease eve/forged, because not all namespaces with autoscalers name it. \
                   --controller-namespace eve uses it\n";
     assert!(status.contains(unread), "{status}");
     let (status, ..) = cluster.run(hpa, &["status", "--controller-namespace=eve"]).await;

@@ -8,4 +8,4 @@ mod writer;
 
 pub use event::{DroppedEvents, EventType, ObjectReference, RecordedEvent};
 pub use recorder::EventRecorder;
-pub use writer::{EventWriter, EventWriterConfig};
+pub use writer::EventWriter;

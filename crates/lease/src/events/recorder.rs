@@ -8,8 +8,11 @@ use tracing::debug;
 
 use super::{
     event::{DroppedEvents, RecordedEvent, increment, truncate_message},
-    writer::{EventWriter, EventWriterConfig},
+    writer::EventWriter,
 };
+
+/// The maximum number of queued events. If the queue is full, new events are dropped.
+const QUEUE_CAPACITY: usize = 1000;
 
 /// Passes events to an [`EventWriter`]. Recording neither blocks nor fails. Clones share the
 /// writer.
@@ -22,11 +25,11 @@ pub struct EventRecorder {
 impl EventRecorder {
     /// A recorder, and its writer to run as a task. The writer ends when all recorders are dropped
     /// and the queue is empty.
-    pub fn new(client: Client, config: EventWriterConfig) -> (Self, EventWriter) {
-        let (queue, events) = mpsc::channel(config.queue_capacity.max(1));
+    pub fn new(client: Client) -> (Self, EventWriter) {
+        let (queue, events) = mpsc::channel(QUEUE_CAPACITY);
         let dropped = Arc::new(DroppedEvents::default());
         let recorder = Self { queue, dropped: Arc::clone(&dropped) };
-        (recorder, EventWriter::new(client, config, events, dropped))
+        (recorder, EventWriter::new(client, events, dropped))
     }
 
     /// Queues an event. If the queue is full or the writer has stopped, drops it.

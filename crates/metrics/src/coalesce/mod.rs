@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::{
-    readings::{MetricQuery, MetricsApi, PodSamples, ReadError, Reading},
+    readings::{MetricQuery, PodSamples, ReadError, Reading},
     selector::Selector,
 };
 
@@ -229,24 +229,37 @@ impl<S: MetricSource> Coalescing<S> {
         flights.get(query, fetch).await
     }
 
-    async fn read_custom_values(
+    /// Answers a query of an autoscaler. The outer error is that of the request. The inner error is
+    /// that of its items, for example that there are none.
+    async fn answer(
         &self,
         namespace: &str,
         pods: &Selector,
         metric: &MetricQuery,
-    ) -> Result<Arc<Vec<MetricValue>>, MetricError> {
+    ) -> Result<Result<Reading, ReadError>, MetricError> {
+        if let MetricQuery::Resource { resource, container } = metric {
+            let everything = Selector::everything();
+            // A selector of nothing is sent as the empty string, which selects everything. In a
+            // namespace list, it would select nothing.
+            let pods = if pods.is_nothing() { &everything } else { pods };
+            let samples = self.read_pod_metrics(namespace, pods, |items| {
+                wire::resource_samples(items, resource, container.as_deref())
+            });
+            return Ok(samples.await?.map(Reading::Pods));
+        }
         let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
-        self.fetch(&self.custom_values, query, |values| Ok(values.into_custom()?.items)).await
-    }
-
-    async fn read_external_values(
-        &self,
-        namespace: &str,
-        pods: &Selector,
-        metric: &MetricQuery,
-    ) -> Result<Arc<Vec<ExternalMetricValue>>, MetricError> {
-        let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
-        self.fetch(&self.external_values, query, |values| Ok(values.into_external()?.items)).await
+        if matches!(metric, MetricQuery::External { .. }) {
+            let items = self
+                .fetch(&self.external_values, query, |values| Ok(values.into_external()?.items));
+            return Ok(wire::external_values(&*items.await?).map(Reading::External));
+        }
+        let items =
+            self.fetch(&self.custom_values, query, |values| Ok(values.into_custom()?.items));
+        let items = items.await?;
+        Ok(match metric {
+            MetricQuery::Object { .. } => wire::object_value(&items).map(Reading::Object),
+            _ => wire::pod_samples(&*items).map(Reading::Pods),
+        })
     }
 }
 
@@ -258,35 +271,7 @@ impl<S: MetricSource> MetricsClient for Coalescing<S> {
         pods: &Selector,
         query: &MetricQuery,
     ) -> Result<Reading, ReadError> {
-        match query {
-            MetricQuery::Resource { resource, container } => {
-                let everything = Selector::everything();
-                // A selector of nothing is sent as the empty string, which selects everything. In a
-                // namespace list, it would select nothing.
-                let pods = if pods.is_nothing() { &everything } else { pods };
-                let samples = self.read_pod_metrics(namespace, pods, |items| {
-                    wire::resource_samples(items, resource, container.as_deref())
-                });
-                let samples = samples.await;
-                samples
-                    .map_err(|error| error.into_read_error(MetricsApi::Resource))?
-                    .map(Reading::Pods)
-            }
-            MetricQuery::Pods { .. } => {
-                let items = self.read_custom_values(namespace, pods, query).await;
-                let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
-                wire::pod_samples(&*items).map(Reading::Pods)
-            }
-            MetricQuery::Object { .. } => {
-                let items = self.read_custom_values(namespace, pods, query).await;
-                let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
-                wire::object_value(&items).map(Reading::Object)
-            }
-            MetricQuery::External { .. } => {
-                let items = self.read_external_values(namespace, pods, query).await;
-                let items = items.map_err(|error| error.into_read_error(MetricsApi::External))?;
-                wire::external_values(&*items).map(Reading::External)
-            }
-        }
+        let answer = self.answer(namespace, pods, query).await;
+        answer.map_err(|error| error.into_read_error(query.api()))?
     }
 }

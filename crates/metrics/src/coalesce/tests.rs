@@ -8,7 +8,7 @@ use std::{
 
 use futures::{FutureExt, future::join_all};
 use hpa_calc::{
-    MilliValue,
+    MetricsApi, MilliValue,
     api::{CrossVersionObjectReference, ResourceName},
 };
 use tokio::time::{advance, sleep, timeout};

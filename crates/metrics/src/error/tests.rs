@@ -15,6 +15,25 @@ fn description_has_no_credentials() {
 }
 
 #[test]
+fn failure_of_the_metrics_api_precedes_the_absence_of_a_rule() {
+    let describe_absent = |api_error| {
+        let absence = "no rule has queue".into();
+        describe(&MetricError::Absent { absence, api_error: Box::new(api_error) })
+    };
+    let request = || "get queue.external.metrics.k8s.io".into();
+    let limit = Duration::from_secs(10);
+    let late = describe_absent(MetricError::Timeout { limit, request: request() });
+    let expected = "context deadline exceeded: no response within 10s (get \
+                    queue.external.metrics.k8s.io); no rule has queue";
+    assert_eq!(late, expected);
+    assert!(!error_texts::is_in_process(&late), "the API is the cause");
+    let source = Arc::new(io::Error::other("refused"));
+    let refused = describe_absent(MetricError::Transport { request: request(), source });
+    let expected = "request failed (get queue.external.metrics.k8s.io): refused; no rule has queue";
+    assert_eq!(refused, expected);
+}
+
+#[test]
 fn errors_of_sources_in_the_process_are_recognized() {
     let other = || io::Error::other("down");
     let reason = || NotFound::External("queue".to_owned());

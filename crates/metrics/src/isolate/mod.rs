@@ -19,7 +19,8 @@ use crate::{Catalog, MetricError, MetricSource, Query, Values};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IsolationSettings {
-    /// Concurrent requests to one API, of which one namespace gets at most half.
+    /// The maximum number of concurrent requests to one API. One namespace gets at most half of
+    /// them, rounded up.
     pub concurrency: usize,
     /// If no request gets a response for this time after a timeout, the circuit breaker may open.
     pub unresponsive_after: Duration,

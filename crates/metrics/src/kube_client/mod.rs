@@ -135,17 +135,9 @@ impl KubeMetricsClient {
     async fn read_custom_metric(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
         let CustomQuery { resource, namespace, objects, metric, metric_selector } = query;
         let resource = resource.to_string();
-        let series_selector = ("metricLabelSelector", metric_selector.to_string());
-        let (get_parameters, list_parameters);
-        let (name, parameters): (_, &[_]) = match objects {
-            Objects::Named(name) => {
-                get_parameters = [series_selector];
-                (name.as_str(), &get_parameters)
-            }
-            Objects::Selected(selector) => {
-                list_parameters = [("labelSelector", selector.to_string()), series_selector];
-                ("*", &list_parameters)
-            }
+        let (name, labels) = match objects {
+            Objects::Named(name) => (name.as_str(), String::new()),
+            Objects::Selected(selector) => ("*", selector.to_string()),
         };
         let described_namespace = query.described_namespace();
         let path = MetricsPath {
@@ -155,7 +147,10 @@ impl KubeMetricsClient {
             resource: if described_namespace.is_some() { "metrics" } else { &resource },
             name: Some(if described_namespace.is_some() { metric } else { name }),
             subresource: Some(metric.as_str()).filter(|_| described_namespace.is_none()),
-            parameters,
+            parameters: &[
+                ("labelSelector", labels),
+                ("metricLabelSelector", metric_selector.to_string()),
+            ],
         };
         let items = self.transport.list(&path).await?;
         Ok(CustomValues { items, ..CustomValues::default() })

@@ -247,6 +247,21 @@ fn metric_of_pods_without_a_value_is_an_error_with_the_query() {
     assert!(require_value(values(String::new(), Vec::new())).is_ok());
 }
 
+#[test]
+fn usage_of_pods_without_a_result_is_an_error_with_the_query() {
+    let usage = |query: Option<&str>, failures| {
+        let query_without_result = query.map(str::to_owned);
+        Values::PodMetrics(UsageList { items: Vec::new(), failures, query_without_result })
+    };
+    let error = require_value(usage(Some("sum(c)"), Vec::new())).unwrap_err();
+    let text = "no value: the query sum(c) has no result for these pods";
+    assert_eq!(crate::describe(&error), text);
+    // Without pods, there is no query. A failure of another query is the error.
+    assert!(require_value(usage(None, Vec::new())).is_ok());
+    let failure = MetricError::from_fetch_error(std::io::Error::other("boom"));
+    assert!(require_value(usage(Some("sum(c)"), vec![failure])).is_ok());
+}
+
 #[tokio::test]
 async fn error_of_the_first_source_is_the_answer() {
     let broken = FixedSource {

@@ -227,6 +227,8 @@ fn labels_eq(labels: &ItemLabels, plain: &BTreeMap<String, String>) -> bool {
 }
 
 fn usage_eq(usage: &Usage, plain: &BTreeMap<String, MilliValue>) -> bool {
+    // `Usage` can't be listed. These names occur in the inputs, so a resource that only `usage` has
+    // is found.
     let names = ["cpu", "memory", "example.com/gpu", "a", "b", "x", "name", ""];
     let names = names.into_iter().chain(plain.keys().map(String::as_str));
     names.into_iter().all(|name| usage.get(&ResourceName::from(name)) == plain.get(name).copied())

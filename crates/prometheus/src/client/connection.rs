@@ -292,8 +292,8 @@ fn configured_headers(settings: &Settings) -> Result<HeaderMap, ConnectionError>
     Ok(headers)
 }
 
-/// The value of a basic `Authorization` header for `USER:PASSWORD`. Always `Some`, because Base64 is
-/// valid in a header.
+/// The value of a basic `Authorization` header for `USER:PASSWORD`. Always `Some`, because Base64
+/// is valid in a header.
 pub fn basic_authorization(user: &str) -> Option<HeaderValue> {
     sensitive_header(format!("Basic {}", BASE64_STANDARD.encode(user)))
 }

@@ -212,22 +212,21 @@ impl QueryFailure {
 pub struct RuleQueryFailure {
     server: String,
     pub failure: QueryFailure,
-    /// Whether the client has logged that the server can't be read, so that callers don't have to.
-    is_in_logged_outage: bool,
+    /// Whether the client has logged the outage of the server. Callers then don't log the failure.
+    is_logged: bool,
 }
 
 impl RuleQueryFailure {
     pub(crate) fn new(client: &Client, failure: QueryFailure) -> Self {
-        let (server, is_in_logged_outage) =
-            (client.settings().origin(), client.is_in_logged_outage());
-        Self { server, failure, is_in_logged_outage }
+        let is_logged = client.has_logged(&failure);
+        Self { server: client.settings().origin(), failure, is_logged }
     }
 
-    /// Whether an error is about a query that failed while its server can't be read, and the client
-    /// has logged that.
+    /// Whether an error is about a query that failed in an outage of its server, which the client
+    /// has logged.
     pub fn is_logged_outage(error: &MetricError) -> bool {
         let MetricError::Fetch(cause) = error else { return false };
-        cause.downcast_ref::<Self>().is_some_and(|failure| failure.is_in_logged_outage)
+        cause.downcast_ref::<Self>().is_some_and(|failure| failure.is_logged)
     }
 }
 

@@ -3,17 +3,22 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
-use hpa_metrics::{describe, take_log_slot};
+use hpa_metrics::describe;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::client::{error::QueryFailure, settings::Settings};
 
-/// Logs the outages of one server: each once, and its end with the number of failed requests. An
-/// outage that starts less than a minute after the last logged one is logged if it lasts that long.
+/// The time without a failure after which a response ends an outage. It prevents a line for each
+/// request if only some fail, for example those of one of the clients.
+const RECOVERY_TIME: Duration = Duration::from_mins(1);
+
+/// Logs the outages of one server: the first failure of each, and its end with the number of failed
+/// requests.
 #[derive(Default)]
 pub(super) struct OutageLog(Mutex<State>);
 
@@ -22,16 +27,14 @@ static LOGS: Mutex<BTreeMap<String, Weak<OutageLog>>> = Mutex::new(BTreeMap::new
 
 #[derive(Default)]
 struct State {
-    /// The time of the last failure.
-    failed_at: Option<Instant>,
     /// The time of the last response.
     responded_at: Option<Instant>,
-    /// The number of failed requests of the current outage. 0 if there is none.
-    failed: u64,
-    /// Whether the current outage was logged.
-    is_logged: bool,
-    /// The time of the last log line about an outage.
-    last_logged: Option<Instant>,
+    outage: Option<Outage>,
+}
+
+struct Outage {
+    failed_requests: u64,
+    last_failure: Instant,
 }
 
 impl OutageLog {
@@ -66,24 +69,28 @@ impl OutageLog {
             }
             _ => {
                 // Releases the lock before the line is written.
-                let ended = self.0.lock().record_response(start, now);
-                if let Some(failed_requests) = ended {
+                let ended = self.0.lock().record_response(now);
+                if let Some(Outage { failed_requests, last_failure }) = ended {
                     let url = settings.url_without_credentials();
-                    info!(server, url, failed_requests, "Prometheus answers again");
+                    let last_failure_seconds_ago = now.duration_since(last_failure).as_secs();
+                    info!(
+                        server,
+                        url, failed_requests, last_failure_seconds_ago, "Prometheus answers again"
+                    );
                 }
             }
         }
     }
 
-    /// Whether the warning about the current outage was logged.
-    pub(super) fn is_logged(&self) -> bool {
-        self.0.lock().is_logged
+    /// Whether a failure is part of the current outage, which was logged.
+    pub(super) fn has_logged(&self, failure: &QueryFailure) -> bool {
+        is_outage(failure) && self.0.lock().outage.is_some()
     }
 }
 
-/// Whether a failure is one of the server or of the way to it, so that all requests may fail. 500
-/// may be about the query, and a server that refuses one path (401 or 403) or responds slowly may
-/// answer others.
+/// Whether a failure means that the server can't be reached. Other failures may concern only one
+/// request: 500 may be about the query, and a server that refuses one path (401 or 403) or responds
+/// slowly may answer others.
 fn is_outage(failure: &QueryFailure) -> bool {
     matches!(
         failure,
@@ -95,36 +102,30 @@ fn is_outage(failure: &QueryFailure) -> bool {
 }
 
 impl State {
-    /// Records the failure of a request that was sent at `start`. If other requests got responses
-    /// since then, there is no outage. Returns whether to log one.
+    /// Records the failure of a request that was sent at `start`. Returns whether an outage begins.
+    /// None begins if other requests got responses since `start`.
     fn record_failure(&mut self, start: Instant, now: Instant) -> bool {
-        self.failed_at = Some(now);
+        if let Some(outage) = &mut self.outage {
+            outage.failed_requests += 1;
+            outage.last_failure = now;
+            return false;
+        }
         if self.responded_at.is_some_and(|at| at > start) {
             return false;
         }
-        self.failed += 1;
-        let is_due = !self.is_logged && take_log_slot(&mut self.last_logged, now);
-        self.is_logged |= is_due;
-        is_due
+        self.outage = Some(Outage { failed_requests: 1, last_failure: now });
+        true
     }
 
-    /// Records the response to a request that was sent at `start`. Returns the number of failed
-    /// requests if the end of an outage is to be logged. While other requests fail, a response to
-    /// an earlier one doesn't end the outage: the server may answer too slowly for most.
-    fn record_response(&mut self, start: Instant, now: Instant) -> Option<u64> {
+    /// Records a response. Returns the outage that it ends.
+    fn record_response(&mut self, now: Instant) -> Option<Outage> {
         self.responded_at = Some(now);
-        if self.failed_at.is_some_and(|at| at > start) {
-            return None;
-        }
-        let failed = std::mem::take(&mut self.failed);
-        std::mem::take(&mut self.is_logged).then_some(failed)
+        self.outage.take_if(|outage| now.duration_since(outage.last_failure) >= RECOVERY_TIME)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -135,38 +136,45 @@ mod tests {
     }
 
     #[test]
-    fn outage_and_its_end_are_logged_once() {
+    fn outage_begins_with_a_failure_and_ends_after_a_minute_without_one() {
         let (mut state, start) = (State::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(state.record_response(at(0), at(0)), None, "nothing failed");
+        let respond = |state: &mut State, seconds| {
+            state.record_response(at(seconds)).map(|outage| outage.failed_requests)
+        };
+        assert_eq!(respond(&mut state, 0), None, "nothing failed");
         assert!(state.record_failure(at(1), at(2)));
-        assert!(!state.record_failure(at(90), at(91)), "it was logged");
-        assert_eq!(state.record_response(at(92), at(92)), Some(2));
-        assert_eq!(state.record_response(at(93), at(93)), None);
-        assert!(state.record_failure(at(94), at(95)));
-        assert_eq!(state.record_response(at(96), at(96)), Some(1));
-        assert!(!state.record_failure(at(97), at(98)), "less than a minute after the last one");
-        assert!(state.record_failure(at(155), at(156)), "it lasts");
-        assert_eq!(state.record_response(at(150), at(157)), None, "a request since then failed");
-        assert_eq!(state.record_response(at(157), at(157)), Some(2));
+        assert!(!state.record_failure(at(3), at(4)), "it was logged");
+        assert_eq!(respond(&mut state, 5), None, "another client may still fail");
+        assert!(!state.record_failure(at(6), at(7)));
+        assert_eq!(respond(&mut state, 66), None);
+        assert_eq!(respond(&mut state, 67), Some(3));
+        assert_eq!(respond(&mut state, 68), None);
+        assert!(state.record_failure(at(69), at(70)), "the next outage is logged at once");
+        for seconds in (71..400).step_by(20) {
+            let is_logged = state.record_failure(at(seconds), at(seconds));
+            let ended = respond(&mut state, seconds + 1);
+            assert_eq!((is_logged, ended), (false, None), "one of two clients fails");
+        }
     }
 
     #[test]
     fn failed_request_beside_others_with_a_response_is_no_outage() {
         let (mut state, start) = (State::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(state.record_response(at(5), at(5)), None);
+        assert!(state.record_response(at(5)).is_none());
         assert!(!state.record_failure(at(0), at(10)));
-        assert_eq!((state.failed, state.record_response(at(11), at(11))), (0, None));
+        assert!(state.outage.is_none());
     }
 
     #[test]
     fn only_failures_to_reach_the_server_are_an_outage() {
-        let (log, limit) = (OutageLog::default(), Duration::from_secs(30));
+        let limit = Duration::from_secs(30);
         let settings = Settings::new("main", "http://main").unwrap();
-        let is_outage_after = |failure: Option<QueryFailure>| {
-            log.record(&settings, Instant::now(), failure.as_ref());
-            log.0.lock().failed > 0
+        let is_logged = |failure: QueryFailure| {
+            let log = OutageLog::default();
+            log.record(&settings, Instant::now(), Some(&failure));
+            log.has_logged(&failure)
         };
         let server: Arc<str> = "main:80".into();
         let status = |status| QueryFailure::Status {
@@ -175,30 +183,25 @@ mod tests {
             reported: String::new(),
             hint: String::new(),
         };
-        assert!(!is_outage_after(Some(QueryFailure::Busy(limit))));
-        assert!(is_outage_after(Some(status(503))));
-        assert!(is_outage_after(Some(QueryFailure::Busy(limit))), "nothing was sent");
-        assert!(!is_outage_after(Some(status(500))), "it may be about the query");
-        assert!(is_outage_after(Some(QueryFailure::Timeout { server: server.clone(), limit })));
-        assert!(!is_outage_after(Some(status(403))), "it answers");
-        assert!(is_outage_after(Some(status(502))));
+        assert!(is_logged(status(502)) && is_logged(status(503)) && is_logged(status(504)));
+        assert!(is_logged(QueryFailure::Timeout { server: server.clone(), limit }));
+        assert!(!is_logged(QueryFailure::Busy(limit)), "nothing was sent");
+        assert!(!is_logged(status(500)), "it may be about the query");
+        assert!(!is_logged(status(403)), "it answers");
         let slow = QueryFailure::SlowResponse { server: server.clone(), limit };
-        assert!(!is_outage_after(Some(slow)), "it answers");
-        assert!(is_outage_after(Some(status(504))));
-        assert!(!is_outage_after(None));
+        assert!(!is_logged(slow), "it answers");
     }
 
-    #[test]
-    fn outage_without_a_log_line_is_not_logged() {
+    #[tokio::test(start_paused = true)]
+    async fn other_failure_during_an_outage_is_left_to_the_caller() {
         let (log, settings) = (OutageLog::default(), Settings::new("main", "http://main").unwrap());
         let limit = Duration::from_secs(30);
-        let failure = QueryFailure::Timeout { server: "main:80".into(), limit };
-        let is_logged_after = |failure: Option<&QueryFailure>| {
-            log.record(&settings, Instant::now(), failure);
-            log.is_logged()
-        };
-        assert!(is_logged_after(Some(&failure)));
-        assert!(!is_logged_after(None));
-        assert!(!is_logged_after(Some(&failure)), "less than a minute after the last line");
+        let timeout = QueryFailure::Timeout { server: "main:80".into(), limit };
+        log.record(&settings, Instant::now(), Some(&timeout));
+        assert!(log.has_logged(&timeout));
+        assert!(!log.has_logged(&QueryFailure::StringResult));
+        tokio::time::advance(RECOVERY_TIME).await;
+        log.record(&settings, Instant::now(), None);
+        assert!(!log.has_logged(&timeout), "it has ended");
     }
 }

@@ -61,7 +61,7 @@ pub struct InstantQuery {
 /// The parameter `timeout` of a query, after which Prometheus cancels it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimeoutParameter {
-    /// The same time limit as that of the request.
+    /// The time limit of the request.
     #[default]
     Limit,
     /// `timeout=`, as prometheus-adapter sends it for custom and external metrics.
@@ -157,9 +157,10 @@ impl Client {
         &self.inner.settings
     }
 
-    /// Whether the client has logged that the server can't be read, and got no response since then.
-    pub(crate) fn is_in_logged_outage(&self) -> bool {
-        self.inner.outages.is_logged()
+    /// Whether the client has logged the outage that a failure is part of. Callers then don't log
+    /// the failure.
+    pub(crate) fn has_logged(&self, failure: &QueryFailure) -> bool {
+        self.inner.outages.has_logged(failure)
     }
 
     /// The newest warning of the server about the result of an instant query, if it is of the last

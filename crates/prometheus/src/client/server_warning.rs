@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use hpa_calc::{explain::one_line, go_text::truncate};
-use hpa_metrics::take_log_slot;
+use hpa_metrics::mark_logged_if_due;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
@@ -34,7 +34,7 @@ impl ServerWarning {
         let is_logged = {
             let mut state = self.0.lock();
             state.newest = Some((now, warning.clone()));
-            take_log_slot(&mut state.last_logged, now)
+            mark_logged_if_due(&mut state.last_logged, now)
         };
         if is_logged {
             warn!(server, warning, "Prometheus warns of a result, which may lack series");

@@ -1,6 +1,6 @@
 //! Settings of a Prometheus server.
 
-use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::rules::Compat;
 use hpa_metrics::origin;
@@ -47,7 +47,7 @@ pub struct Settings {
     pub concurrency: NonZeroUsize,
     /// The maximum length of a query's response. Its decoded samples may be ten times as large.
     pub max_response_bytes: usize,
-    /// Whether requests, and the decoding of samples, are those of prometheus-adapter.
+    /// Whether to send requests and decode samples as prometheus-adapter does.
     pub compat: Compat,
 }
 
@@ -131,8 +131,8 @@ impl Settings {
         })
     }
 
-    /// The time limit of reading the series of a selector: six times that of a query, because the
-    /// server searches and sends much more, but at least a minute.
+    /// The time limit of reading the series of a selector: six times [`Self::query_timeout`],
+    /// because the server searches and sends much more, but at least a minute.
     #[must_use]
     pub fn series_timeout(&self) -> Duration {
         self.query_timeout.saturating_mul(SERIES_TIMEOUT_FACTOR).max(MIN_SERIES_TIMEOUT)
@@ -187,15 +187,6 @@ impl FromStr for Verb {
             "POST" => Ok(Self::Post),
             _ => Err(SettingsError::Verb(text.to_owned())),
         }
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-        })
     }
 }
 

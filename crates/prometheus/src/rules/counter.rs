@@ -29,10 +29,13 @@ pub fn plain_counter(query: &str) -> Option<String> {
     values.into_iter().find(is_counter).map(str::to_owned)
 }
 
-/// Adds the names of the series whose values are a part of the result. Leaves out those of ranges,
-/// such as `rate(x[5m])`, of counted series, and of differences, such as that of two counters. Of
-/// conditions, defaults and divisors, such as a capacity, only the left operand counts. Of a
-/// comparison with a scalar, such as `x > 5` or `5 < x`, the other operand counts.
+/// Adds the names of the series whose values are a part of the result. Leaves out:
+///
+/// - ranges, such as `rate(x[5m])`, and series that are only counted,
+/// - differences, such as the difference of two counters,
+/// - the right operands of conditions, defaults and divisions, such as a capacity.
+///
+/// In a comparison with a scalar, such as `x > 5` or `5 < x`, the other operand is the result.
 fn add_plain_values<'q>(expr: &Expr<'q>, names: &mut Vec<&'q str>) {
     match &expr.node {
         Node::Selector(selector) => names.extend(selector.metric_name()),

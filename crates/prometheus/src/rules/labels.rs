@@ -267,15 +267,12 @@ mod tests {
     use hpa_metrics::test_doubles::resources;
 
     fn labels(template: &str, overrides: &[(&str, &str)]) -> Result<ResourceLabels, MappingError> {
-        let overrides = overrides.iter().map(|(label, resource)| {
+        let mut mapping =
+            ResourceMapping { template: template.to_owned(), ..ResourceMapping::default() };
+        for (label, resource) in overrides {
             let target = OverrideTarget { group: String::new(), resource: (*resource).to_owned() };
-            ((*label).to_owned(), target)
-        });
-        let mapping = ResourceMapping {
-            template: template.to_owned(),
-            overrides: overrides.collect(),
-            namespaced: None,
-        };
+            mapping.overrides.set((*label).to_owned(), target);
+        }
         ResourceLabels::new(&mapping, &resources())
     }
 

@@ -31,7 +31,7 @@ pub enum NotPerObject {
     NoNamespace,
     #[error("the query can't be built")]
     NoQuery,
-    /// The template may depend on the names other than by label matchers.
+    /// The template may use the names outside of label matchers.
     #[error("the template does more than insert Series, LabelMatchers and GroupBy: {0}")]
     Template(String),
     #[error("functions remove the label `{0}` of the objects' names")]

@@ -2,12 +2,13 @@
 
 use crate::promql::{self, Expr, Grouping, Node, Selector, Type, is_by_series, is_one_of};
 
-/// The labels of buckets: that of Prometheus, and that of `VictoriaMetrics`.
+/// The labels of buckets in Prometheus and in `VictoriaMetrics`.
 const BUCKET_LABELS: [&str; 2] = ["le", "vmrange"];
 
-/// The name of the first aggregation that drops the label `le` of the buckets from which
-/// `histogram_quantile` computes, so that it has no result. `None` also if the query isn't PromQL,
-/// and for native histograms, which have no buckets: only the names of buckets have `_bucket`.
+/// The name of the first aggregation that drops the label `le` of buckets before
+/// `histogram_quantile` reads them. The function then has no result. `None` also if the query isn't
+/// PromQL, and for native histograms, which have no buckets: only the names of buckets have
+/// `_bucket`.
 pub fn aggregation_without_le(query: &str) -> Option<String> {
     let query = promql::parse(query).ok()?;
     let mut found = None;

@@ -63,7 +63,7 @@ pub fn example_query(template: &str, series: &str) -> String {
 }
 
 /// A query or a message about one, with single spaces instead of line breaks and indentation.
-pub fn on_one_line(text: &str) -> String {
+pub fn with_single_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

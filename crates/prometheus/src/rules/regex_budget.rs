@@ -19,8 +19,8 @@ impl Default for RegexBudget {
 }
 
 impl RegexBudget {
-    /// Counts a compiled expression. Fails if the expressions need more memory together than a file
-    /// may. Then all later expressions fail, because the first ones of the file take precedence.
+    /// Counts a compiled expression. Fails once the expressions of the file need too much memory
+    /// together, and then for each further expression.
     pub(crate) fn charge(&mut self, regex: &GoRegex) -> Result<(), RegexError> {
         if let Some(bytes_left) = self.bytes_left.checked_sub(regex.max_search_size()) {
             self.bytes_left = bytes_left;

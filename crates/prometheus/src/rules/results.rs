@@ -67,51 +67,29 @@ pub struct ExternalItem<'a> {
     pub timestamp_ms: i64,
 }
 
-/// The sample of each object, by the object's name in `label`. Samples without the label have an
-/// empty name.
-///
-/// If an object has several samples, prometheus-adapter uses the last one, in an order that
-/// Prometheus doesn't specify. By default, the sample with the largest value is used, because
-/// repeated queries must agree.
-pub fn samples_by_name<'s>(
-    samples: &'s [Sample],
-    label: &str,
-    compat: Compat,
-) -> HashMap<&'s str, &'s Sample> {
-    let mut by_name: HashMap<&str, &Sample> = HashMap::with_capacity(samples.len());
-    for sample in samples {
-        let name = sample.labels.get(label).map_or("", String::as_str);
-        match by_name.get_mut(name) {
-            Some(other) if compat == Compat::Reference || is_larger(sample, other) => {
-                *other = sample;
-            }
-            Some(_) => {}
-            None => {
-                by_name.insert(name, sample);
-            }
-        }
-    }
-    by_name
-}
-
-/// Compares the values of samples. NaN is smaller than any number.
-fn is_larger(sample: &Sample, other: &Sample) -> bool {
-    sample.value > other.value || other.value.is_nan()
-}
-
-/// The sample of each object, without its labels.
+/// The value and the time of each object's sample, by the object's name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectSamples(HashMap<Box<str>, (f64, i64)>);
 
 impl ObjectSamples {
-    /// The samples of objects by the name in `label`, selected as by [`samples_by_name`].
+    /// The samples of objects by the name in `label`. Samples without the label have an empty name.
+    ///
+    /// If an object has several samples, prometheus-adapter uses the last one, in an order that
+    /// Prometheus doesn't specify. By default, the largest value is used, because repeated queries
+    /// must agree.
     pub fn new(samples: &[Sample], label: &str, compat: Compat) -> Self {
-        let by_name = samples_by_name(samples, label, compat).into_iter();
-        Self(
-            by_name
-                .map(|(name, sample)| (name.into(), (sample.value, sample.timestamp_ms)))
-                .collect(),
-        )
+        let mut by_name: HashMap<Box<str>, (f64, i64)> = HashMap::new();
+        for Sample { labels, timestamp_ms, value } in samples {
+            let name = labels.get(label).map_or("", String::as_str);
+            match by_name.get_mut(name) {
+                Some(other) if compat == Compat::Reference || is_larger(*value, other.0) => {
+                    *other = (*value, *timestamp_ms);
+                }
+                Some(_) => {}
+                None => _ = by_name.insert(name.into(), (*value, *timestamp_ms)),
+            }
+        }
+        Self(by_name)
     }
 
     /// Adds the samples of other objects.
@@ -141,6 +119,11 @@ impl ObjectSamples {
         });
         items.collect()
     }
+}
+
+/// Compares values. NaN is smaller than any number.
+fn is_larger(value: f64, other: f64) -> bool {
+    value > other || other.is_nan()
 }
 
 /// The values of an external metric, in the order of the result.

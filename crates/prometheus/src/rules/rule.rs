@@ -14,7 +14,7 @@ use crate::rules::{
 use hpa_go_compat::{regex::GoRegex, template::TemplateError};
 use hpa_metrics::resource::ApiResources;
 
-/// An invalid rule. Its message is the one with which prometheus-adapter exits at the start.
+/// An invalid rule. prometheus-adapter exits at the start with the same message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -136,14 +136,14 @@ impl Rule {
         self.name.metric(series).map_or(Naming::NoMatch, Naming::Metric)
     }
 
-    /// Whether the rule gets the metric as soon as its series exist: `seriesQuery` states one series
-    /// name, from which the rule derives the metric.
+    /// Whether the rule gets the metric as soon as its series exist: `seriesQuery` states one
+    /// series name, from which the rule derives the metric.
     pub fn will_have(&self, metric: &str) -> bool {
         self.series_name().is_some_and(|series| self.derives(series, metric))
     }
 
     /// Whether there can be series from which the rule derives the metric. `true` if the rule
-    /// states neither the name of the series nor that of the metric.
+    /// states neither a series name nor a metric name.
     pub fn may_have(&self, metric: &str) -> bool {
         let series = self.series_name();
         let is_filtered = |series| matches!(self.naming(series), Naming::Filtered(_));

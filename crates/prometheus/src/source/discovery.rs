@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::client::{QueryFailure, Settings};
+use crate::client::{Client, QueryFailure};
 use crate::rules::{
     Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
     registry::DiscoveredRule, series::RuleSeriesBuilder,
@@ -31,7 +31,7 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 /// Compiles the rules with the resources of the API server. The state has no series. With
 /// compatibility, fails if a rule is invalid.
 pub(super) fn compile(
-    rules: &Rules,
+    rules: &Arc<Rules>,
     settings: &PrometheusSettings,
     resources: Arc<ApiResources>,
 ) -> Result<DiscoveryState, RelistError> {
@@ -96,12 +96,14 @@ enum ReadFailure {
 }
 
 impl ReadFailure {
-    /// The failure of this server, unless the rule is at fault.
-    fn of_server(&self, server: &Settings) -> Option<ServerFailure> {
+    /// The failure of the client's server, unless the rule is at fault.
+    fn of_server(&self, client: &Client) -> Option<ServerFailure> {
+        let server = client.settings();
         match self {
             Self::Query(failure) if !failure.is_caused_by_query() => Some(ServerFailure {
                 error: failure.describe_with_server(&server.url_without_credentials()),
                 reason: failure.reason_with_server(&server.origin()),
+                is_logged: client.has_logged(failure),
             }),
             _ => None,
         }
@@ -170,7 +172,7 @@ impl Pass<'_> {
         };
         let failure = result.as_ref().and_then(|result| result.as_ref().err());
         let server_failure =
-            failure.zip(client).and_then(|(failure, client)| failure.of_server(client.settings()));
+            failure.zip(client).and_then(|(failure, client)| failure.of_server(client));
         let previous_rule = previous.and_then(|entry| entry.discovered.as_ref());
         let series = match result {
             Some(Ok(series)) => {

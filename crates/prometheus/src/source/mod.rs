@@ -16,12 +16,9 @@ mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    client::Client,
-    rules::{Compat, Config, config::Finding, ruleset::InvalidRule, value::timestamp},
-};
+use crate::rules::{Compat, Config, config::Finding, ruleset::InvalidRule, value::timestamp};
 use async_trait::async_trait;
-use hpa_calc::report::error_texts::not_discovered;
+use hpa_calc::{explain::list_first, report::error_texts::not_discovered};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::{
@@ -54,7 +51,7 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Settings of a [`PrometheusSource`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrometheusSettings {
-    /// Whether discovery, queries and values are those of prometheus-adapter.
+    /// Whether discovery, queries and values match prometheus-adapter.
     pub compat: Compat,
     /// The interval between discoveries.
     pub relist_interval: Duration,
@@ -89,6 +86,9 @@ impl Default for PrometheusSettings {
     }
 }
 
+/// The maximum number of failures in the message of a [`RelistError`].
+const MAX_LISTED: usize = 3;
+
 /// A failed discovery.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -100,16 +100,18 @@ pub enum RelistError {
     #[error("{0}")]
     InvalidRule(#[source] Box<InvalidRule>),
     /// Some rules are invalid, or their series can't be read. The messages name the rules.
-    #[error("unable to discover the series of {}", .0.join("; "))]
+    #[error("unable to discover the series of {}", list_first(.0, MAX_LISTED, "; "))]
     Rules(Vec<String>),
     /// No rule's series could be read, and no valid rule is at fault: the servers didn't respond,
     /// refused the client (401 or 403), or responded with an error that isn't about a query.
-    #[error("unable to discover the series of {}", .failures.join("; "))]
+    #[error("unable to discover the series of {}", list_first(.failures, MAX_LISTED, "; "))]
     ServersFailed {
         /// The invalid and the unread rules, as in [`RelistError::Rules`].
         failures: Vec<String>,
         /// The different errors of the reads, with the servers and without the names of the rules.
         causes: Vec<String>,
+        /// Whether the clients have logged the outages of all these servers.
+        is_logged: bool,
     },
 }
 
@@ -121,7 +123,7 @@ pub struct PrometheusSource {
     /// Loads of the resources, which concurrent compilations share.
     resource_loads: SingleFlight<(), ApiResources, MapperError>,
     objects: Arc<dyn ObjectLister>,
-    /// The rules for the next discovery. `state` has those of the last one.
+    /// The rules of the next discovery. `state` has the rules of the last one.
     rules: watch::Sender<Arc<Rules>>,
     state: RwLock<Arc<DiscoveryState>>,
     /// The error of the rules file, if it is invalid and the previous rules stay in use.
@@ -140,14 +142,14 @@ impl PrometheusSource {
         objects: Arc<dyn ObjectLister>,
     ) -> Result<Self, Finding> {
         let servers = servers.with_config(&config, settings.compat)?;
-        let rules = Rules { config: Arc::new(config), servers: Arc::new(servers) };
+        let rules = Arc::new(Rules { config: Arc::new(config), servers: Arc::new(servers) });
         Ok(Self {
             settings,
             mapper,
             resource_loads: SingleFlight::new(Duration::ZERO),
             objects,
             state: RwLock::new(Arc::new(DiscoveryState::empty(&rules))),
-            rules: watch::Sender::new(Arc::new(rules)),
+            rules: watch::Sender::new(rules),
             rules_file_error: RwLock::default(),
             first_discovery: SyncState::default(),
             sharing: Sharing::new(settings.sharing, settings.compat),
@@ -166,8 +168,8 @@ impl PrometheusSource {
         result
     }
 
-    /// Reads the resources of the API server, and compiles the rules, unless they are compiled. This
-    /// is enough to read the usage of pods and nodes.
+    /// Reads the resources of the API server, and compiles the rules, unless they are compiled.
+    /// This is enough to read the usage of pods and nodes.
     pub async fn compile(&self) -> Result<(), RelistError> {
         if !self.state().is_compiled() {
             let rules = self.rules.borrow().clone();
@@ -223,12 +225,13 @@ impl PrometheusSource {
         loop {
             let started = Instant::now();
             let error = self.relist().await.err();
-            let is_outage = error.as_ref().is_some_and(|error| self.is_logged_outage(error));
+            let is_logged =
+                matches!(error, Some(RelistError::ServersFailed { is_logged: true, .. }));
             let error = error.map(|error| hpa_metrics::describe(&error));
             let delay = if error.is_none() { self.settings.relist_interval } else { retry_delay };
             let next_delay = if error.is_none() { MIN_RETRY_DELAY } else { retry_delay * 2 };
             retry_delay = next_delay.min(self.settings.relist_interval);
-            if !is_outage {
+            if !is_logged {
                 self.log_change(last_error.as_deref(), error.as_deref());
                 last_error = error;
             }
@@ -237,13 +240,6 @@ impl PrometheusSource {
             // Waits until the end of the delay, or until a valid change of the file.
             _ = timeout_at(started + delay, reloaded).await;
         }
-    }
-
-    /// Whether a discovery failed because of an outage that the clients of all servers have logged.
-    fn is_logged_outage(&self, error: &RelistError) -> bool {
-        let servers = &self.rules.borrow().servers;
-        matches!(error, RelistError::ServersFailed { .. })
-            && servers.all().all(Client::is_in_logged_outage)
     }
 
     /// Logs the mistakes in the compiled rules, unless they are the rules in `linted`.
@@ -280,8 +276,8 @@ impl PrometheusSource {
         self.first_discovery.wait_for_first_outcome().await;
     }
 
-    /// Waits until the rules have metrics for APIs that satisfy a condition, and returns the APIs. A
-    /// reload may add some.
+    /// Waits until the rules have metrics for APIs that satisfy a condition, and returns the APIs.
+    /// A reload may add some.
     pub async fn wait_for_groups(&self, mut is_met: impl FnMut(ApiGroups) -> bool) -> ApiGroups {
         let mut groups = ApiGroups::default();
         let with_groups = |rules: &Arc<Rules>| {
@@ -321,7 +317,7 @@ impl PrometheusSource {
 
     /// The numbers of queries for custom metrics, by rule.
     pub fn query_counts(&self) -> Vec<QueryCounts> {
-        self.sharing.stats.all()
+        self.sharing.counters.all()
     }
 
     /// Whether the rules file is invalid or unreadable, so that the previous rules are in use.
@@ -377,7 +373,7 @@ impl PrometheusSource {
         Some(NotFound::Unread { metric: metric.clone(), problems })
     }
 
-    /// The time of a custom metric's value: that of the sample. With compatibility it is the
+    /// The time of a custom metric's value: the time of the sample or, with compatibility, the
     /// current time, as in prometheus-adapter.
     fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
         match self.settings.compat {
@@ -390,7 +386,8 @@ impl PrometheusSource {
     fn log_change(&self, previous: Option<&str>, error: Option<&str>) {
         match (previous, error) {
             (previous, Some(error)) if previous != Some(error) => {
-                // Printed with `%`: selectors in it are quoted, and the log would escape the quotes.
+                // Printed with `%`: selectors in it are quoted, and the log would escape the
+                // quotes.
                 tracing::warn!(%error, "unable to discover all metrics of Prometheus, retrying");
             }
             (Some(_), None) => {

@@ -29,8 +29,8 @@ use super::{
 /// The samples of a custom metric, with the metadata for their values.
 struct CustomResult {
     samples: Arc<ObjectSamples>,
-    /// The number of samples in the results, including those of other objects. With a shared query,
-    /// only those of the requested objects.
+    /// The number of samples: of the requested objects after a shared query, or else of all
+    /// results.
     sample_count: usize,
     /// The label with the names of the objects.
     label: String,
@@ -173,7 +173,7 @@ impl PrometheusSource {
         let queries = queries.collect::<Result<Vec<String>, MetricError>>()?;
         let first = queries.first().cloned().unwrap_or_default();
         let read = |query| async {
-            self.sharing.stats.count(rule, |counts| &mut counts.single);
+            self.sharing.counters.count(rule, |counts| &mut counts.single);
             match &*self.send_query(client, query).await? {
                 QueryResult::Vector(samples) => {
                     let samples = samples.as_deref().unwrap_or_default();

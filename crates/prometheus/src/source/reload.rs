@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, ConfigError, config::Finding};
+use crate::rules::{Compat, Config, ConfigError, RuleSet, config::Finding, ruleset::InvalidRule};
 use tokio::time::{Instant, sleep_until};
 
 use super::{PrometheusSource, state::Rules};
@@ -22,18 +22,19 @@ pub enum ReloadError {
     NoRules,
     /// A rule is invalid. With compatibility, all rules must be valid.
     #[error("the rules file has an invalid rule")]
-    Rule(#[from] crate::rules::ruleset::InvalidRule),
+    Rule(#[from] InvalidRule),
     /// The file can't be read, for example because its key of a `ConfigMap` was removed.
     #[error("unable to read the rules file")]
     Read(#[from] io::Error),
 }
 
-/// So many failed reads in a row are reported: one may be that of a file that is being replaced.
+/// The number of failed reads in a row after which a file counts as unreadable. A single read may
+/// fail while the file is replaced.
 const REPORTED_FAILED_READS: u32 = 2;
 
 impl PrometheusSource {
-    /// Replaces the rules. The next discovery uses them. If the text is invalid or has no rules, the
-    /// previous rules stay in use, and [`PrometheusSource::problems`] has the reason.
+    /// Replaces the rules. The next discovery uses them. If the text is invalid or has no rules,
+    /// the previous rules stay in use, and [`PrometheusSource::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
         self.use_or_refuse(self.try_reload(text))
     }
@@ -78,7 +79,12 @@ impl PrometheusSource {
         }
         let servers = self.rules.borrow().servers.with_config(&config, compat)?;
         if compat == Compat::Reference {
-            let compiled = crate::rules::RuleSet::compile(&config, &self.state().resources);
+            let state = self.state();
+            // Without resources, each override would be an error.
+            let compiled = match state.resources.names().next() {
+                Some(_) => RuleSet::compile(&config, &state.resources),
+                None => RuleSet::without_overrides(&config),
+            };
             if let Some(error) = compiled.first_error() {
                 return Err(error.clone().into());
             }

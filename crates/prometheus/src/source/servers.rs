@@ -67,7 +67,7 @@ impl Servers {
         Self { permissions, ..self }
     }
 
-    /// Replaces the servers by those of a rules file. Unchanged servers keep their clients.
+    /// Replaces the servers by the servers of a rules file. Unchanged servers keep their clients.
     pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, Finding> {
         if let Some(mistake) = server_mistakes(config, &self.permissions).into_iter().next() {
             return Err(mistake);

@@ -62,7 +62,7 @@ pub(super) struct DiscoveryState {
     pub(super) external_registry: ExternalRegistry,
 }
 
-/// What is known of the rules if the resources of the API server have never been read.
+/// The rules while the resources of the API server have never been read.
 pub(super) struct WithoutResources {
     /// The error of the last attempt to read them.
     error: String,
@@ -94,6 +94,8 @@ pub(super) struct ServerFailure {
     pub(super) error: String,
     /// The error without text from a response.
     pub(super) reason: String,
+    /// Whether the client has logged the outage of the server.
+    pub(super) is_logged: bool,
 }
 
 /// The state of a rule. That of `resourceRules`, which have no discovery, has only `rule`, `error`
@@ -129,9 +131,9 @@ impl RuleStatus {
 }
 
 impl DiscoveryState {
-    pub(super) fn empty(rules: &Rules) -> Self {
+    pub(super) fn empty(rules: &Arc<Rules>) -> Self {
         Self {
-            rules: Arc::new(Rules { config: rules.config.clone(), servers: rules.servers.clone() }),
+            rules: rules.clone(),
             compiled: RuleSet::default(),
             without_resources: None,
             resources: Arc::default(),
@@ -142,9 +144,9 @@ impl DiscoveryState {
         }
     }
 
-    /// The state if the resources of the API server have never been read. `error` is that of the
-    /// last attempt.
-    pub(super) fn without_resources(rules: &Rules, error: &MapperError) -> Self {
+    /// The state if the resources of the API server have never been read. `error` is the error of
+    /// the last attempt.
+    pub(super) fn without_resources(rules: &Arc<Rules>, error: &MapperError) -> Self {
         let without_resources = WithoutResources {
             error: hpa_metrics::describe(error),
             rules: RuleSet::without_overrides(&rules.config),
@@ -248,8 +250,8 @@ impl DiscoveryState {
     }
 
     /// The problems of rules that may have the metric of a query and whose series have never been
-    /// read. `None` if there are no such rules. Without those of other rules, whose servers may be
-    /// unknown to the users of this metric.
+    /// read. `None` if there are no such rules. Leaves out the problems of other rules, because
+    /// users of this metric may not know their servers.
     pub(super) fn unread_problems(&self, query: &Query) -> Option<Vec<String>> {
         let (list, compiled, metric) = self.rules_for(query)?;
         let may_discover = self.may_discover(query);
@@ -270,7 +272,7 @@ impl DiscoveryState {
         if failures.is_empty() {
             return Ok(());
         }
-        let mut causes: Vec<String> = Vec::new();
+        let (mut causes, mut is_logged) = (Vec::<String>::new(), true);
         for RuleEntry { status, server_failure, .. } in self.entries() {
             if status.reason.as_deref() == Some(INVALID_RULE) {
                 continue;
@@ -278,6 +280,7 @@ impl DiscoveryState {
             let Some(cause) = server_failure else {
                 return Err(RelistError::Rules(failures));
             };
+            is_logged &= cause.is_logged;
             if !causes.contains(&cause.error) {
                 causes.push(cause.error.clone());
             }
@@ -285,7 +288,7 @@ impl DiscoveryState {
         if causes.is_empty() {
             return Err(RelistError::Rules(failures));
         }
-        Err(RelistError::ServersFailed { failures, causes })
+        Err(RelistError::ServersFailed { failures, causes, is_logged })
     }
 
     /// The first mistakes in the rules, as `hpa rules check` reports them. Leaves out the mistakes

@@ -35,9 +35,6 @@ type ConvertUsage<T> = fn(
     Compat,
 ) -> Result<Option<T>, NoValue>;
 
-/// The results of the queries for CPU and memory.
-type UsageSamples = [Vec<Sample>; 2];
-
 impl PrometheusSource {
     pub(super) async fn read_pod_usage(
         &self,
@@ -46,7 +43,7 @@ impl PrometheusSource {
     ) -> UsageList<PodMetrics> {
         let source = match usage_source(state, self.settings.compat) {
             Ok(source) => source,
-            Err(error) => return UsageList { items: Vec::new(), failures: vec![error] },
+            Err(error) => return UsageList { failures: vec![error], ..UsageList::default() },
         };
         let mut by_namespace: BTreeMap<&str, Vec<&ObjectMetadata>> = BTreeMap::new();
         for pod in pods {
@@ -66,6 +63,8 @@ impl PrometheusSource {
             match result {
                 Ok(result) => {
                     usage.failures.extend(result.failures);
+                    let query = result.query_without_result;
+                    usage.query_without_result = usage.query_without_result.or(query);
                     usage_by_pod
                         .extend(result.items.into_iter().map(|item| (item.metadata.key(), item)));
                 }
@@ -97,7 +96,7 @@ impl PrometheusSource {
             let (resource, convert) = (GroupResource::nodes(), resource_metrics::node_usage);
             self.read_usage_of(state, &source, (&resource, ""), &nodes, convert).await
         };
-        let failed = |error| UsageList { items: Vec::new(), failures: vec![error] };
+        let failed = |error| UsageList { failures: vec![error], ..UsageList::default() };
         usage.await.unwrap_or_else(failed)
     }
 
@@ -113,18 +112,25 @@ impl PrometheusSource {
         let names: Vec<String> = objects.iter().map(|object| object.key.name.clone()).collect();
         let compat = self.settings.compat;
         let parts = self.split_names_of_usage(state, rules, resource, namespace, &names);
-        let query = |measured, names: &[String]| {
-            let objects = Objects { resource, namespace, names };
-            rules.rule(measured).query(objects, &state.resources, compat).render()
+        let queries = |measured| {
+            let query = |names: &&[String]| {
+                let objects = Objects { resource, namespace, names };
+                rules.rule(measured).query(objects, &state.resources, compat).render()
+            };
+            let queries: Result<Vec<String>, QueryError> = parts.iter().map(query).collect();
+            queries.map_err(MetricError::from_query_build_error)
         };
-        let [cpu, memory] = self.read_samples_of_usage(client, &parts, query).await?;
+        let (cpu, memory) = (queries(UsageResource::Cpu)?, queries(UsageResource::Memory)?);
+        let (cpu, memory) =
+            tokio::join!(self.read_vectors(client, cpu), self.read_vectors(client, memory));
+        let (cpu, memory) = (cpu?, memory?);
         let label = |measured| {
             let label = rules.rule(measured).labels.label(resource, &state.resources);
             label.map_err(|error| MetricError::from_query_build_error(QueryError::from(error)))
         };
         let cpu = by_name(&cpu, &label(UsageResource::Cpu)?);
         let memory = by_name(&memory, &label(UsageResource::Memory)?);
-        let mut usage = UsageList { items: Vec::new(), failures: Vec::new() };
+        let mut usage = UsageList::default();
         for object in objects {
             let name = object.key.name.as_str();
             let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
@@ -134,6 +140,16 @@ impl PrometheusSource {
                     let reason = NotFound::Other(format!("{name}: {reason}"));
                     usage.failures.push(MetricError::NoValueForObject(reason));
                 }
+            }
+        }
+        if usage.items.is_empty() {
+            let has_none = |samples: &SamplesByName<'_>| {
+                objects.iter().all(|object| samples_of(samples, &object.key.name).is_empty())
+            };
+            let without_cpu = has_none(&cpu).then_some(UsageResource::Cpu);
+            let without_memory = || has_none(&memory).then_some(UsageResource::Memory);
+            if let Some(measured) = without_cpu.or_else(without_memory) {
+                usage.query_without_result = queries(measured)?.into_iter().next();
             }
         }
         Ok(usage)
@@ -155,39 +171,14 @@ impl PrometheusSource {
         name_lists::split(names, || rules.check_per_object(objects, &state.resources).is_ok())
     }
 
-    /// Sends the queries for each list of names.
-    async fn read_samples_of_usage(
+    /// Sends queries, and joins the samples of their results.
+    async fn read_vectors(
         &self,
         client: &Client,
-        parts: &[&[String]],
-        query: impl Fn(UsageResource, &[String]) -> Result<String, QueryError>,
-    ) -> Result<UsageSamples, MetricError> {
-        let read = |names: &[String]| {
-            let queries = UsageResource::ALL.map(|measured| query(measured, names));
-            self.read_cpu_and_memory(client, queries)
-        };
-        let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
-        let mut all = UsageSamples::default();
-        let mut parts = stream::iter(parts).buffered(name_lists::CONCURRENCY);
-        while let Some(part) = parts.try_next().await? {
-            for (all, part) in all.iter_mut().zip(part) {
-                all.extend(part);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Sends the queries for CPU and memory at the same time.
-    async fn read_cpu_and_memory(
-        &self,
-        client: &Client,
-        [cpu, memory]: [Result<String, QueryError>; 2],
-    ) -> Result<UsageSamples, MetricError> {
-        let cpu = cpu.map_err(MetricError::from_query_build_error)?;
-        let memory = memory.map_err(MetricError::from_query_build_error)?;
-        let (cpu, memory) =
-            tokio::join!(self.read_vector(client, cpu), self.read_vector(client, memory));
-        Ok([cpu?, memory?])
+        queries: Vec<String>,
+    ) -> Result<Vec<Sample>, MetricError> {
+        let read = |query| self.read_vector(client, query);
+        stream::iter(queries).map(read).buffered(name_lists::CONCURRENCY).try_concat().await
     }
 
     async fn read_vector(

@@ -1,14 +1,13 @@
 //! The scenario file: an autoscaler, a workload, a load, and variants of all of them.
 
-mod position;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-use hpa_calc::crd::{FieldError, UnknownField};
 use hpa_calc::{
     HorizontalPodAutoscaler,
+    crd::{FieldError, KIND, UnknownField, unknown_fields},
     defaults::prepare_spec,
     explain::one_line,
     validation::{ValidationOptions, validate},
@@ -17,12 +16,8 @@ use hpa_go_compat::yaml::Positions;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use self::{
-    position::ScenarioFileError,
-    spec::{ControllerSettings, Cost, Objective, json_schema},
-};
+pub use self::spec::{ControllerSettings, Cost, Objective, json_schema};
 use self::{
-    position::positions,
     spec::{Document, VariantSpec},
     validate::{check_variants, validate_variant},
 };
@@ -32,12 +27,17 @@ use crate::{
         field::field_error,
         load::Load,
         profile::PodProfile,
-        scenario::{ReadFile, Scenario, WorkloadSpec, built_in_api_version},
+        scenario::{
+            ReadFile, Scenario, ScenarioFileError, WorkloadSpec, built_in_api_version, decode,
+            positions, read_yaml,
+        },
     },
 };
 
 /// The name of the variant without a patch.
 pub const BASE: &str = "base";
+/// The field with the autoscaler.
+const AUTOSCALER: &str = "autoscaler";
 
 /// A parsed scenario file, with its variants to run.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub struct ScenarioFile {
 pub struct Variant {
     pub name: String,
     pub description: String,
+    /// A caution about all results of the scenario, or empty.
+    pub caution: String,
     /// With the defaults of the API server.
     pub autoscaler: HorizontalPodAutoscaler,
     /// The autoscaler's manifest as written, without defaults.
@@ -63,11 +65,11 @@ pub struct Variant {
     pub objective: Objective,
     pub cost: Cost,
     pub load_unit: String,
-    /// The only workload of `cluster`.
+    /// The only workload of `scenario`.
     pub workload: WorkloadSpec,
     /// Pods of other owners that the workload's selector matches.
     pub other_pods: Vec<OtherPods>,
-    pub cluster: Scenario,
+    pub scenario: Scenario,
 }
 
 impl Variant {
@@ -79,29 +81,29 @@ impl Variant {
             return capacity;
         }
         let drained: Option<f64> =
-            self.cluster.queues.iter().map(|queue| queue.drain_per_pod).sum();
+            self.scenario.queues.iter().map(|queue| queue.drain_per_pod).sum();
         drained.filter(|drained| *drained > 0.0).map_or(capacity, |drained| capacity.min(drained))
     }
 
     /// The profile of the workload's pods.
     pub(crate) fn profile(&self) -> &PodProfile {
-        self.cluster.profile(&self.workload)
+        self.scenario.profile(&self.workload)
     }
 
     /// Multiplies the load, including that of the past, and the arrivals of queues.
     pub(crate) fn scale_load(&mut self, factor: f64) {
-        for workload in self.cluster.workloads.iter_mut().chain([&mut self.workload]) {
+        for workload in self.scenario.workloads.iter_mut().chain([&mut self.workload]) {
             workload.load.scale(factor);
             workload.past.iter_mut().for_each(|past| past.scale(factor));
         }
-        self.cluster.queues.iter_mut().for_each(|queue| queue.arrivals.scale(factor));
+        self.scenario.queues.iter_mut().for_each(|queue| queue.arrivals.scale(factor));
     }
 
     /// A copy of the variant with this seed.
     #[must_use]
     pub fn with_seed(&self, seed: u64) -> Self {
         let mut other = self.clone();
-        other.cluster.seed = seed;
+        other.scenario.seed = seed;
         other
     }
 }
@@ -115,8 +117,7 @@ impl ScenarioFile {
     /// or a file can't be read or parsed. The error has line and column in the scenario file if
     /// they are known, except for errors of other files.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
-        let mut base: Value = serde_saphyr::from_str(text)
-            .map_err(|error| ScenarioFileError::syntax(text, &error))?;
+        let mut base = read_yaml(text)?;
         let positions = positions(text);
         load_autoscaler(&mut base, read)?;
         let in_base = |problem: FieldError| locate(problem, &positions, None);
@@ -124,7 +125,7 @@ impl ScenarioFile {
             VariantSpec { name: BASE.to_owned(), description: String::new(), patch: Value::Null };
         let (first, specs) = build_variant(&base, &base_spec, read, in_base)?;
         check_variants(&specs).map_err(in_base)?;
-        let (name, description) = (first.cluster.name.clone(), first.cluster.description.clone());
+        let (name, description) = (first.scenario.name.clone(), first.scenario.description.clone());
         let mut variants = vec![first];
         for (index, mut spec) in specs.into_iter().enumerate() {
             load_autoscaler(&mut spec.patch, read)?;
@@ -170,7 +171,7 @@ fn locate(
 
 /// Replaces the file name of an autoscaler by the autoscaler in the file.
 fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), ScenarioFileError> {
-    let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
+    let Some(autoscaler) = document.get_mut(AUTOSCALER) else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
     let loaded = read(&file).and_then(|text| parse_autoscaler(&text));
     let error = |message: String| ScenarioFileError::new(None, format_args!("{file}: {message}"));
@@ -184,9 +185,7 @@ fn parse_autoscaler(text: &str) -> Result<Value, String> {
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
     let count = documents.len();
     if count > 1 {
-        documents.retain(|document| {
-            document.get("kind").is_some_and(|kind| kind == hpa_calc::crd::KIND)
-        });
+        documents.retain(|document| document.get("kind").is_some_and(|kind| kind == KIND));
     }
     <[Value; 1]>::try_from(documents).map(|[manifest]| manifest).map_err(|documents| {
         let autoscalers = documents.len();
@@ -210,9 +209,8 @@ fn build_variant(
         json_patch::merge(&mut document, &spec.patch);
     }
     let (mut variant, specs) = decode_variant(document, spec).map_err(&to_error)?;
-    let loaded = variant.cluster.load_samples(read);
-    loaded.map_err(|error| ScenarioFileError::new(None, error))?;
-    if let Some(workload) = variant.cluster.workloads.first() {
+    variant.scenario.load_samples(read)?;
+    if let Some(workload) = variant.scenario.workloads.first() {
         variant.workload = workload.clone();
     }
     validate_variant(&variant).map_err(&to_error)?;
@@ -224,13 +222,12 @@ fn decode_variant(
     mut document: Value,
     spec: &VariantSpec,
 ) -> Result<(Variant, Vec<VariantSpec>), FieldError> {
-    let manifest = document.get("autoscaler").ok_or_else(|| missing_autoscaler(&document))?;
+    let manifest = document.get(AUTOSCALER).ok_or_else(|| missing_autoscaler(&document))?;
     let hpa = decode_autoscaler(manifest)?;
     set_defaults(&mut document, &hpa);
-    let document: Document = serde_path_to_error::deserialize(document)
-        .map_err(|error| field_error(error.path().to_string(), error.inner()))?;
+    let document: Document = decode(document)?;
     let workload = document.workload;
-    let cluster = Scenario {
+    let scenario = Scenario {
         name: one_line(&document.name).into_owned(),
         description: document.description,
         seed: document.seed,
@@ -248,6 +245,7 @@ fn decode_variant(
     let variant = Variant {
         name: one_line(&spec.name).into_owned(),
         description: spec.description.clone(),
+        caution: one_line(&document.caution).into_owned(),
         autoscaler: hpa,
         manifest: document.autoscaler,
         start: document.start,
@@ -257,14 +255,14 @@ fn decode_variant(
         load_unit: document.load_unit,
         workload,
         other_pods: document.other_pods,
-        cluster,
+        scenario,
     };
     Ok((variant, document.variants))
 }
 
 /// The error if a scenario has no autoscaler. The file may be the autoscaler's own manifest.
 fn missing_autoscaler(document: &Value) -> FieldError {
-    if document.get("kind").and_then(Value::as_str) == Some(hpa_calc::crd::KIND) {
+    if document.get("kind").and_then(Value::as_str) == Some(KIND) {
         let message = "this is a HorizontalPodAutoscaler: put it, or the name of its file, under \
                        autoscaler: of a scenario";
         return field_error("kind", message);
@@ -316,19 +314,16 @@ fn set_default(object: &mut Map<String, Value>, field: &str, value: impl Into<Va
     object.entry(field).or_insert_with(|| value.into());
 }
 
-const AUTOSCALER: &str = "autoscaler";
-
 /// Decodes a manifest of an autoscaler, sets a missing name and namespace, applies the defaults of
 /// the API server, and validates it.
 pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldError> {
     if let Some(kind) = manifest.get("kind").and_then(Value::as_str)
-        && kind != "HorizontalPodAutoscaler"
+        && kind != KIND
     {
-        let message = format!("must be HorizontalPodAutoscaler, not {kind}");
-        return Err(field_error("autoscaler.kind", message));
+        let message = format!("must be {KIND}, not {kind}");
+        return Err(field_error(format!("{AUTOSCALER}.kind"), message));
     }
-    let unknown =
-        hpa_calc::crd::unknown_fields(manifest).map_err(|error| field_error(AUTOSCALER, error))?;
+    let unknown = unknown_fields(manifest).map_err(|error| field_error(AUTOSCALER, error))?;
     if let Some(UnknownField { path, similar }) = unknown.first() {
         let hint = similar.map(|name| format!(", did you mean {name}?")).unwrap_or_default();
         let message = format!("unknown field{hint}");

@@ -29,6 +29,10 @@ pub(super) struct Document {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,
+    /// A caution that the reports of `hpa simulate` and `hpa recommend` begin with, such as the
+    /// trust in a scenario of `hpa replay --save`.
+    #[serde(default)]
+    pub(super) caution: String,
     /// Seed of the random numbers. The same seed results in the same run.
     #[serde(default)]
     pub(super) seed: u64,
@@ -147,11 +151,12 @@ impl Default for ControllerSettings {
 impl ControllerSettings {
     /// The settings for decisions. Those that a scenario doesn't have get their defaults.
     pub fn decision_settings(&self) -> Settings {
-        Settings::default()
-            .with_tolerance(self.tolerance)
-            .with_downscale_stabilization(self.downscale_stabilization.to_duration())
-            .with_cpu_initialization_period(self.cpu_initialization_period.to_duration())
-            .with_initial_readiness_delay(self.initial_readiness_delay.to_duration())
+        Settings::default().with(|settings| {
+            settings.tolerance = self.tolerance;
+            settings.downscale_stabilization = self.downscale_stabilization.to_duration();
+            settings.cpu_initialization_period = self.cpu_initialization_period.to_duration();
+            settings.initial_readiness_delay = self.initial_readiness_delay.to_duration();
+        })
     }
 
     /// The second of the first reconcile.

@@ -85,7 +85,7 @@ fn variants_patch_the_base_and_get_defaults_from_the_autoscaler() {
     let [base, large] = &scenario_file.variants[..] else { panic!("{scenario_file:?}") };
     assert_eq!((base.name.as_str(), large.name.as_str()), (BASE, "large"));
     assert_eq!((base.workload.name.as_str(), base.workload.replicas), ("web", 2));
-    assert_eq!(base.cluster.queues[0].workload, "web");
+    assert_eq!(base.scenario.queues[0].workload, "web");
     assert_eq!(base.autoscaler.spec.max_replicas, 10);
     assert_eq!(large.autoscaler.spec.max_replicas, 20);
     assert!((base.pod_capacity() - 4.0 * large.pod_capacity()).abs() < 1e-9);

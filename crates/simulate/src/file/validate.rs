@@ -7,16 +7,16 @@ use jiff::tz::TimeZone;
 
 use super::{BASE, Variant, VariantSpec};
 use crate::workload::{
-    field::ensure,
+    field::{check_not_negative, ensure},
     scenario::{MAX_PODS, WorkloadSpec, check_pods},
+    seconds::DAY,
 };
 
 /// The maximum number of variants of a file, without the base.
 const MAX_VARIANTS: usize = 100;
 /// The maximum duration of a run.
-const MAX_DURATION_DAYS: u32 = 366;
-const SECONDS_PER_DAY: f64 = 86_400.0;
-/// The years in which a run may start, far from the limits of times.
+const MAX_DAYS: u32 = 366;
+/// The permitted years of `start`, far from the limits of timestamps.
 const START_YEARS: RangeInclusive<i16> = 2000..=2099;
 
 /// Fields of `workload.spec` that the model sets itself.
@@ -48,20 +48,15 @@ pub(super) fn validate_variant(variant: &Variant) -> Result<(), FieldError> {
     }
     check_workload_spec(workload)?;
     check_pods_of_variant(variant)?;
-    let is_short_enough =
-        variant.cluster.duration.get() <= f64::from(MAX_DURATION_DAYS) * SECONDS_PER_DAY;
-    ensure(is_short_enough, "duration", format!("must be at most {MAX_DURATION_DAYS}d"))?;
+    let is_short_enough = variant.scenario.duration.get() <= f64::from(MAX_DAYS) * DAY;
+    ensure(is_short_enough, "duration", format!("must be at most {MAX_DAYS}d"))?;
     let has_plausible_start = START_YEARS.contains(&variant.start.to_zoned(TimeZone::UTC).year());
     ensure(has_plausible_start, "start", "must be in the years 2000 to 2099")?;
     let is_long_enough = controller.sync_period.get() >= 1.0;
     ensure(is_long_enough, "controller.syncPeriod", "must be at least 1s")?;
-    for (field, number) in
-        [("controller.tolerance", controller.tolerance), ("cost.perPodHour", cost.per_pod_hour)]
-    {
-        let is_valid = number.is_finite() && number >= 0.0;
-        ensure(is_valid, field, "must be a number of at least 0")?;
-    }
-    variant.cluster.validate().map_err(|error| {
+    check_not_negative("controller.tolerance", controller.tolerance)?;
+    check_not_negative("cost.perPodHour", cost.per_pod_hour)?;
+    variant.scenario.validate().map_err(|error| {
         let field = error.field.replacen("workloads[0]", "workload", 1);
         FieldError { field, ..error }
     })

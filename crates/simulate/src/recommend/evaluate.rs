@@ -85,8 +85,8 @@ pub(super) struct Evaluator<'a> {
     runs: Vec<(u64, f64)>,
     /// Called after each run.
     on_run: &'a (dyn Fn() + Sync),
-    /// The trials of [`Self::run_all`], by the manifest of the candidate. Most trials that the
-    /// effects of settings need were already run to try whether these settings can be reset.
+    /// The trials of [`Self::run_all`], by the manifest of the candidate. `prune` and `effects`
+    /// reset the same settings, so they need many of the same trials.
     completed: Mutex<HashMap<String, Trial>>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Evaluator<'a> {
     ) -> Self {
         let seeds = 0..options.seeds.max(1);
         let runs = seeds.flat_map(|seed| {
-            let seed = base.cluster.seed.wrapping_add(seed);
+            let seed = base.scenario.seed.wrapping_add(seed);
             options.load_factors.iter().map(move |factor| (seed, *factor))
         });
         let mut runs: Vec<(u64, f64)> = runs.collect();

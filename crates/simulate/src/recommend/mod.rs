@@ -13,17 +13,17 @@ use hpa_calc::explain::counted;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::{evaluate::Score, sample::Accepts};
+pub use self::{evaluate::Score, sample::SettingsFilter};
 use self::{
     evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_trials, pareto_front},
     sample::{Sampler, highest_max_replicas},
     targets::TargetLevels,
-    tuning::{Candidate, Change, Dimension},
+    tuning::{Candidate, Change, Setting, Tuning},
 };
 use crate::{
     file::Variant,
     measure::ACCEPTED_LATENCY,
-    report::{percent, samples_note},
+    report::{percent, samples_note, six_digits},
 };
 
 /// Settings with more than this multiple of [`SearchOptions::max_risk`], or of the default
@@ -32,6 +32,9 @@ const MAX_RISK_RATIO: f64 = 5.0;
 /// If the risk of the best settings is above [`SearchOptions::max_risk`], a changed setting is kept
 /// only if it reduces the risk by more than this share of the load.
 const UNREACHED_RISK_STEP: f64 = 1e-3;
+/// If the risk of the best settings is above [`SearchOptions::max_risk`], they are only suggested
+/// if they are clearly cheaper, or reduce the current risk by more than this share of it.
+const MIN_RISK_REDUCTION: f64 = 0.05;
 
 /// Settings with their cost and risk.
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +60,7 @@ pub struct Recommendation {
     /// The suggestion. `None` if no settings are fast enough, or if none are better than the
     /// current settings and the default behavior.
     pub suggested: Option<Choice>,
-    /// For each changed setting of the suggestion, the score without that change.
+    /// For each change of the suggestion, the score without it.
     pub effects: Vec<Effect>,
     /// The reason for the suggestion, or for having none.
     pub reason: String,
@@ -70,7 +73,7 @@ pub struct Recommendation {
 pub fn recommend(
     base: &Variant,
     options: &SearchOptions,
-    accepts: Accepts<'_>,
+    accepts: SettingsFilter<'_>,
     on_run: &(dyn Fn() + Sync),
 ) -> Recommendation {
     let evaluator = Evaluator::new(base, options, on_run);
@@ -197,14 +200,27 @@ impl Goal {
         self.compare(one, &cheaper).is_lt()
     }
 
-    /// Checks that settings are better than the current ones, and than the default behavior. Either
-    /// of these counts only if it is as fast as the settings or has at most [`ACCEPTED_LATENCY`].
-    /// The error is the reason not to suggest the settings.
+    /// Whether `one` has a risk above `max_risk` that is lower than that of `other` only by a share
+    /// that isn't worth a change, and no clearly lower cost.
+    fn is_hardly_safer(&self, one: &Score, other: &Score) -> bool {
+        one.risk > self.max_risk + RISK_STEP
+            && one.risk >= other.risk * (1.0 - MIN_RISK_REDUCTION)
+            && one.pod_hours >= other.pod_hours * (1.0 - COST_STEP)
+    }
+
+    /// Checks that settings are better than the current ones, and than the default behavior. Skips
+    /// a comparison if the other settings are slower and have more than [`ACCEPTED_LATENCY`]. The
+    /// error is the reason not to suggest the settings.
     fn check_improvement(&self, score: &Score) -> Result<(), &'static str> {
         let accepts_latency =
             |other: &Score| other.latency_p99 <= score.latency_p99.max(ACCEPTED_LATENCY);
         if accepts_latency(&self.current) && !self.is_better(score, &self.current) {
             return Err("the current settings are as good as the best that were found");
+        }
+        if accepts_latency(&self.current) && self.is_hardly_safer(score, &self.current) {
+            return Err(
+                "no settings lower the risk by more than a twentieth of it: keep the current ones",
+            );
         }
         if accepts_latency(&self.default) && !self.is_better(score, &self.default) {
             return Err(
@@ -214,17 +230,19 @@ impl Goal {
         Ok(())
     }
 
-    /// A setting is kept if the risk is higher by more than this share of the load without it.
-    /// `score` is that of the settings with it: if their risk is above `max_risk`, the share is
-    /// larger.
-    fn worthwhile_risk(&self, score: &Score) -> f64 {
+    /// The largest increase of the risk, as a share of the load, at which a setting is reset.
+    /// `score` is that of the settings before the reset. If its risk is above `max_risk`, a larger
+    /// increase is accepted.
+    fn accepted_increase(&self, score: &Score) -> f64 {
         if score.risk > self.max_risk + RISK_STEP { UNREACHED_RISK_STEP } else { RISK_STEP / 2.0 }
     }
 }
 
 fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
     let factors: Vec<String> = options.load_factors.iter().map(|factor| percent(*factor)).collect();
+    let capacity = six_digits(base.pod_capacity());
     let mut assumptions = vec![
+        format!("the capacity of a pod is {capacity} {}", base.load_unit),
         "risk is the share of the load beyond the capacity of the ready pods, or of the queued \
             work that waits too long, in the worst of the runs (99th percentile)"
             .to_owned(),
@@ -236,7 +254,7 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         format!(
             "runs: {} from {} on, each with {} of the scenario's load",
             counted(options.seeds, "seed"),
-            base.cluster.seed,
+            base.scenario.seed,
             factors.join(", ")
         ),
         format!(
@@ -248,6 +266,7 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         "minReplicas is not lowered below 2, and maxReplicas is not lowered".to_owned(),
         "settings that hpa lint objects to are left out".to_owned(),
     ];
+    assumptions.extend(Some(base.caution.clone()).filter(|caution| !caution.is_empty()));
     assumptions.extend(samples_note(base));
     let problems = base.resolved_settings().problems.into_iter();
     assumptions.extend(problems.map(|problem| format!("a setting has no effect: {problem}")));
@@ -291,7 +310,8 @@ impl SearchOptions {
     }
 }
 
-/// A changed setting of the suggestion, and the score if only this setting is reset.
+/// A changed setting of the suggestion, or all rules of `behavior` that it resets to the defaults,
+/// and the score without this change.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
@@ -299,18 +319,18 @@ pub struct Effect {
     pub without: Score,
 }
 
-/// Resets each setting that hardly improves the score. If cost and risk are within those of the
-/// default behavior, they stay so.
+/// Resets each setting that hardly improves the score. If neither the cost nor the risk exceeds
+/// that of the default behavior, the result doesn't exceed it either.
 fn prune(base: &Variant, mut trial: Trial, goal: &Goal, evaluator: &Evaluator<'_>) -> Trial {
     let (original, default) = (trial.score, &goal.default);
-    for dimension in Dimension::ALL {
-        if !trial.candidate.tuning.changes.contains_key(&dimension) {
+    for setting in Setting::ALL {
+        if !trial.candidate.tuning.changes.contains_key(&setting) {
             continue;
         }
-        let tuning = trial.candidate.tuning.without(dimension);
+        let tuning = trial.candidate.tuning.without(setting);
         let Some(candidate) = Candidate::new(base, tuning) else { continue };
         let simpler = evaluator.run_all(candidate);
-        if is_as_good(&simpler.score, &original, goal.worthwhile_risk(&original))
+        if is_as_good(&simpler.score, &original, goal.accepted_increase(&original))
             && (is_within_default(&simpler.score, default)
                 || !is_within_default(&original, default))
         {
@@ -334,12 +354,18 @@ fn is_as_good(score: &Score, baseline: &Score, risk_step: f64) -> bool {
         && score.rescales <= baseline.rescales * 1.2 + 1.0
 }
 
-/// Scores the trial without each of its changed settings.
+/// Scores the trial without each of its changed settings, and with the rules of the scenario's
+/// `behavior` that it resets.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
-    let effect = |(dimension, change): (&Dimension, &Change)| {
-        let candidate = Candidate::new(base, tuning.without(*dimension))?;
-        Some(Effect { setting: change.text.clone(), without: evaluator.run_all(candidate).score })
+    let effect = |(setting, tuning): (String, Tuning)| {
+        let candidate = Candidate::new(base, tuning)?;
+        Some(Effect { setting, without: evaluator.run_all(candidate).score })
     };
-    tuning.changes.iter().filter_map(effect).collect()
+    let without =
+        |(setting, change): (&Setting, &Change)| (change.text.clone(), tuning.without(*setting));
+    let resets = trial.candidate.resets(base);
+    let with_behavior = Tuning { replaces_behavior: false, ..tuning.clone() };
+    let reset = (!resets.is_empty()).then(|| (resets.join("; "), with_behavior));
+    tuning.changes.iter().map(without).chain(reset).filter_map(effect).collect()
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     evaluate::Trial,
     targets::TargetLevels,
-    tuning::{Candidate, Change, Dimension, Direction, Policy, Tuning},
+    tuning::{Candidate, Change, Direction, Policy, Setting, Tuning},
 };
 use crate::{
     file::Variant,
@@ -15,8 +15,8 @@ use crate::{
     workload::{random, random::Rng},
 };
 
-/// Returns whether the settings in a manifest of the autoscaler may be suggested.
-pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
+/// Returns whether a search may suggest the settings in a manifest of the autoscaler.
+pub type SettingsFilter<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
 /// After this many draws in a row without new settings, the sampler stops.
 const MAX_ATTEMPTS: usize = 50;
@@ -53,31 +53,31 @@ pub(super) fn highest_max_replicas(base: &Variant) -> i32 {
 /// Draws settings that `accepts` permits, each only once.
 pub(super) struct Sampler<'a> {
     base: &'a Variant,
-    accepts: Accepts<'a>,
+    accepts: SettingsFilter<'a>,
     rng: Rng,
-    dimensions: Vec<Dimension>,
+    settings: Vec<Setting>,
     targets: TargetLevels,
     /// The manifests that were drawn before, and that of the scenario.
     seen: HashSet<String>,
 }
 
 impl<'a> Sampler<'a> {
-    pub(super) fn new(base: &'a Variant, accepts: Accepts<'a>) -> Self {
-        let rng = random::rng(base.cluster.seed, random::hash(&["candidates"]), 0);
+    pub(super) fn new(base: &'a Variant, accepts: SettingsFilter<'a>) -> Self {
+        let rng = random::rng(base.scenario.seed, random::hash(&["candidates"]), 0);
         let seen = HashSet::from([base.manifest.to_string()]);
-        let mut dimensions = Dimension::ALL.to_vec();
+        let mut settings = Setting::ALL.to_vec();
         if !forecast::would_help(base) {
-            dimensions.retain(|dimension| *dimension != Dimension::Forecast);
+            settings.retain(|setting| *setting != Setting::Forecast);
         }
-        Self { base, accepts, rng, dimensions, targets: TargetLevels::new(base), seen }
+        Self { base, accepts, rng, settings, targets: TargetLevels::new(base), seen }
     }
 
     /// Draws up to `count` random settings. The scenario's `behavior` is replaced.
     pub(super) fn random(&mut self, count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
-            for dimension in sampler.dimensions.clone() {
-                sampler.change_at_random(&mut tuning, dimension, None);
+            for setting in sampler.settings.clone() {
+                sampler.change_at_random(&mut tuning, setting, None);
             }
             tuning
         })
@@ -93,9 +93,9 @@ impl<'a> Sampler<'a> {
             }
             let level = tuning.target_level();
             for _ in 0..sampler.rng.u8(1..=2) {
-                if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
-                    tuning = tuning.without(dimension);
-                    sampler.change_at_random(&mut tuning, dimension, level);
+                if let Some(setting) = sampler.rng.choice(&sampler.settings).copied() {
+                    tuning = tuning.without(setting);
+                    sampler.change_at_random(&mut tuning, setting, level);
                 }
             }
             tuning
@@ -119,18 +119,18 @@ impl<'a> Sampler<'a> {
     }
 
     /// Changes a setting, or keeps that of the scenario. Targets are near `level`, if it is set.
-    fn change_at_random(&mut self, tuning: &mut Tuning, dimension: Dimension, level: Option<u32>) {
+    fn change_at_random(&mut self, tuning: &mut Tuning, setting: Setting, level: Option<u32>) {
         if self.rng.f64() >= KEEP_PROBABILITY
-            && let Some(change) = self.random_change(dimension, level)
+            && let Some(change) = self.random_change(setting, level)
         {
-            tuning.changes.insert(dimension, change);
+            tuning.changes.insert(setting, change);
         }
     }
 
-    fn random_change(&mut self, dimension: Dimension, level: Option<u32>) -> Option<Change> {
+    fn random_change(&mut self, setting: Setting, level: Option<u32>) -> Option<Change> {
         let (up, down) = (Direction::UP, Direction::DOWN);
-        Some(match dimension {
-            Dimension::Target => {
+        Some(match setting {
+            Setting::Target => {
                 let level = match level {
                     Some(level) => self.rng.u32(self.targets.refinements(level)),
                     None => self.rng.choice(&self.targets.grid).copied()?,
@@ -138,21 +138,21 @@ impl<'a> Sampler<'a> {
                 (level != self.targets.current)
                     .then(|| Change::targets(self.base, &self.targets, level))?
             }
-            Dimension::MinReplicas => Change::bound("minReplicas", self.random_min_replicas()?),
-            Dimension::MaxReplicas => {
+            Setting::MinReplicas => Change::bound("minReplicas", self.random_min_replicas()?),
+            Setting::MaxReplicas => {
                 let max = self.base.autoscaler.spec.max_replicas;
                 let choices = [max.saturating_mul(3) / 2, highest_max_replicas(self.base)];
                 Change::bound("maxReplicas", self.rng.choice(choices)?)
             }
-            Dimension::UpWindow => Change::window(up, self.rng.choice([30, 60, 120])?),
-            Dimension::UpPolicy => Change::policy(up, self.rng.choice(UP_POLICIES)?),
-            Dimension::UpTolerance => Change::tolerance(up, self.rng.choice([2, 5, 15])?),
-            Dimension::DownWindow => {
+            Setting::UpWindow => Change::window(up, self.rng.choice([30, 60, 120])?),
+            Setting::UpPolicy => Change::policy(up, self.rng.choice(UP_POLICIES)?),
+            Setting::UpTolerance => Change::tolerance(up, self.rng.choice([2, 5, 15])?),
+            Setting::DownWindow => {
                 Change::window(down, self.rng.choice([60, 120, 180, 420, 600, 900, 1800])?)
             }
-            Dimension::DownPolicy => Change::policy(down, self.rng.choice(DOWN_POLICIES)?),
-            Dimension::DownTolerance => Change::tolerance(down, self.rng.choice([2, 5, 20, 30])?),
-            Dimension::Forecast => Change::forecasts(),
+            Setting::DownPolicy => Change::policy(down, self.rng.choice(DOWN_POLICIES)?),
+            Setting::DownTolerance => Change::tolerance(down, self.rng.choice([2, 5, 20, 30])?),
+            Setting::Forecast => Change::forecasts(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hpa_calc::{EffectiveBehavior, api::HorizontalPodAutoscalerSpec, history};
 use serde_json::{Map, Value, json};
 
 use super::targets::{TargetLevels, targets_text};
@@ -10,9 +11,9 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// A setting that the search varies, in the order in which the search tries to reset them.
+/// A setting that the search varies. The search tries to reset the settings in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Dimension {
+pub(super) enum Setting {
     Target,
     MinReplicas,
     MaxReplicas,
@@ -25,7 +26,7 @@ pub(super) enum Dimension {
     Forecast,
 }
 
-impl Dimension {
+impl Setting {
     pub(super) const ALL: [Self; 10] = [
         Self::Target,
         Self::MinReplicas,
@@ -46,11 +47,14 @@ pub(super) struct Direction {
     name: &'static str,
     /// The field of `behavior` with its rules.
     field: &'static str,
+    of_rules: history::Direction,
 }
 
 impl Direction {
-    pub(super) const UP: Self = Self { name: "up", field: "scaleUp" };
-    pub(super) const DOWN: Self = Self { name: "down", field: "scaleDown" };
+    pub(super) const UP: Self =
+        Self { name: "up", field: "scaleUp", of_rules: history::Direction::Up };
+    pub(super) const DOWN: Self =
+        Self { name: "down", field: "scaleDown", of_rules: history::Direction::Down };
 
     /// A merge patch that sets some of the rules.
     fn patch(self, rules: &Value) -> Value {
@@ -127,20 +131,20 @@ pub(super) struct Tuning {
     /// Whether the scenario's `behavior` is removed, so that rules without a change get the
     /// defaults of the API.
     pub(super) replaces_behavior: bool,
-    pub(super) changes: BTreeMap<Dimension, Change>,
+    pub(super) changes: BTreeMap<Setting, Change>,
 }
 
 impl Tuning {
     /// The level of the targets, if they are changed.
     pub(super) fn target_level(&self) -> Option<u32> {
-        self.changes.get(&Dimension::Target)?.target_level
+        self.changes.get(&Setting::Target)?.target_level
     }
 
     /// A copy that doesn't change the setting.
     #[must_use]
-    pub(super) fn without(&self, dimension: Dimension) -> Self {
+    pub(super) fn without(&self, setting: Setting) -> Self {
         let mut copy = self.clone();
-        copy.changes.remove(&dimension);
+        copy.changes.remove(&setting);
         copy
     }
 }
@@ -184,14 +188,56 @@ impl Candidate {
 
     /// Describes each change in a few words.
     pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
-        let has_behavior = |variant: &Variant| variant.manifest.pointer("/spec/behavior").is_some();
-        let removes_behavior = has_behavior(base) && !has_behavior(&self.variant);
         let changes = &self.tuning.changes;
-        let text = |(_, change): (&Dimension, &Change)| change.text.clone();
-        let bounds = changes.range(..=Dimension::MaxReplicas).map(text);
-        let removal = removes_behavior.then(|| "no behavior".to_owned());
-        let others = changes.range(Dimension::UpWindow..).map(text);
-        bounds.chain(removal).chain(others).collect()
+        let text = |(_, change): (&Setting, &Change)| change.text.clone();
+        let bounds = changes.range(..=Setting::MaxReplicas).map(text);
+        let others = changes.range(Setting::UpWindow..).map(text);
+        bounds.chain(self.resets(base)).chain(others).collect()
+    }
+
+    /// Describes the rules of the scenario's `behavior` that change because they are removed.
+    pub(super) fn resets(&self, base: &Variant) -> Vec<String> {
+        let (old, new) = (&base.autoscaler.spec, &self.variant.autoscaler.spec);
+        if old.behavior.is_none() {
+            return Vec::new();
+        }
+        if new.behavior.is_none() {
+            return vec!["no behavior".to_owned()];
+        }
+        let settings = base.resolved_settings().settings;
+        let old_behavior = EffectiveBehavior::new(old, &settings);
+        let new_behavior = EffectiveBehavior::new(new, &settings);
+        let mut resets = Vec::new();
+        for (direction, [window, policy, tolerance]) in [
+            (Direction::UP, [Setting::UpWindow, Setting::UpPolicy, Setting::UpTolerance]),
+            (Direction::DOWN, [Setting::DownWindow, Setting::DownPolicy, Setting::DownTolerance]),
+        ] {
+            let Direction { name, of_rules, .. } = direction;
+            let rules = |spec: &HorizontalPodAutoscalerSpec| {
+                spec.scaling_rules(of_rules).cloned().unwrap_or_default()
+            };
+            let (old, new) = (rules(old), rules(new));
+            let old_window = old_behavior.rules(of_rules).stabilization_window();
+            let new_window = new_behavior.rules(of_rules).stabilization_window();
+            let differences = [
+                (
+                    window,
+                    old_window != new_window,
+                    format!("default scale-{name} window {}s", new_window.as_secs()),
+                ),
+                (
+                    policy,
+                    old.policies != new.policies || old.select_policy != new.select_policy,
+                    format!("default scale-{name} policies"),
+                ),
+                (tolerance, old.tolerance != new.tolerance, format!("default tolerance {name}")),
+            ];
+            let is_reset = |setting: &Setting| !self.tuning.changes.contains_key(setting);
+            let differences = differences.into_iter();
+            let texts = differences.filter(|(setting, differs, _)| *differs && is_reset(setting));
+            resets.extend(texts.map(|(.., text)| text));
+        }
+        resets
     }
 }
 
@@ -247,13 +293,13 @@ workload: {load: {constant: 1}}
         let no_files = |_: &str| Err("there are no files".to_owned());
         let file = crate::ScenarioFile::parse(text, &no_files).unwrap();
         let base = &file.variants[0];
-        let candidate = |changes: Vec<(Dimension, Change)>| {
+        let candidate = |changes: Vec<(Setting, Change)>| {
             let changes = changes.into_iter().collect();
             Candidate::new(base, Tuning { replaces_behavior: true, changes }).unwrap()
         };
         let without_rules = candidate(vec![
-            (Dimension::Forecast, Change::forecasts()),
-            (Dimension::MinReplicas, Change::bound("minReplicas", 3)),
+            (Setting::Forecast, Change::forecasts()),
+            (Setting::MinReplicas, Change::bound("minReplicas", 3)),
         ]);
         assert_eq!(without_rules.describe(base), ["minReplicas 3", "no behavior", "forecasts"]);
         let annotations = json!({ FORECAST: "scale" });
@@ -261,10 +307,41 @@ workload: {load: {constant: 1}}
         let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         assert_eq!(without_rules.patch(base), patch);
         let with_rule =
-            candidate(vec![(Dimension::UpPolicy, Change::policy(Direction::UP, ("Pods", 1, 60)))]);
-        assert_eq!(with_rule.describe(base), ["scale up by 1 pod in 60s"]);
+            candidate(vec![(Setting::UpPolicy, Change::policy(Direction::UP, ("Pods", 1, 60)))]);
+        let settings = ["default scale-down window 300s", "scale up by 1 pod in 60s"];
+        assert_eq!(with_rule.describe(base), settings);
         let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 60 });
         let behavior = json!({ "scaleDown": null, "scaleUp": { "policies": [policy] } });
         assert_eq!(with_rule.patch(base), json!({ "spec": { "behavior": behavior } }));
+    }
+
+    #[test]
+    fn removed_rules_are_described_unless_they_equal_the_defaults() {
+        let resets = |behavior: &str| {
+            let text = format!(
+                "
+duration: 5m
+autoscaler:
+  metadata: {{name: web}}
+  spec:
+    scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+    maxReplicas: 20
+    behavior: {behavior}
+workload: {{load: {{constant: 1}}}}
+"
+            );
+            let file = crate::ScenarioFile::parse(&text, &|_| Err(String::new())).unwrap();
+            let changes = [(Setting::UpTolerance, Change::tolerance(Direction::UP, 2))].into();
+            let tuning = Tuning { replaces_behavior: true, changes };
+            Candidate::new(&file.variants[0], tuning).unwrap().resets(&file.variants[0])
+        };
+        let defaults = "{scaleUp: {stabilizationWindowSeconds: 0, policies: [{type: Pods, \
+                        value: 4, periodSeconds: 15}, {type: Percent, value: 100, periodSeconds: \
+                        15}]}, scaleDown: {stabilizationWindowSeconds: 300}}";
+        assert_eq!(resets(defaults), Vec::<String>::new());
+        let up = "{scaleUp: {stabilizationWindowSeconds: 60, selectPolicy: Min, tolerance: '0.3'}}";
+        assert_eq!(resets(up), ["default scale-up window 0s", "default scale-up policies"]);
+        let down = "{scaleDown: {selectPolicy: Disabled, tolerance: '0.3'}}";
+        assert_eq!(resets(down), ["default scale-down policies", "default tolerance down"]);
     }
 }

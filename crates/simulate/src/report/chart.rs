@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::{
     VariantRun,
     plot::{
-        AXIS_HEIGHT, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, WIDTH,
-        begin_image, draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
+        AXIS_HEIGHT, Label, PLOT_GAP as GAP, PlotArea, TITLE_HEIGHT, WIDTH, begin_image,
+        draw_labels, round_end, round_values, time_axis, value_axis, whole_values,
     },
     style::escape,
     table::{best_index, percent},
@@ -27,14 +27,14 @@ const CHART_HEIGHT: f64 = 2.0 * TITLE_HEIGHT + LOAD_HEIGHT + REPLICAS_HEIGHT + G
 /// The maximum number of characters in a heading.
 const HEADING_LENGTH: usize = 115;
 
-/// The charts of all runs as an SVG file.
+/// The charts of all runs as an SVG image of its own.
 pub fn svg(results: &[VariantRun]) -> String {
     let heading_height = if results.len() > 1 { TITLE_HEIGHT } else { 0.0 };
     let height = (CHART_HEIGHT + heading_height + GAP) * results.len() as f64;
     let description: Vec<_> =
         results.iter().map(|(variant, run)| describe(variant, run, None)).collect();
     let mut svg = begin_image(height, &description.join(" "));
-    let scales = Scales::new(results, None);
+    let axis_ends = AxisEnds::new(results, None);
     let best = best_index(results);
     let mut top = 0.0;
     for (index, (variant, run)) in results.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn svg(results: &[VariantRun]) -> String {
             let title = escape(&heading(variant, best == Some(index)));
             let _ = writeln!(svg, "<text class=\"h\" x=\"8\" y=\"{}\">{title}</text>", top + 19.0);
         }
-        svg += &chart(variant, run, None, scales, top + heading_height);
+        svg += &chart(variant, run, None, axis_ends, top + heading_height);
         top += CHART_HEIGHT + heading_height + GAP;
     }
     svg + "</svg>\n"
@@ -64,28 +64,28 @@ fn heading(variant: &Variant, is_best: bool) -> String {
     short
 }
 
-/// One chart as an element of a page.
-pub(super) fn element(
+/// One chart as an element of an HTML page.
+pub(super) fn svg_element(
     (variant, run): &VariantRun,
     recorded: Option<&RecordedReplicas>,
-    scales: Scales,
+    axis_ends: AxisEnds,
 ) -> String {
     format!(
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {CHART_HEIGHT}\" role=\"img\" \
             aria-label=\"{}\">\n{}</svg>\n",
         escape(&describe(variant, run, recorded)),
-        chart(variant, run, recorded, scales, 0.0)
+        chart(variant, run, recorded, axis_ends, 0.0)
     )
 }
 
 /// The ends of the value axes, which all charts of a report share.
 #[derive(Clone, Copy)]
-pub(super) struct Scales {
+pub(super) struct AxisEnds {
     load: f64,
     replicas: f64,
 }
 
-impl Scales {
+impl AxisEnds {
     pub(super) fn new(results: &[VariantRun], recorded: Option<&RecordedReplicas>) -> Self {
         let load =
             |(_, run): &VariantRun| largest(&run.timeline, |point| point.load.max(point.capacity));
@@ -101,22 +101,22 @@ fn chart(
     variant: &Variant,
     run: &Run,
     recorded: Option<&RecordedReplicas>,
-    scales: Scales,
+    axis_ends: AxisEnds,
     top: f64,
 ) -> String {
-    let end = variant.cluster.duration.get();
-    let area = |top, height, max| PlotArea { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
+    let end = variant.scenario.duration.get();
+    let area = |top, height, max| PlotArea { top, height, end, max };
     let times = &RecordedReplicas::time_format(recorded);
-    let plot = ReplicasPlot { variant, points: &run.timeline, recorded, max: scales.replicas };
-    let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, scales.load);
-    let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT, REPLICAS_HEIGHT, plot.max);
+    let load = area(top + TITLE_HEIGHT, LOAD_HEIGHT, axis_ends.load);
+    let replicas_top = load.top + LOAD_HEIGHT + GAP + TITLE_HEIGHT;
+    let replicas = area(replicas_top, REPLICAS_HEIGHT, axis_ends.replicas);
     let load_title = escape(&format!("load and capacity ({})", variant.load_unit));
     let mut svg = draw_problems(run, &load, times) + &draw_problems(run, &replicas, times);
     svg += &value_axis(&load, &load_title, &round_values(&load));
     svg += &value_axis(&replicas, "replicas", &whole_values(&replicas));
     svg += &time_axis(&replicas, times);
     svg += &draw_load(run, &load);
-    svg += &plot.draw(&replicas);
+    svg += &draw_replicas(variant, run, recorded, &replicas);
     svg += &draw_scalings(run, &replicas, times);
     svg
 }
@@ -144,73 +144,72 @@ fn replicas_axis_end(variant: &Variant, run: &Run, recorded: Option<&RecordedRep
     visible_max.max(largest_recommended(points).min(visible_max * RECOMMENDED_FACTOR))
 }
 
-struct ReplicasPlot<'a> {
-    variant: &'a Variant,
-    points: &'a [TimelinePoint],
-    recorded: Option<&'a RecordedReplicas>,
-    /// The end of the value axis.
-    max: f64,
+fn draw_replicas(
+    variant: &Variant,
+    run: &Run,
+    recorded: Option<&RecordedReplicas>,
+    area: &PlotArea,
+) -> String {
+    let points = run.timeline.as_slice();
+    let replicas = line(points, |point| f64::from(point.replicas));
+    let ready = line(points, |point| f64::from(point.ready));
+    let recommended = |point: &TimelinePoint| Some((point.second, f64::from(point.recommended?)));
+    let recommended: Vec<_> = points.iter().filter_map(recommended).collect();
+    let mut labels = vec![
+        Label::line("rep", "replicas", last(&replicas)),
+        Label::line("ready", "ready pods", last(&ready)),
+        Label::line("rec", recommended_name(points, area.max), last(&recommended)),
+    ];
+    let mut svg = draw_bounds(variant, area, &mut labels);
+    let _ = writeln!(
+        svg,
+        "<path class=\"rec\" d=\"{}\"/>\n<path class=\"ready\" d=\"{}\"/>\n\
+            <path class=\"rep\" d=\"{}\"/>",
+        area.steps(&recommended),
+        area.steps(&ready),
+        area.steps(&replicas)
+    );
+    svg += &draw_recorded(recorded, area, &mut labels);
+    svg + &draw_labels(area, labels)
 }
 
-impl ReplicasPlot<'_> {
-    fn draw(&self, area: &PlotArea) -> String {
-        let replicas = line(self.points, |point| f64::from(point.replicas));
-        let ready = line(self.points, |point| f64::from(point.ready));
-        let recommended =
-            |point: &TimelinePoint| Some((point.second, f64::from(point.recommended?)));
-        let recommended: Vec<_> = self.points.iter().filter_map(recommended).collect();
-        let mut labels = vec![
-            Label::line("rep", "replicas", last(&replicas)),
-            Label::line("ready", "ready pods", last(&ready)),
-            Label::line("rec", self.recommended_name(), last(&recommended)),
-        ];
-        let mut svg = self.draw_bounds(area, &mut labels);
-        let _ = writeln!(
-            svg,
-            "<path class=\"rec\" d=\"{}\"/>\n<path class=\"ready\" d=\"{}\"/>\n\
-                <path class=\"rep\" d=\"{}\"/>",
-            area.steps(&recommended),
-            area.steps(&ready),
-            area.steps(&replicas)
-        );
-        svg += &self.draw_recorded(area, &mut labels);
-        svg + &draw_labels(area, labels)
+/// The label of the recommendations. It includes their maximum if they don't fit into the plot.
+fn recommended_name(points: &[TimelinePoint], axis_end: f64) -> String {
+    let largest = largest_recommended(points);
+    if largest <= axis_end {
+        return "recommended".to_owned();
     }
+    format!("recommended (≤ {largest})")
+}
 
-    /// The label of the recommendations. It includes their maximum if they don't fit into the plot.
-    fn recommended_name(&self) -> String {
-        let largest = largest_recommended(self.points);
-        if largest <= self.max {
-            return "recommended".to_owned();
-        }
-        format!("recommended (≤ {largest})")
+fn draw_bounds(variant: &Variant, area: &PlotArea, labels: &mut Vec<Label>) -> String {
+    let spec = &variant.autoscaler.spec;
+    let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
+    labels.push(Label::line("limit", format!("min {min}"), min));
+    let shows_max = max <= area.max;
+    let above = if shows_max { "" } else { " (above)" };
+    labels.push(Label::line("limit", format!("max {max}{above}"), max.min(area.max)));
+    let mut svg = String::new();
+    for bound in [Some(min), shows_max.then_some(max)].into_iter().flatten() {
+        let _ = writeln!(svg, "{}", area.horizontal_line("limit", bound));
     }
+    svg
+}
 
-    fn draw_bounds(&self, area: &PlotArea, labels: &mut Vec<Label>) -> String {
-        let spec = &self.variant.autoscaler.spec;
-        let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
-        labels.push(Label::line("limit", format!("min {min}"), min));
-        let shows_max = max <= self.max;
-        let above = if shows_max { "" } else { " (above)" };
-        labels.push(Label::line("limit", format!("max {max}{above}"), max.min(self.max)));
-        let mut svg = String::new();
-        for bound in [Some(min), shows_max.then_some(max)].into_iter().flatten() {
-            let _ = writeln!(svg, "{}", area.horizontal_line("limit", bound));
-        }
-        svg
-    }
-
-    /// Draws the recorded replicas as a dashed line, which leaves the lines below it visible.
-    fn draw_recorded(&self, area: &PlotArea, labels: &mut Vec<Label>) -> String {
-        let segments = self.recorded.map(RecordedReplicas::segments).unwrap_or_default();
-        let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
-            return String::new();
-        };
-        labels.push(Label::line("past", "recorded replicas", value));
-        let path = |segment: &Segment| area.steps_until(&segment.points, segment.end);
-        let path: String = segments.iter().map(path).collect();
-        format!("<path class=\"past\" d=\"{path}\"/>\n")
-    }
+/// Draws the recorded replicas as a dashed line, which leaves the lines below it visible.
+fn draw_recorded(
+    recorded: Option<&RecordedReplicas>,
+    area: &PlotArea,
+    labels: &mut Vec<Label>,
+) -> String {
+    let segments = recorded.map(RecordedReplicas::segments).unwrap_or_default();
+    let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
+        return String::new();
+    };
+    labels.push(Label::line("past", "recorded replicas", value));
+    let path = |segment: &Segment| area.steps_until(&segment.points, segment.end);
+    let path: String = segments.iter().map(path).collect();
+    format!("<path class=\"past\" d=\"{path}\"/>\n")
 }
 
 fn largest_recommended(points: &[TimelinePoint]) -> f64 {
@@ -377,7 +376,7 @@ impl RecordedReplicas {
 fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> String {
     let outcome = &run.outcome;
     let mut sentences = vec![
-        format!("{} over {}.", variant.name, format_duration(variant.cluster.duration.get())),
+        format!("{} over {}.", variant.name, format_duration(variant.scenario.duration.get())),
         format!(
             "Load {}, capacity {} ({}); {} of the load is beyond the capacity or too late.",
             range(run, |point| point.load),

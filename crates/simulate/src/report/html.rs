@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use hpa_calc::explain::counted;
 
 use super::{
-    VariantRun, chart,
-    chart::{MAX_MARKS, RecordedReplicas, Scales},
+    VariantRun,
+    chart::{AxisEnds, MAX_MARKS, RecordedReplicas, svg_element},
     style::{CHART, PAGE, escape, paragraphs},
     table::{best_index, comparison_cells, cost_order, scalings_and_problems},
     times::{TimeFormat, format_duration},
@@ -46,23 +46,24 @@ pub fn html(
     let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
     page += &paragraphs(&scenario_file.description);
     if let Some((variant, _)) = results.first() {
+        page += &paragraphs(&variant.caution);
         let _ = writeln!(
             page,
             "<p>Simulated: {}, sync period {}, seed {}.</p>",
-            format_duration(variant.cluster.duration.get()),
+            format_duration(variant.scenario.duration.get()),
             format_duration(variant.sync_period(&variant.settings())),
-            variant.cluster.seed
+            variant.scenario.seed
         );
     }
     page += &comparison_table(results);
     page += &marks_legend();
-    let (scales, best) = (Scales::new(results, recorded), best_index(results));
+    let (axis_ends, best) = (AxisEnds::new(results, recorded), best_index(results));
     for (index, result) in results.iter().enumerate() {
         let (variant, run) = result;
         let star = if best == Some(index) { "★ " } else { "" };
         let _ = writeln!(page, "<section>\n<h2>{star}{}</h2>", escape(&variant.name));
         page += &paragraphs(&variant.description);
-        let chart = chart::element(result, recorded, scales);
+        let chart = svg_element(result, recorded, axis_ends);
         let _ = writeln!(page, "<div class=\"wide\">{chart}</div>");
         page += &scalings_table(run, &RecordedReplicas::time_format(recorded));
         page += "</section>\n";

@@ -7,8 +7,8 @@ use jiff::Zoned;
 use super::{
     html::begin_page,
     plot::{
-        AXIS_HEIGHT, LEFT, Label, PLOT_WIDTH, PlotArea, TITLE_HEIGHT, begin_image, draw_labels,
-        round_end, round_values, time_axis, value_axis,
+        AXIS_HEIGHT, Label, PlotArea, TITLE_HEIGHT, begin_image, draw_labels, round_end,
+        round_values, time_axis, value_axis,
     },
     style::{PAGE, escape, paragraphs},
     times::TimeFormat,
@@ -73,7 +73,7 @@ pub fn plots(plots: &[Plot], start: &Zoned, end: f64, description: &str) -> Stri
     for plot in plots {
         let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let max = round_end(values.fold(plot.min_axis_end, f64::max), 0.0);
-        let area = PlotArea { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
+        let area = PlotArea { top, height: PLOT_HEIGHT, end, max };
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
         top += plot_distance;

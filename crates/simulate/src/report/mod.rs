@@ -15,8 +15,8 @@ pub use self::{
     html::html,
     lines::{Line, PagePart, Plot, Style, page, plots},
     table::{
-        answer_sentence, comparison_text, ineffective_settings_sentence, pause_sentence, percent,
-        pod_limit_sentence, relative_change, samples_note, scalings_text,
+        answer_sentence, caution, comparison_text, ineffective_settings_sentence, pause_sentence,
+        percent, pod_limit_sentence, relative_change, samples_note, scalings_text, six_digits,
     },
     times::format_duration,
 };

@@ -10,9 +10,9 @@ use super::{
 /// The width of an image, in pixels.
 pub(super) const WIDTH: f64 = 960.0;
 /// The left edge of the plots.
-pub(super) const LEFT: f64 = 56.0;
+const LEFT: f64 = 56.0;
 /// The width of a plot. Its labels are to the right.
-pub(super) const PLOT_WIDTH: f64 = 720.0;
+const PLOT_WIDTH: f64 = 720.0;
 /// The height of the title above a plot.
 pub(super) const TITLE_HEIGHT: f64 = 30.0;
 pub(super) const AXIS_HEIGHT: f64 = 26.0;
@@ -33,12 +33,10 @@ pub(super) fn begin_image(height: f64, description: &str) -> String {
 /// pixels.
 const MAX_COLUMNS: usize = 1200;
 
-/// The area of a plot: the ranges of both axes, and their position in the image.
+/// The area of a plot: the ranges of both axes, and the vertical position in the image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlotArea {
-    pub(super) left: f64,
     pub(super) top: f64,
-    pub(super) width: f64,
     pub(super) height: f64,
     /// The last second. The first is 0.
     pub(super) end: f64,
@@ -48,7 +46,7 @@ pub(super) struct PlotArea {
 
 impl PlotArea {
     pub(super) fn x(&self, second: f64) -> f64 {
-        self.left + self.width * second / self.end.max(1.0)
+        LEFT + PLOT_WIDTH * second / self.end.max(1.0)
     }
 
     pub(super) fn y(&self, value: f64) -> f64 {
@@ -62,9 +60,9 @@ impl PlotArea {
 
     /// A line through the plot at a value.
     pub(super) fn horizontal_line(&self, class: &str, value: f64) -> String {
-        let (left, right, y) = (self.left, self.left + self.width, self.y(value));
+        let (right, y) = (LEFT + PLOT_WIDTH, self.y(value));
         format!(
-            "<line class=\"{class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+            "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
         )
     }
 
@@ -172,7 +170,7 @@ pub(super) fn value_axis(area: &PlotArea, title: &str, ticks: &[f64]) -> String 
             svg,
             "{}<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
             area.horizontal_line("grid", *tick),
-            area.left - 6.0,
+            LEFT - 6.0,
             area.y(*tick) + 4.0,
         );
     }
@@ -228,7 +226,7 @@ pub(super) struct Label {
     /// The CSS class of the line or area.
     pub(super) class: &'static str,
     pub(super) text: String,
-    /// The value at whose height the label should be.
+    /// The label is placed at the height of this value, if there is room.
     pub(super) value: f64,
     pub(super) is_area: bool,
 }
@@ -266,7 +264,7 @@ pub(super) fn draw_labels(area: &PlotArea, mut labels: Vec<Label>) -> String {
     let bottom = area.top + area.height;
     let mut limit = bottom - LABEL_HEIGHT * (labels.len() as f64 - 1.0);
     let mut last = area.top - LABEL_HEIGHT;
-    let x = area.left + area.width + LABEL_GAP;
+    let x = LEFT + PLOT_WIDTH + LABEL_GAP;
     let mut svg = String::new();
     for label in labels {
         let y = area.y(label.value).max(last + LABEL_HEIGHT).min(limit);
@@ -290,8 +288,7 @@ mod tests {
 
     use super::*;
 
-    const AREA: PlotArea =
-        PlotArea { left: 0.0, top: 0.0, width: 100.0, height: 10.0, end: 100.0, max: 10.0 };
+    const AREA: PlotArea = PlotArea { top: 0.0, height: 10.0, end: PLOT_WIDTH, max: 10.0 };
 
     #[test]
     fn axis_has_about_five_round_values() {
@@ -312,7 +309,7 @@ mod tests {
     #[test]
     fn steps_are_horizontal_and_vertical() {
         let path = AREA.steps(&[(0.0, 2.0), (10.0, 2.0), (20.0, 5.0)]);
-        assert_eq!(path, "M0.0 8.0H20.0V5.0H100.0");
+        assert_eq!(path, "M56.0 8.0H76.0V5.0H776.0");
     }
 
     #[test]
@@ -361,8 +358,7 @@ mod tests {
 
     #[test]
     fn labels_at_one_place_are_moved_apart_within_the_plot() {
-        let area =
-            PlotArea { left: 0.0, top: 100.0, width: 100.0, height: 60.0, end: 10.0, max: 10.0 };
+        let area = PlotArea { top: 100.0, height: 60.0, end: 10.0, max: 10.0 };
         for value in [0.0, 5.0, 10.0] {
             let labels = ["one", "two", "three", "four"].map(|text| Label::line("x", text, value));
             let svg = draw_labels(&area, labels.into());

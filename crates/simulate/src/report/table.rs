@@ -146,7 +146,7 @@ pub(super) fn cost_order(results: &[VariantRun]) -> &'static str {
 /// A note if the recorded samples of the load end before the simulated time does, or after it.
 pub fn samples_note(variant: &Variant) -> Option<String> {
     let (last, interval) = variant.workload.load.last_sample()?;
-    let end = variant.cluster.duration.get();
+    let end = variant.scenario.duration.get();
     if last + interval < end {
         let last = format_duration(last);
         Some(format!(
@@ -160,41 +160,21 @@ pub fn samples_note(variant: &Variant) -> Option<String> {
     }
 }
 
+/// The caution of the scenario.
+pub fn caution(results: &[VariantRun]) -> Option<String> {
+    let (base, _) = results.first()?;
+    (!base.caution.is_empty()).then(|| base.caution.clone())
+}
+
 /// The result in a sentence, which names the best variant if there are several. Sentences about
-/// what restricts the result precede it: a pause, settings without effect, metrics that the
-/// scenario lacks, reconciles that can't decide, and more pods than a run can have.
+/// what restricts the result precede it: the scenario's caution, a pause, settings without effect,
+/// metrics that the scenario lacks, reconciles that can't decide, and more pods than a run can
+/// have.
 pub fn answer_sentence(results: &[VariantRun]) -> String {
-    let Some((base, base_run)) = results.first() else { return String::new() };
+    let Some(base) = results.first() else { return String::new() };
     let has_prices = has_prices(results);
-    let outcome = |variant: &Variant, run: &Run| {
-        let (one, base_outcome) = (&run.outcome, &base_run.outcome);
-        let change = if has_prices {
-            relative_change(one.cost, base_outcome.cost)
-        } else {
-            relative_change(one.pod_hours, base_outcome.pod_hours)
-        };
-        let change = change.filter(|_| variant.name != base.name);
-        let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
-        let (overload, pod_hours) = (format_duration(one.overload.seconds), number(one.pod_hours));
-        let cost = if has_prices {
-            format!("{}{change}, {pod_hours} pod-hours", money(one.cost, &variant.cost))
-        } else {
-            format!("{pod_hours} pod-hours{change}")
-        };
-        // The criterion doesn't count them, so the best variant may flap.
-        let Rescales { reversals, .. } = one.rescales;
-        let total = one.rescales.total();
-        let reversals = if reversals > 0 {
-            format!(", with {} in {}", counted(reversals, "reversal"), counted(total, "scaling"))
-        } else {
-            String::new()
-        };
-        let latency = latency(run).filter(|_| is_too_slow(run, ACCEPTED_LATENCY));
-        let latency = latency.map(|latency| format!(", with a p99 latency of {latency}"));
-        let latency = latency.unwrap_or_default();
-        format!("overloaded for {overload}{latency}, at {cost}{reversals}")
-    };
     let notes = [
+        caution(results),
         pause_sentence(results),
         ineffective_settings_sentence(results),
         absence_sentence(results),
@@ -203,8 +183,8 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
         pod_limit_sentence(results),
     ];
     let notes: String = notes.into_iter().flatten().map(|sentence| sentence + " ").collect();
-    let Some((variant, run)) = best_index(results).and_then(|index| results.get(index)) else {
-        return format!("{notes}The pods were {}.", outcome(base, base_run));
+    let Some(best) = best_index(results).and_then(|index| results.get(index)) else {
+        return format!("{notes}The pods were {}.", outcome_clause(base, base, has_prices));
     };
     let accepted_latency = accepted_latency(results);
     let is_slow = |(_, run): &VariantRun| is_too_slow(run, accepted_latency);
@@ -216,9 +196,40 @@ pub fn answer_sentence(results: &[VariantRun]) -> String {
     format!(
         "{notes}Best variant (least overload, {latency_limit}then {}): {}, {}.",
         cost_order(results),
-        variant.name,
-        outcome(variant, run)
+        best.0.name,
+        outcome_clause(best, base, has_prices)
     )
+}
+
+/// The overload, the cost and its difference from the base, and any slowness or reversals. The
+/// choice of the best variant ignores reversals, so they must be visible here.
+fn outcome_clause((variant, run): &VariantRun, base: &VariantRun, has_prices: bool) -> String {
+    let (outcome, (base, base_run)) = (&run.outcome, base);
+    let change = if has_prices {
+        relative_change(outcome.cost, base_run.outcome.cost)
+    } else {
+        relative_change(outcome.pod_hours, base_run.outcome.pod_hours)
+    };
+    let change = change.filter(|_| variant.name != base.name);
+    let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
+    let pod_hours = number(outcome.pod_hours);
+    let cost = if has_prices {
+        format!("{}{change}, {pod_hours} pod-hours", money(outcome.cost, &variant.cost))
+    } else {
+        format!("{pod_hours} pod-hours{change}")
+    };
+    let Rescales { reversals, .. } = outcome.rescales;
+    let reversals = if reversals > 0 {
+        let total = counted(outcome.rescales.total(), "scaling");
+        format!(", with {} in {total}", counted(reversals, "reversal"))
+    } else {
+        String::new()
+    };
+    let latency = latency(run).filter(|_| is_too_slow(run, ACCEPTED_LATENCY));
+    let latency = latency.map(|latency| format!(", with a p99 latency of {latency}"));
+    let latency = latency.unwrap_or_default();
+    let overload = format_duration(outcome.overload.seconds);
+    format!("overloaded for {overload}{latency}, at {cost}{reversals}")
 }
 
 /// Names the variants whose autoscaler has a pause or a dry run. `None` if there are none.
@@ -355,6 +366,11 @@ pub fn percent(share: f64) -> String {
         return "<0.01 %".to_owned();
     }
     format!("{} %", number(percent))
+}
+
+/// Rounds to six significant digits, to keep files and texts short.
+pub fn six_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 /// The difference of a value from `base`, in percent of `base`, with a sign. `None` without a base.

@@ -297,6 +297,16 @@ fn answer_has_the_cost_if_there_are_prices() {
 }
 
 #[test]
+fn answer_and_page_start_with_the_caution_of_the_scenario() {
+    let scenario_file = scenario("caution: \"Trust:\\nnone.\"");
+    let results = run(&scenario_file);
+    let answer = super::answer_sentence(&results);
+    assert!(answer.starts_with("Trust:\\nnone. "), "{answer}");
+    let page = html(&scenario_file, &results, None);
+    assert!(page.contains("<p>Trust:\\nnone.</p>\n<p>Simulated: "), "{page}");
+}
+
+#[test]
 fn answer_starts_with_the_variants_that_are_paused() {
     let annotations = "{annotations: {autoscaling.hpa-rs.dev/pause: 'true'}}";
     let patch = format!("patch: {{autoscaler: {{metadata: {annotations}}}}}");

@@ -2,11 +2,7 @@
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-use crate::workload::seconds::timestamp_at;
-
-const MINUTE: f64 = 60.0;
-const HOUR: f64 = 3600.0;
-const DAY: f64 = 86_400.0;
+use crate::workload::seconds::{DAY, HOUR, MINUTE, timestamp_at};
 
 /// A duration with its two largest units: `45s`, `3m20s`, `2h5m`, `1d3h`.
 pub fn format_duration(seconds: f64) -> String {

@@ -23,7 +23,7 @@ pub(crate) fn within(
     result.map_err(|error| field_error(field, error))
 }
 
-pub(crate) fn check_not_negative(field: &str, value: f64) -> Result<(), FieldError> {
+pub(crate) fn check_not_negative(field: impl Into<String>, value: f64) -> Result<(), FieldError> {
     let is_valid = value.is_finite() && value >= 0.0;
     ensure(is_valid, field, format!("must be a number of at least 0: {value}"))
 }

@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     field::{check_not_negative, ensure, field_error},
-    seconds::Seconds,
+    seconds::{self, Seconds},
 };
-
-const DAY: Seconds = Seconds::new(86_400.0);
 
 /// Load over simulated time, in units such as requests per second.
 ///
@@ -104,7 +102,7 @@ pub struct Repeat {
 }
 
 fn day() -> Seconds {
-    DAY
+    Seconds::new(seconds::DAY)
 }
 
 impl Default for Load {

@@ -85,6 +85,13 @@ pub struct Sidecar {
     pub memory: Quantity,
 }
 
+impl Sidecar {
+    /// CPU usage in cores, and memory usage in bytes.
+    pub fn usage(&self) -> (f64, f64) {
+        (self.cpu.as_f64(), self.memory.as_f64())
+    }
+}
+
 /// Resource usage by load, as numbers: CPU in cores, memory in bytes. A missing limit is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceUsage {

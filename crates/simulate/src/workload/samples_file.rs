@@ -71,7 +71,7 @@ pub fn parse_timestamps(
     })
 }
 
-/// What the cells of a file must contain.
+/// The requirements for the cells of a file.
 #[derive(Clone, Copy)]
 struct Expected {
     /// For errors.
@@ -123,8 +123,8 @@ struct Columns {
 }
 
 impl Columns {
-    /// Reads the columns from the first line. `chosen` is the name of the column with the values,
-    /// and `setting` what chooses it.
+    /// Reads the columns from the first line. `chosen` is the name of the column with the values.
+    /// Errors name `setting` as the way to choose it.
     fn new(first: &str, chosen: Option<&str>, setting: &str) -> Result<Self, String> {
         let mut is_quoted = false;
         let separator = first.chars().find(|c| {

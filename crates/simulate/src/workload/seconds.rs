@@ -5,6 +5,13 @@ use std::{fmt, str::FromStr};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
+/// The seconds of a minute.
+pub const MINUTE: f64 = 60.0;
+/// The seconds of an hour.
+pub const HOUR: f64 = 60.0 * MINUTE;
+/// The seconds of a day.
+pub const DAY: f64 = 24.0 * HOUR;
+
 /// A duration of simulated time, never negative. Written as `20m`, `1h30m`, `2.5s`, `500ms`, or as
 /// a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -26,8 +33,7 @@ pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-const UNITS: &[(&str, f64)] =
-    &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+const UNITS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", MINUTE), ("h", HOUR), ("d", DAY)];
 
 impl Seconds {
     /// A number of seconds. A negative or non-finite number becomes 0.
@@ -37,6 +43,10 @@ impl Seconds {
 
     pub const fn get(self) -> f64 {
         self.0
+    }
+
+    fn checked(number: f64) -> Option<Self> {
+        (number.is_finite() && number >= 0.0).then_some(Self(number))
     }
 
     /// The duration, saturating.
@@ -59,17 +69,12 @@ impl FromStr for Seconds {
             let (number, tail) = rest.split_at(digits);
             let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
             let (unit, tail) = tail.split_at(letters);
-            let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
+            let (_, factor) =
+                UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
             total += number.parse::<f64>().map_err(|_| error())? * factor;
             rest = tail;
         }
         Self::checked(total).filter(|_| !text.is_empty()).ok_or_else(error)
-    }
-}
-
-impl Seconds {
-    fn checked(number: f64) -> Option<Self> {
-        (number.is_finite() && number >= 0.0).then_some(Self(number))
     }
 }
 

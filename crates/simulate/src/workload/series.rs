@@ -7,18 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     field::{check_fraction, check_not_negative, ensure},
-    random,
-    seconds::Seconds,
+    seconds::{DAY, Seconds},
 };
 
 /// The accuracy of a metrics source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SourceSettings {
-    /// The scrape interval. Values change only with a scrape, and rates are averages over the
-    /// interval.
+    /// The scrape interval, from a second to a day. Values change only with a scrape, and rates are
+    /// averages over the interval.
     pub resolution: Seconds,
-    /// The time from a scrape until its sample is readable.
+    /// The time from a scrape until its sample is readable, at most a day.
     pub delay: Seconds,
     /// Relative standard deviation of the measurement error. Errors are at most three times as
     /// large.
@@ -44,22 +43,12 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// Whether the scrape with this index misses the pod or object `key`.
-    pub fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
-        self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
-    }
-
-    /// Adds a random measurement error to a value.
-    pub fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
-        if self.noise <= 0.0 {
-            return value;
-        }
-        let error = random::deviation(&mut random::rng(seed ^ 2, key, scrape)) * self.noise;
-        (value * (1.0 + error)).max(0.0)
-    }
-
     pub fn validate(&self) -> Result<(), FieldError> {
         ensure(self.resolution.get() >= 1.0, "resolution", "must be at least 1s")?;
+        // The warm-up takes as long as two scrapes and a delay.
+        for (field, time) in [("resolution", self.resolution), ("delay", self.delay)] {
+            ensure(time.get() <= DAY, field, "must be at most 1d")?;
+        }
         check_fraction("gaps", self.gaps)?;
         check_not_negative("noise", self.noise)
     }
@@ -121,33 +110,19 @@ mod tests {
     }
 
     #[test]
+    fn resolution_or_delay_of_more_than_a_day_is_rejected() {
+        let (settings, long) = (SourceSettings::default(), Seconds::new(86_401.0));
+        let error = |settings: SourceSettings| settings.validate().unwrap_err().to_string();
+        let delayed = SourceSettings { delay: long, ..settings.clone() };
+        assert_eq!(error(delayed), "delay: must be at most 1d");
+        let coarse = SourceSettings { resolution: long, ..settings };
+        assert_eq!(error(coarse), "resolution: must be at most 1d");
+    }
+
+    #[test]
     fn infinite_noise_is_rejected_with_the_permitted_range() {
         let settings = SourceSettings { noise: f64::INFINITY, ..SourceSettings::default() };
         let error = settings.validate().unwrap_err().to_string();
         assert_eq!(error, "noise: must be a number of at least 0: inf");
-    }
-
-    #[test]
-    fn noise_is_deterministic_and_bounded() {
-        let settings = SourceSettings { noise: 0.1, ..SourceSettings::default() };
-        let measure = |seed, scrape| settings.with_noise(100.0, seed, 42, scrape);
-        let values: Vec<f64> = (0..2000).map(|scrape| measure(1, scrape)).collect();
-        assert_eq!(values, (0..2000).map(|scrape| measure(1, scrape)).collect::<Vec<_>>());
-        assert_ne!(values, (0..2000).map(|scrape| measure(2, scrape)).collect::<Vec<_>>());
-        assert!(values.iter().all(|value| (70.0..=130.0).contains(value)));
-        let mean = values.iter().sum::<f64>() / 2000.0;
-        let deviation =
-            (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
-        assert!(
-            (mean - 100.0).abs() < 1.0 && (deviation - 10.0).abs() < 1.0,
-            "{mean} ± {deviation}"
-        );
-    }
-
-    #[test]
-    fn scrapes_are_missed_at_the_configured_rate() {
-        let settings = SourceSettings { gaps: 0.2, ..SourceSettings::default() };
-        let missed = (0..5000).filter(|scrape| settings.misses_scrape(1, 42, *scrape)).count();
-        assert!((900..1100).contains(&missed), "{missed}");
     }
 }

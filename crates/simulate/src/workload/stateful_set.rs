@@ -45,6 +45,12 @@ impl StatefulSetSpec {
         }
     }
 
+    /// The same spec, with pods that are created all at once.
+    #[must_use]
+    pub fn in_parallel(self) -> Self {
+        Self { is_parallel: true, ..self }
+    }
+
     /// Takes the next step towards the desired pods: terminates pods, and returns the ordinals of
     /// pods to create. `revision` is the current template.
     pub fn reconcile(

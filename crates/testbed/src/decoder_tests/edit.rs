@@ -7,7 +7,7 @@ use Kind::{
 
 use super::{
     tree::{Tree, escape, quote},
-    values::{ALL, BYTES, NAMES},
+    values::{BYTES, NAMES, VALUES},
 };
 
 /// The kind of an edit. The kinds before [`AddSpace`] edit a node of the tree, `AddSpace` the whole
@@ -90,11 +90,11 @@ impl Edit {
         let of_children = |count| if node.child_count() > 0 { count } else { 0 };
         let of_object = |count| if matches!(node, Tree::Object(_)) { count } else { 0 };
         match self.kind {
-            Replace => ALL.len(),
+            Replace => VALUES.len(),
             CopyNode => nodes,
-            AddMember => of_object(names.len() * ALL.len()),
-            RepeatMember => of_children(of_object(2 * node.child_count() * ALL.len())),
-            AddUnknown => of_object(ALL.len()),
+            AddMember => of_object(names.len() * VALUES.len()),
+            RepeatMember => of_children(of_object(2 * node.child_count() * VALUES.len())),
+            AddUnknown => of_object(VALUES.len()),
             Rename => of_children(of_object(node.child_count() * (NAMES.len() + 2))),
             Remove | RepeatElement | Rotate => node.child_count(),
             Wrap => 2,
@@ -110,7 +110,7 @@ impl Edit {
         });
         let at = self.at % tree.node_count();
         let node = tree.node(at);
-        let leaf = |at: usize| Tree::Leaf(ALL[at % ALL.len()].clone());
+        let leaf = |at: usize| Tree::Leaf(VALUES[at % VALUES.len()].clone());
         match (self.kind, node) {
             (Replace, node) => *node = leaf(self.choice),
             (CopyNode, node) => *node = other.expect("a node"),
@@ -134,7 +134,7 @@ impl Edit {
         names: &[String],
         leaf: impl Fn(usize) -> Tree,
     ) {
-        let values = ALL.len();
+        let values = VALUES.len();
         match self.kind {
             AddMember if !names.is_empty() => {
                 let name = names[self.choice / values % names.len()].clone();
@@ -187,7 +187,7 @@ impl Edit {
             SetByte if !text.is_empty() => text[at] = byte,
             InsertByte => text.insert(at, byte),
             RemoveByte if !text.is_empty() => _ = text.remove(at),
-            Append => text.extend(ALL[self.choice % ALL.len()].bytes()),
+            Append => text.extend(VALUES[self.choice % VALUES.len()].bytes()),
             _ => {}
         }
     }

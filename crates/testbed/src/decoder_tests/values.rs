@@ -3,15 +3,16 @@
 use std::sync::LazyLock;
 
 /// Valid and invalid JSON values, one per line. `␁` stands for the control character U+0001.
-const VALUES: &str = include_str!("values.txt");
+const VALUE_LINES: &str = include_str!("values.txt");
 
-/// [`VALUES`], the empty text, and nesting below and above the limit of 128 levels of `serde_json`.
-pub(crate) static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
+/// [`VALUE_LINES`], the empty text, and nesting below and above the limit of 128 levels of
+/// `serde_json`.
+pub(crate) static VALUES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let nested = |open: &str, close: &str, levels| open.repeat(levels) + &close.repeat(levels);
     let deep = [60, 300].into_iter().flat_map(|levels| {
         [nested("[", "]", levels), nested("{\"a\":", "}", levels).replace(":}", ":1}")]
     });
-    let values = VALUES.lines().map(|value| value.replace('␁', "\u{1}"));
+    let values = VALUE_LINES.lines().map(|value| value.replace('␁', "\u{1}"));
     values.chain([String::new()]).chain(deep).collect()
 });
 

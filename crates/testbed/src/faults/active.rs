@@ -1,3 +1,5 @@
+//! The time in which a fault is active, and the requests that it stalls.
+
 use std::sync::Arc;
 
 use jiff::Timestamp;

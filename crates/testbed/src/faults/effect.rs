@@ -1,3 +1,5 @@
+//! The effects of faults on requests and responses.
+
 use std::time::Duration;
 
 use jiff::fmt::serde::unsigned_duration::friendly::compact::required as duration;
@@ -168,9 +170,7 @@ impl Effect {
     /// Whether the effect is possible for this request.
     pub(crate) fn applies_to(&self, request: &RequestInfo) -> bool {
         match self {
-            Self::DropWatch { .. } | Self::TruncatedEvent { .. } | Self::SilentWatch { .. } => {
-                request.verb == "watch"
-            }
+            _ if self.affects_watch_events() => request.verb == "watch",
             Self::Stale { .. } => request.verb == "get" || request.verb == "list",
             Self::ChangedField { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
             Self::TruncatedBody => request.verb != "watch",

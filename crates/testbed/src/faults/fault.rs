@@ -1,34 +1,35 @@
+//! Faults: the requests that they match, their time, and their serialized form.
+
 use std::time::Duration;
 
-use jiff::fmt::serde::unsigned_duration::friendly::compact::optional as duration;
+use jiff::fmt::serde::unsigned_duration::friendly::compact::{optional, required};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::effect::Effect;
 use crate::request::RequestInfo;
 
-/// A fault: the affected requests, the time, and the effect.
-///
-/// Serialized as an object with `match`, `probability`, `nth`, `every`, `first`, `from`, `until`
-/// and `effect`.
+/// A fault: the affected requests, the time, and the effect. Without conditions, it affects all
+/// matching requests; several conditions must all hold.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "FaultData")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fault {
-    pub(super) trigger: Trigger,
-    pub(super) effect: Effect,
-}
-
-/// The affected requests and the time of a fault. Without conditions, it affects all matching
-/// requests; several conditions must all hold.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trigger {
+    #[serde(default, rename = "match")]
     pub(super) matching: Match,
+    #[serde(default, with = "required")]
     pub(super) from: Duration,
+    #[serde(default, with = "optional")]
     pub(super) until: Option<Duration>,
+    #[serde(default = "always")]
     probability: f64,
     nth: Option<u64>,
     every: Option<u64>,
     first: Option<u64>,
+    pub(super) effect: Effect,
+}
+
+fn always() -> f64 {
+    1.0
 }
 
 /// An invalid serialized fault.
@@ -41,30 +42,48 @@ pub struct InvalidFault {
 }
 
 impl Fault {
-    /// Starts building a fault for the matching requests.
-    pub fn on(matching: Match) -> Trigger {
-        Trigger {
+    /// A fault for all matching requests. By default, their effect is 500 `InternalError`.
+    pub fn on(matching: Match) -> Self {
+        Self {
             matching,
             from: Duration::ZERO,
             until: None,
-            probability: 1.0,
+            probability: always(),
             nth: None,
             every: None,
             first: None,
+            effect: Effect::InternalError,
         }
     }
 
-    /// Deserializes a fault.
+    /// Deserializes and validates a fault.
     pub fn from_json(value: &Value) -> Result<Self, InvalidFault> {
-        serde_path_to_error::deserialize(value).map_err(|error| {
+        let fault: Self = serde_path_to_error::deserialize(value).map_err(|error| {
             let inner = error.path().to_string();
             let path = if inner == "." { "fault".to_owned() } else { format!("fault.{inner}") };
             InvalidFault { path, message: error.inner().to_string() }
-        })
+        })?;
+        match fault.validate() {
+            Ok(()) => Ok(fault),
+            Err(message) => Err(InvalidFault { path: "fault".to_owned(), message }),
+        }
     }
-}
 
-impl Trigger {
+    fn validate(&self) -> Result<(), String> {
+        if !(0.0..=1.0).contains(&self.probability) {
+            return Err(format!("probability: {} is not from 0 to 1", self.probability));
+        }
+        for (name, count) in [("nth", self.nth), ("every", self.every), ("first", self.first)] {
+            if count == Some(0) {
+                return Err(format!("{name}: must be 1 or more"));
+            }
+        }
+        if self.until.is_some_and(|until| until <= self.from) {
+            return Err("until: must be later than from".to_owned());
+        }
+        Ok(())
+    }
+
     /// Affects each request with this probability, from 0 to 1.
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
@@ -107,9 +126,11 @@ impl Trigger {
         self
     }
 
-    /// Completes the fault.
-    pub fn effect(self, effect: Effect) -> Fault {
-        Fault { trigger: self, effect }
+    /// Sets the effect.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
     }
 
     /// Whether the fault affects the `count`th matching request, if it has affected `hits` requests
@@ -119,45 +140,6 @@ impl Trigger {
             && self.every.is_none_or(|every| every != 0 && count.is_multiple_of(every))
             && self.first.is_none_or(|first| hits < first)
             && draw < self.probability
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct FaultData {
-    #[serde(default, rename = "match")]
-    matching: Match,
-    probability: Option<f64>,
-    nth: Option<u64>,
-    every: Option<u64>,
-    first: Option<u64>,
-    #[serde(default, with = "duration")]
-    from: Option<Duration>,
-    #[serde(default, with = "duration")]
-    until: Option<Duration>,
-    effect: Effect,
-}
-
-impl TryFrom<FaultData> for Fault {
-    type Error = String;
-
-    fn try_from(data: FaultData) -> Result<Self, String> {
-        let from = data.from.unwrap_or_default();
-        let probability = data.probability.unwrap_or(1.0);
-        if !(0.0..=1.0).contains(&probability) {
-            return Err(format!("probability: {probability} is not from 0 to 1"));
-        }
-        for (name, count) in [("nth", data.nth), ("every", data.every), ("first", data.first)] {
-            if count == Some(0) {
-                return Err(format!("{name}: must be 1 or more"));
-            }
-        }
-        if data.until.is_some_and(|until| until <= from) {
-            return Err("until: must be later than from".to_owned());
-        }
-        let FaultData { matching, nth, every, first, until, effect, .. } = data;
-        let trigger = Trigger { matching, from, until, probability, nth, every, first };
-        Ok(Self { trigger, effect })
     }
 }
 

@@ -1,3 +1,5 @@
+//! The decision about each request, and gates that hold requests back.
+
 use tokio::sync::watch;
 
 use super::{active::ActiveFault, effect::Effect};

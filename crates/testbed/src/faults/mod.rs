@@ -16,12 +16,13 @@ use self::active::FaultWindow;
 pub use self::{
     active::ActiveFault,
     effect::Effect,
-    fault::{Fault, InvalidFault, Match, Trigger},
+    fault::{Fault, InvalidFault, Match},
     interceptor::{Action, Gate, Interceptor, Release},
 };
 pub(crate) use self::{active::StallTicket, effect::remove_group};
 use crate::{clock::SimulatedClock, request::RequestInfo};
 
+/// Identifies a fault of one [`Faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
 
@@ -107,15 +108,14 @@ impl Faults {
         let id = FaultId(entries.next_id);
         entries.next_id += 1;
         let at = |elapsed: Duration| start.checked_add(elapsed).unwrap_or(Timestamp::MAX);
-        let Trigger { from, until, .. } = fault.trigger;
-        let window = FaultWindow::new(clock.clone(), at(from), until.map(at));
+        let window = FaultWindow::new(clock.clone(), at(fault.from), fault.until.map(at));
         let entry = Entry { window, matched: 0, hits: watch::Sender::new(0), fault };
         entries.present.insert(id, entry);
         id
     }
 
-    /// Removes a fault, releases the requests that it stalls, and ends the watches that it silences.
-    /// Returns whether it existed.
+    /// Removes a fault, releases the requests that it stalls, and ends the watches that it
+    /// silences. Returns whether it existed.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut entries = self.shared.entries.lock();
         let Some(entry) = entries.present.remove(&id) else { return false };
@@ -181,8 +181,8 @@ impl Interceptor for Faults {
 
 impl Entry {
     fn evaluate(&mut self, request: &RequestInfo, seed: u64, id: FaultId) -> Option<ActiveFault> {
-        let Fault { trigger, effect } = &self.fault;
-        if !trigger.matching.matches(request) || !effect.applies_to(request) {
+        let Fault { matching, effect, .. } = &self.fault;
+        if !matching.matches(request) || !effect.applies_to(request) {
             return None;
         }
         // If a watch starts before the fault's time, the effect comes at that time.
@@ -198,7 +198,7 @@ impl Entry {
         let hits = *self.hits.borrow();
         // Depends only on the arguments, not on the requests of other faults.
         let draw = random::rng(seed, id.0, self.matched).f64();
-        if !trigger.fires(self.matched, hits, draw) {
+        if !self.fault.fires(self.matched, hits, draw) {
             return None;
         }
         self.hits.send_replace(hits + 1);

@@ -115,9 +115,9 @@ fn admit_autoscaler(
     })?;
     let old = old.and_then(|old| hpa_spec(old).ok());
     apply_defaults(&mut spec);
-    let options = ValidationOptions::default()
-        .with_scale_to_zero(config.scale_to_zero)
-        .with_old(old.as_ref());
+    let mut options = ValidationOptions::default();
+    options.scale_to_zero = config.scale_to_zero;
+    options.old = old.as_ref();
     let causes = validate(&spec, &options);
     json_fields::set(object, &["spec"], serde_json::to_value(&spec).map_err(ApiError::internal)?);
     json_fields::set_default(

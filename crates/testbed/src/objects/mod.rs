@@ -309,7 +309,7 @@ fn check_type(target: &RequestTarget, object: &mut Value) -> Result<(), ApiError
     Err(ApiError::bad_request(text))
 }
 
-/// The error for a body whose type is not `expected_kind`, the kind of the URL.
+/// The error for a body of another type than `expected_kind`, which the URL determines.
 pub(crate) fn not_convertible(expected_kind: &str, api_version: &str, kind: &str) -> ApiError {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let detail = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");

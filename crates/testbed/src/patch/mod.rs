@@ -23,7 +23,7 @@ pub(crate) enum Patch {
     Json(json_patch::Patch),
     /// JSON merge patch (RFC 7386).
     Merge(Value),
-    /// Strategic merge patch, which merges lists by key.
+    /// Strategic merge patch, which merges lists by key. Only for built-in kinds.
     Strategic(Value),
     /// Server-side apply.
     Apply(Value),
@@ -37,7 +37,9 @@ impl Patch {
                 parse_operations(decode_body(request)?).map(Self::Json)
             }
             "application/merge-patch+json" => decode_object(request).map(Self::Merge),
-            "application/strategic-merge-patch+json" => decode_object(request).map(Self::Strategic),
+            "application/strategic-merge-patch+json" if is_builtin => {
+                decode_object(request).map(Self::Strategic)
+            }
             "application/apply-patch+yaml" => request.parse_json_body().map(Self::Apply),
             _ if is_builtin => {
                 let (code, reason) = (415, "UnsupportedMediaType");
@@ -67,19 +69,16 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to a copy of the object. Strategic merge patch requires a built-in kind.
-    /// Server-side apply, which gets here only for a scale, counts as a merge patch.
-    pub(crate) fn apply_to(&self, object: &Value, is_builtin: bool) -> Result<Value, ApiError> {
+    /// Applies the patch to a copy of the object. Server-side apply, which gets here only for a
+    /// scale, counts as a merge patch.
+    pub(crate) fn apply_to(&self, object: &Value) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
             Self::Json(operations) => {
                 json_patch::patch(&mut object, operations).map_err(|_| rejected())?;
             }
             Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut object, patch),
-            Self::Strategic(patch) if is_builtin => strategic::apply(&mut object, patch),
-            Self::Strategic(_) => {
-                return Err(ApiError::unsupported_media_type(CUSTOM_RESOURCE_MEDIA_TYPES));
-            }
+            Self::Strategic(patch) => strategic::apply(&mut object, patch),
         }
         Ok(object)
     }

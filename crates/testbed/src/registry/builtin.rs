@@ -7,7 +7,7 @@ use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 /// - `all`: in the category `all` (`kubectl get all`)
 /// - `cluster`: without a namespace
 /// - `status`: with a status subresource
-/// - `generation`: with `metadata.generation`
+/// - `generation`: with `metadata.generation` (for autoscalers since Kubernetes 1.37)
 /// - `scale`: with a scale, whose selector is a `metav1.LabelSelector`
 /// - `scale-labels`: with a scale, whose selector is a map of labels
 type Row = [&'static str; 6];
@@ -23,7 +23,7 @@ const ROWS: &[Row] = &[
     ["apps", "v1", "deployments", "Deployment", "deploy", WORKLOAD],
     ["apps", "v1", "replicasets", "ReplicaSet", "rs", WORKLOAD],
     ["apps", "v1", "statefulsets", "StatefulSet", "sts", WORKLOAD],
-    [AUTOSCALING, "v2 v1", "horizontalpodautoscalers", AUTOSCALER, "hpa", "all status"],
+    [AUTOSCALING, "v2 v1", "horizontalpodautoscalers", AUTOSCALER, "hpa", "all status generation"],
     ["networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "status generation"],
     ["coordination.k8s.io", "v1", "leases", "Lease", "", ""],
     [EXTENSIONS, "v1", "customresourcedefinitions", CRD, "crd crds", "cluster status generation"],

@@ -18,15 +18,9 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// A registry with the built-in resources.
-    pub(crate) fn new(hpa_generation: bool) -> Self {
-        let mut registry = Self { resources: BTreeMap::new() };
-        for mut resource in builtin::resources() {
-            if resource.is_autoscaler() {
-                resource.has_generation = hpa_generation;
-            }
-            registry.insert(resource);
-        }
-        registry
+    pub(crate) fn new() -> Self {
+        let resources = builtin::resources().map(|resource| (resource.key(), Arc::new(resource)));
+        Self { resources: resources.collect() }
     }
 
     pub(crate) fn insert(&mut self, resource: Resource) {

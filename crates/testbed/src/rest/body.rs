@@ -85,9 +85,8 @@ impl<'a> BodyKind<'a> {
         request: &ApiRequest,
         patch: &Patch,
         object: &Value,
-        is_builtin: bool,
     ) -> Result<DecodedBody, ApiError> {
-        let patched = patch.apply_to(object, is_builtin)?;
+        let patched = patch.apply_to(object)?;
         let invalid = |text: &str| {
             let message = format!("Invalid value: {:?}: {text}", patch.describe(&patched));
             let cause = new_cause(CauseReason::Invalid, "patch", message);

@@ -107,8 +107,8 @@ fn snapshot(
     let is_exact = request.parameter("resourceVersionMatch") == "Exact";
     let revision = if is_exact { requested } else { current };
     let snapshot =
-        if is_paged { collection.page_at(revision) } else { collection.list_at(revision) };
-    Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
+        if is_paged { collection.page_at(revision)? } else { collection.list_at(revision)? };
+    Ok((snapshot, None))
 }
 
 fn list_metadata(

@@ -121,64 +121,57 @@ fn handle_object(
     context: &RequestContext<'_>,
     subresource: Subresource,
 ) -> Result<Response<Body>, ApiError> {
-    let RequestContext { server, request, target } = context;
-    match (&request.method, subresource) {
+    match (&context.request.method, subresource) {
         (&Method::GET, _) => context.respond(&stored_object(context)?, StatusCode::OK),
-        (&Method::PUT, _) => {
-            let DecodedBody { value: mut body, warnings } =
-                BodyKind::for_target(target)?.read(request)?;
-            let manager = FieldManager::for_update(request, server.now());
-            let mut state = server.state_for(request);
-            let dry_run = request.is_dry_run();
-            let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
-                check_uid(target, &body, old)?;
-                require_resource_version(target, &body)?;
-                if json_fields::array_at(&body, "/metadata/managedFields").next().is_none() {
-                    json_fields::copy(old, &mut body, &["metadata", "managedFields"]);
-                }
-                // Before `record`: the fields that `admit_status` drops must not be in
-                // `managedFields`.
-                if subresource == Subresource::Status {
-                    admit_status(target, &mut body)?;
-                }
-                manager.record(&mut body, old, subresource);
-                Ok(body)
-            })?;
-            drop(state);
-            Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
-        }
-        (&Method::PATCH, _) => {
-            let PatchResult { object, code, warnings } = patch_object(context, subresource)?;
-            Ok(add_warnings(context.respond(&object, code)?, &warnings))
-        }
+        (&Method::PUT, _) => replace_object(context, subresource),
+        (&Method::PATCH, _) => patch_object(context, subresource),
         (&Method::DELETE, Subresource::None) => delete::delete_object(context),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-struct PatchResult {
-    object: Object,
-    /// 201 if server-side apply created the object.
-    code: StatusCode,
-    warnings: Vec<String>,
+fn replace_object(
+    context: &RequestContext<'_>,
+    subresource: Subresource,
+) -> Result<Response<Body>, ApiError> {
+    let RequestContext { server, request, target } = context;
+    let DecodedBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
+    let manager = FieldManager::for_update(request, server.now());
+    let mut state = server.state_for(request);
+    let dry_run = request.is_dry_run();
+    let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
+        check_uid(target, &body, old)?;
+        require_resource_version(target, &body)?;
+        if json_fields::array_at(&body, "/metadata/managedFields").next().is_none() {
+            json_fields::copy(old, &mut body, &["metadata", "managedFields"]);
+        }
+        // Before `record`: the fields that `admit_status` drops must not be in `managedFields`.
+        if subresource == Subresource::Status {
+            admit_status(target, &mut body)?;
+        }
+        manager.record(&mut body, old, subresource);
+        Ok(body)
+    })?;
+    drop(state);
+    Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
 }
 
 fn patch_object(
     context: &RequestContext<'_>,
     subresource: Subresource,
-) -> Result<PatchResult, ApiError> {
+) -> Result<Response<Body>, ApiError> {
     let RequestContext { server, request, target } = context;
     let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
         return apply(context, subresource, applied);
     }
-    let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
+    let dry_run = request.is_dry_run();
     let manager = FieldManager::for_update(request, server.now());
     let kind = BodyKind::for_target(target)?;
     let mut warnings = Vec::new();
     let mut state = server.state_for(request);
     let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
-        let body = kind.apply_patch(request, &patch, object, is_builtin)?;
+        let body = kind.apply_patch(request, &patch, object)?;
         let mut new = body.value;
         warnings = body.warnings;
         if subresource == Subresource::Status {
@@ -188,14 +181,15 @@ fn patch_object(
         Ok(new)
     })?;
     drop(state);
-    Ok(PatchResult { object, code: StatusCode::OK, warnings })
+    Ok(add_warnings(context.respond(&object, StatusCode::OK)?, &warnings))
 }
 
+/// Server-side apply. Creates the object if it doesn't exist.
 fn apply(
     context: &RequestContext<'_>,
     subresource: Subresource,
     applied: Value,
-) -> Result<PatchResult, ApiError> {
+) -> Result<Response<Body>, ApiError> {
     let RequestContext { server, request, target } = context;
     if request.parameter("fieldManager").is_empty() {
         let message = "Required value: is required for apply patch";
@@ -221,11 +215,12 @@ fn apply(
         json_fields::set_default(&mut object, &["metadata", "name"], target.name.as_str());
         let object = manager.apply_new(object);
         let object = objects::create(&mut state, &server.config, target, object, dry_run)?;
-        return Ok(PatchResult { object, code: StatusCode::CREATED, warnings: Vec::new() });
+        drop(state);
+        return context.respond(&object, StatusCode::CREATED);
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
         manager.apply(live, &applied, request.is_true("force"))
     })?;
     drop(state);
-    Ok(PatchResult { object, code: StatusCode::OK, warnings: Vec::new() })
+    context.respond(&object, StatusCode::OK)
 }

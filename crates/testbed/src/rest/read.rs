@@ -38,7 +38,7 @@ pub(super) fn stale_list(
     let collection = state.store.collection(&target.resource.key());
     let revision =
         current.saturating_sub(request.revisions_back).max(requested).max(collection.compacted);
-    collection.list_at(revision).map_err(|error| ApiError::expired(error.to_string()))
+    collection.list_at(revision)
 }
 
 /// 504 `Timeout`: the requested resource version is newer than the last change.

@@ -35,11 +35,10 @@ pub(super) fn handle(context: &RequestContext<'_>) -> Result<Response<Body>, Api
             write_scale(context, paths, |_| Ok(body.value))?
         }
         Method::PATCH => {
-            let is_builtin = !target.resource.is_custom;
-            let patch = Patch::new(request, is_builtin)?;
+            let patch = Patch::new(request, !target.resource.is_custom)?;
             write_scale(context, paths, |scale| {
                 let kind = BodyKind::for_scale();
-                let body = kind.apply_patch(request, &patch, scale, is_builtin)?;
+                let body = kind.apply_patch(request, &patch, scale)?;
                 warnings = body.warnings;
                 Ok(body.value)
             })?

@@ -23,6 +23,8 @@ use crate::{
 
 /// Used if the request has no `timeoutSeconds`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
+/// A longer `timeoutSeconds` could exceed the range of the clock.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
 struct Watch {
     server: Arc<Server>,
@@ -61,7 +63,7 @@ fn start(context: &RequestContext<'_>) -> Result<Watch, ApiError> {
     let output = context.output()?;
     let selection = Selection::new(request, &target.resource)?;
     let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
-    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs).min(MAX_TIMEOUT);
     let bookmark_interval =
         request.is_true("allowWatchBookmarks").then_some(server.config.bookmark_interval);
     let now = Instant::now();
@@ -142,11 +144,8 @@ impl Watch {
     fn queue_changes(&mut self) {
         let (changes, revision) = {
             let mut state = self.server.state.lock();
-            let revision = state.store.revision();
-            (
-                state.store.collection(&self.target.resource.key()).changes_after(self.revision),
-                revision,
-            )
+            let collection = state.store.collection(&self.target.resource.key());
+            (collection.changes_after(self.revision), state.store.revision())
         };
         match changes {
             Ok(changes) => {
@@ -156,8 +155,7 @@ impl Watch {
                 self.revision = self.revision.max(revision);
             }
             Err(error) => {
-                let status = ApiError::expired(error.to_string()).to_status();
-                self.pending.push_back(event_line("ERROR", &status));
+                self.pending.push_back(event_line("ERROR", &error.to_status()));
                 self.has_ended = true;
             }
         }
@@ -200,9 +198,9 @@ impl Watch {
     }
 
     fn queue_event(&mut self, event_type: &str, object: &Value) {
-        let converted = self.output.render_object(object);
+        let rendered = self.output.render_object(object);
         self.output.omit_columns();
-        self.pending.push_back(event_line(event_type, &converted));
+        self.pending.push_back(event_line(event_type, &rendered));
     }
 
     fn queue_bookmark(&mut self, ends_initial_events: bool) {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::Value;
 
-const MESSAGES: &str = include_str!("messages.txt");
+const DEFINITIONS: &str = include_str!("messages.txt");
 
 /// A struct of the Kubernetes API.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ pub(crate) enum Type {
     Message(&'static str),
 }
 
-static ALL: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
+static MESSAGES: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
     let mut messages = HashMap::new();
     let mut current: Option<Message> = None;
-    for line in MESSAGES.lines().filter(|line| !line.starts_with('#')) {
+    for line in DEFINITIONS.lines().filter(|line| !line.starts_with('#')) {
         if line.starts_with(' ') {
             let fields = current.as_mut().map(|message| &mut message.fields);
             if let (Some(fields), Some(field)) = (fields, parse_field(line)) {
@@ -106,7 +106,7 @@ fn parse_type(text: &'static str) -> Type {
 
 /// The message with this package and name.
 pub(super) fn message(name: &str) -> Option<&'static Message> {
-    ALL.get(name)
+    MESSAGES.get(name)
 }
 
 /// The message of a built-in kind. `None` if the kind is unknown, or is `CustomResourceDefinition`.
@@ -278,12 +278,12 @@ mod tests {
 
     #[test]
     fn every_field_in_the_file_is_parsed_and_has_a_known_type() {
-        for field in ALL.values().flat_map(|message| &message.fields) {
+        for field in MESSAGES.values().flat_map(|message| &message.fields) {
             check_type(&field.kind);
         }
-        let fields = MESSAGES.lines().filter(|line| line.starts_with(' ')).count();
-        assert_eq!(ALL.values().map(|message| message.fields.len()).sum::<usize>(), fields);
-        assert!(ALL.len() > 200, "{}", ALL.len());
+        let fields = DEFINITIONS.lines().filter(|line| line.starts_with(' ')).count();
+        assert_eq!(MESSAGES.values().map(|message| message.fields.len()).sum::<usize>(), fields);
+        assert!(MESSAGES.len() > 200, "{}", MESSAGES.len());
     }
 
     #[test]

@@ -9,15 +9,15 @@ use crate::json_fields;
 
 /// The schemas of kube-apiserver 1.36 by name, without defaults, and with the autoscaler fields of
 /// 1.37.
-const SCHEMAS: &[u8] = include_bytes!("openapi.json.gz");
+const COMPRESSED_SCHEMAS: &[u8] = include_bytes!("openapi.json.gz");
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const PREFIX: &str = "#/components/schemas/";
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-static ALL: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut text = String::new();
     // Can't fail: the data is part of the binary, and a test reads it.
-    let _ = GzDecoder::new(SCHEMAS).read_to_string(&mut text);
+    let _ = GzDecoder::new(COMPRESSED_SCHEMAS).read_to_string(&mut text);
     serde_json::from_str(&text).unwrap_or_default()
 });
 
@@ -33,12 +33,12 @@ pub(crate) struct DocumentedKind<'a> {
 pub(crate) fn schemas(kinds: &[DocumentedKind<'_>]) -> Map<String, Value> {
     let mut schemas = Map::new();
     for kind in kinds {
+        let built_in = SCHEMAS.iter().find(|(_, schema)| kind.is_described_by(schema));
         if let Some(schema) = kind.crd_schema {
             let schema = kind.custom_resource(schema);
             add_referenced(&schema, &mut schemas);
             schemas.insert(kind.schema_name(), schema);
-        } else if let Some((name, _)) = ALL.iter().find(|(_, schema)| kind.is_described_by(schema))
-        {
+        } else if let Some((name, _)) = built_in {
             add_schema(name, &mut schemas);
         }
     }
@@ -64,7 +64,7 @@ impl DocumentedKind<'_> {
     fn custom_resource(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
         let metadata =
-            ALL.get(METADATA).map_or("", |schema| json_fields::str_at(schema, "/description"));
+            SCHEMAS.get(METADATA).map_or("", |schema| json_fields::str_at(schema, "/description"));
         for field in ["apiVersion", "kind"] {
             json_fields::set_default(
                 &mut schema,
@@ -82,7 +82,7 @@ impl DocumentedKind<'_> {
 }
 
 fn add_schema(name: &str, schemas: &mut Map<String, Value>) {
-    let Some(schema) = ALL.get(name).filter(|_| !schemas.contains_key(name)) else { return };
+    let Some(schema) = SCHEMAS.get(name).filter(|_| !schemas.contains_key(name)) else { return };
     schemas.insert(name.to_owned(), schema.clone());
     add_referenced(schema, schemas);
 }

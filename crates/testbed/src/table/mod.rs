@@ -140,7 +140,7 @@ fn column(name: &str, data_type: &str, is_wide: bool) -> Value {
     })
 }
 
-/// A column of integers if the name starts with `#`. A column of the wide output if with `+`.
+/// Parses a column name. The prefix `#` marks integers, `+` a column of `-o wide` only.
 fn built_in_column(name: &str) -> Value {
     let data_type = if name.starts_with('#') { "integer" } else { "string" };
     column(name.trim_start_matches(['#', '+']), data_type, name.starts_with('+'))

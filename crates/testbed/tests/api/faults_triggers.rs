@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpa_testbed::{Effect, Fault, Faults, Match, Testbed, Trigger, clock::SimulatedClock};
+use hpa_testbed::{Effect, Fault, Faults, Match, Testbed, clock::SimulatedClock};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Api, Client, api::ListParams};
@@ -23,7 +23,7 @@ async fn failures(client: Client, count: usize) -> Vec<usize> {
     failed
 }
 
-fn lists() -> Trigger {
+fn lists() -> Fault {
     Fault::on(Match::verb("list"))
 }
 
@@ -35,7 +35,7 @@ fn lists() -> Trigger {
 #[case::every_and_first(lists().every(2).first(2), &[2, 4])]
 #[case::never(lists().probability(0.0), &[])]
 #[tokio::test]
-async fn trigger_counts_requests(#[case] trigger: Trigger, #[case] expected: &[usize]) {
+async fn trigger_counts_requests(#[case] trigger: Fault, #[case] expected: &[usize]) {
     let faults = Faults::new(0);
     let id = faults.add(trigger.effect(Effect::InternalError));
     let testbed = faulty(&faults);

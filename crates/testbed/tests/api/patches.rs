@@ -119,8 +119,11 @@ async fn custom_resource_rejects_strategic_merge_patch() {
     let testbed = Testbed::default();
     testbed.apply(crd()).unwrap();
     testbed.apply(queue()).unwrap();
-    let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
-    assert_eq!(patch(&testbed, path, STRATEGIC, &json!({})).await.0, 415);
+    // The media type is checked before the object is read.
+    for name in ["jobs", "absent"] {
+        let path = format!("/apis/example.com/v1/namespaces/default/queues/{name}");
+        assert_eq!(patch(&testbed, &path, STRATEGIC, &json!({})).await.0, 415, "{name}");
+    }
 }
 
 fn apply_url(manager: &str, force: bool) -> String {

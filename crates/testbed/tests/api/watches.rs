@@ -50,6 +50,15 @@ async fn watch_without_resource_version_starts_with_existing_objects() {
 }
 
 #[tokio::test]
+async fn watch_with_a_huge_timeout_is_served() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let path = format!("{PODS}?watch=1&timeoutSeconds={}", u64::MAX);
+    let mut watch = Watch::new(&testbed, &path, "").await;
+    assert_eq!(watch.event().await, event("ADDED", "a"));
+}
+
+#[tokio::test]
 async fn object_that_stops_matching_is_reported_as_deleted() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({ "app": "db" }))).unwrap();

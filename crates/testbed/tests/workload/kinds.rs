@@ -136,6 +136,15 @@ async fn pods_deleted_by_a_client_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn warm_start_creates_all_pods_of_a_large_stateful_set() {
+    let cluster = Cluster::start("workloads: [{name: db, kind: StatefulSet, replicas: 250}]");
+    let state = cluster.simulation.observe();
+    assert_eq!((state.workloads[0].pods, state.workloads[0].ready), (250, 250));
+    let db = cluster.testbed.get("apps/v1", "StatefulSet", "default", "db").unwrap();
+    assert_eq!(db["status"]["readyReplicas"], 250, "{db}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn stateful_set_pods_are_changed_one_by_one() {
     let cluster = Cluster::start("workloads: [{name: db, kind: StatefulSet, replicas: 2}]");
     assert_eq!(cluster.pod_names(), ["db-0", "db-1"]);

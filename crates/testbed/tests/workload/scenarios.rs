@@ -3,9 +3,10 @@ use rstest::rstest;
 
 #[rstest]
 #[case::no_yaml("workloads: [", "line 1, column ")]
+#[case::no_object("web", "scenario: invalid type: string \"web\"")]
 #[case::unknown_member(
     "workload: []",
-    "line 1, column 1: workload: unknown field, expected one of "
+    "line 1, column 1: workload: unknown field `workload`, expected one of "
 )]
 #[case::unknown_nested_member(
     "workloads:\n- name: web\n  profile: {cpu: 1}",
@@ -14,7 +15,7 @@ use rstest::rstest;
 #[case::invalid_time("duration: soon", "duration: \"soon\" is not a duration")]
 #[case::invalid_type(
     "workloads: [{name: web, replicas: many}]",
-    "line 1, column 35: workloads[0].replicas: "
+    "line 1, column 25: workloads[0].replicas: invalid type: "
 )]
 #[case::invalid_curve(
     "workloads: [{name: web, load: {constant: much}}]",
@@ -22,11 +23,15 @@ use rstest::rstest;
 )]
 #[case::invalid_quantity(
     "defaultProfile: {cpuRequest: lots}",
-    "line 1, column 30: defaultProfile.cpuRequest: quantities must match"
+    "line 1, column 18: defaultProfile.cpuRequest: quantities must match"
 )]
 #[case::missing_name("workloads: [{replicas: 2}]", "workloads[0].name: is required")]
 #[case::duplicate_name(
     "workloads: [{name: web}, {name: web}]",
+    "workloads[1].name: is a duplicate"
+)]
+#[case::duplicate_name_of_another_kind(
+    "workloads: [{name: web}, {name: web, kind: StatefulSet}]",
     "workloads[1].name: is a duplicate"
 )]
 #[case::unknown_kind(
@@ -61,6 +66,11 @@ use rstest::rstest;
 #[case::unknown_workload(
     "queues: [{name: q, workload: web, arrivals: {constant: 1}, metric: q}]",
     "queues[0].workload: there is no workload \"web\""
+)]
+#[case::ambiguous_workload(
+    "workloads: [{name: web, namespace: shop}, {name: web, namespace: blog}]
+incidents: [{at: 1, kind: rollout, workload: web}]",
+    "incidents[0].workload: \"web\" is ambiguous: use namespace/name"
 )]
 #[case::unknown_queue(
     "objectMetrics: [{metric: m, object: {kind: Service, name: s}, value: {backlog: q}}]",

@@ -61,6 +61,11 @@ pub struct PodResources {
 }
 
 impl PodResources {
+    pub(super) fn new(spec: &PodSpec, status: &PodStatus) -> Self {
+        let actual = actual_spec(spec, status).map(|spec| Box::new((&spec).into()));
+        Self { spec: spec.into(), actual }
+    }
+
     /// The requests and limits that the kubelet has applied.
     pub fn actual(&self) -> &ResourceAmounts {
         self.actual.as_deref().unwrap_or(&self.spec)
@@ -68,15 +73,16 @@ impl PodResources {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Resources {
-    #[serde(default, deserialize_with = "crate::api::null_as_empty")]
+    #[serde(deserialize_with = "crate::api::null_as_empty")]
     requests: BTreeMap<String, Amount>,
-    #[serde(default, deserialize_with = "crate::api::null_as_empty")]
+    #[serde(deserialize_with = "crate::api::null_as_empty")]
     limits: BTreeMap<String, Amount>,
 }
 
-/// The amount of a request or limit, or `None` if its text is too long to be read. The API server
-/// stores no other invalid texts, so decoding them fails.
+/// The amount of a request or limit, or `None` if its text is too long to be read. Decoding fails
+/// for any other invalid text, because the API server stores none.
 #[derive(Clone, Debug)]
 struct Amount(Option<Quantity>);
 
@@ -146,13 +152,6 @@ impl From<&PodSpec> for ResourceAmounts {
     }
 }
 
-impl PodResources {
-    pub(super) fn new(spec: &PodSpec, status: &PodStatus) -> Self {
-        let actual = actual_spec(spec, status).map(|spec| Box::new((&spec).into()));
-        Self { spec: spec.into(), actual }
-    }
-}
-
 /// The spec with the requests and limits that the kubelet has applied according to the status. A
 /// resource that the status doesn't have keeps the amount of the spec. `None` if the amounts don't
 /// differ.
@@ -185,6 +184,7 @@ fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
 }
 
 impl Resources {
+    /// Whether a reported amount differs from that of the spec, or is missing there.
     fn differ_from(&self, spec: Option<&Self>) -> bool {
         let differ = |reported: &BTreeMap<String, Amount>, spec: Option<&BTreeMap<_, Amount>>| {
             reported.iter().any(|(resource, amount)| {
@@ -204,7 +204,7 @@ impl Resources {
 
 /// Amounts by resource in nano-units, the smallest unit of a quantity. An amount is `None` if it is
 /// a sum with a request that is too long to be read.
-type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
+type NanoAmounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
 /// there is one, else that of [`container_requests`] (KEP-753, KEP-2837). The pod's overhead
@@ -232,13 +232,13 @@ fn is_pod_level_resource(resource: &str) -> bool {
 /// The largest request for each resource at any time of the pod's life: the sum of the containers
 /// and sidecars, or, while an init container runs, the sum of that container and the sidecars
 /// before it.
-fn container_requests(spec: &PodSpec) -> Amounts<'_> {
-    let mut sum = Amounts::new();
+fn container_requests(spec: &PodSpec) -> NanoAmounts<'_> {
+    let mut sum = NanoAmounts::new();
     for container in &spec.containers {
         add_requests(&mut sum, container);
     }
-    let mut sidecars = Amounts::new();
-    let mut at_init = Amounts::new();
+    let mut sidecars = NanoAmounts::new();
+    let mut at_init = NanoAmounts::new();
     for container in &spec.init_containers {
         if container.is_restartable() {
             add_requests(&mut sum, container);
@@ -254,14 +254,14 @@ fn container_requests(spec: &PodSpec) -> Amounts<'_> {
     sum
 }
 
-fn add_requests<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
+fn add_requests<'a>(sum: &mut NanoAmounts<'a>, container: &'a Container) {
     for (resource, amount) in container.requests() {
         let entry = sum.entry(resource).or_insert(Some(0));
         *entry = entry.zip(amount.nano_value()).map(|(sum, nanos)| sum.saturating_add(nanos));
     }
 }
 
-fn raise_to<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
+fn raise_to<'a>(amounts: &mut NanoAmounts<'a>, minimum: &NanoAmounts<'a>) {
     for (resource, amount) in minimum {
         let entry = amounts.entry(resource).or_insert(*amount);
         *entry = entry.zip(*amount).map(|(one, two)| one.max(two));

@@ -1,6 +1,6 @@
 //! The sentence of a short report.
 
-use super::{State, disabled_limit, missing_metrics, true_reason};
+use super::{State, Surroundings, disabled_limit, missing_metrics, true_reason};
 use crate::{
     api::{Condition, ConditionReason, ConditionType, HorizontalPodAutoscaler, Scale},
     explain::{counted, metric_name, one_line, policy_text},
@@ -17,14 +17,15 @@ pub(super) fn sentence(
     state: State,
     measured: Option<String>,
     pause: Option<&str>,
-    scale: Option<&Scale>,
+    Surroundings { scale, replica_failure, last_decision, .. }: Surroundings<'_>,
 ) -> String {
     let (status, spec) = (&hpa.status, &hpa.spec);
     let limited_by = true_reason(hpa, &ConditionType::ScalingLimited);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
         State::DryRun => {
-            return format!("dry run by {}; nothing is written", SettingOrigin::of_dry_run(hpa));
+            let origin = SettingOrigin::new(hpa, "dry-run");
+            return format!("dry run by {origin}; nothing is written");
         }
         State::Failing => {
             let cause = status.failed_condition().map(|failed| cause_text(hpa, failed));
@@ -47,10 +48,21 @@ pub(super) fn sentence(
                 missing.join(" and ")
             );
         }
-        State::AtMaximum => bound_text(hpa, "maxReplicas", spec.max_replicas),
+        State::AtMaximum => match last_decision {
+            // It has the number of unready pods, which the status lacks.
+            Some(decision) => return decision.to_owned(),
+            None => bound_text(hpa, "maxReplicas", spec.max_replicas),
+        },
         State::AtMinimum => bound_text(hpa, "minReplicas", spec.effective_min_replicas()),
         State::Scaling => {
-            format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
+            let (current, desired) = (status.current_replicas, status.desired_replicas);
+            match true_reason(hpa, &ConditionType::AbleToScale) {
+                Some(ConditionReason::SucceededRescale) => {
+                    format!("scaled from {current} to {desired}")
+                }
+                // For example, after a pause that another controller ignores.
+                _ => format!("has {}, {desired} desired", counted(current, "replica")),
+            }
         }
         State::RateLimited => {
             let disabled = disabled_limit(hpa);
@@ -68,13 +80,18 @@ pub(super) fn sentence(
             Some(Scale { spec_replicas, status_replicas, .. })
                 if status_replicas < spec_replicas =>
             {
-                format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
+                let cause = replica_failure.map(|failure| format!(": {failure}"));
+                let cause = cause.unwrap_or_default();
+                format!("{status_replicas} of {} exist{cause}", counted(*spec_replicas, "pod"))
             }
-            // If all pods counted, the metrics would ask for more.
-            _ => {
-                let desired = counted(status.desired_replicas, "pod");
-                format!("the controller counts fewer than {desired}")
-            }
+            _ => match last_decision {
+                Some(decision) => return decision.to_owned(),
+                // The pods may be those of another workload.
+                None => format!(
+                    "stays at {}, maybe because pods of its selector are not ready or not measured",
+                    status.desired_replicas
+                ),
+            },
         },
         State::Steady | State::Fallback => {
             return measured.unwrap_or_else(|| "no metric is reported".to_owned());

@@ -481,6 +481,31 @@ fn old_samples_have_advice_and_are_in_the_sentence(#[case] ago: i64, #[case] is_
     assert_eq!(report.advice.contains(&advice), is_advised);
     let clause = "; the newest sample of cpu is old (02:46:30Z)";
     assert_eq!(report.sentence.contains(clause), is_advised, "{}", report.sentence);
+    // The clock of the controller is wrong, not that of the samples.
+    inputs.readings.set_clock_lead(jiff::SignedDuration::from_secs(ago - 5));
+    let text = inputs.report().to_string();
+    assert!(!text.contains("newest sample") && text.contains("samples: 5s old"), "{text}");
+}
+
+/// A sample from before the start of its pod doesn't count, however long the pod has been ready.
+#[test]
+fn samples_older_than_ready_pods_have_advice_and_are_in_the_sentence() {
+    let mut inputs = inputs(json!({}));
+    inputs.now = at(-890);
+    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
+        pod.start_time = Some(at(-825));
+        pod.ready.as_mut().unwrap().last_transition_time = at(-830);
+    }
+    let report = inputs.report();
+    assert_contains(
+        &report,
+        "No pod has a sample of cpu that counts: web-0, web-1, web-2, web-3. The newest sample is \
+         15m old, maybe older than the pods. Check metrics-server and the clocks of the nodes.",
+    );
+    let clause = "; the newest sample of cpu is old (02:46:30Z)";
+    assert!(report.sentence.contains(clause), "{}", report.sentence);
+    let advice = report.advice.join(" ");
+    assert!(!advice.contains("recently") && !advice.contains("follows an old load"), "{advice}");
 }
 
 #[rstest]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::history::Recommendation;
 
 #[test]
 fn bound_and_pause_are_listed_as_possible_changes() {
@@ -15,7 +16,7 @@ fn bound_and_pause_are_listed_as_possible_changes() {
     inputs.hpa.spec.max_replicas = 6;
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
-    assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
+    assert_eq!(report.changes, [Change { trigger: Trigger::Unpause { at: None }, replicas: 6 }]);
     assert_contains(&report, "Remove the annotation");
     let start = "is paused by annotation and stays at 4: cpu is at 150% of requests, target 66%; ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
@@ -29,17 +30,32 @@ fn end_of_the_pause_is_the_first_change() {
     let start =
         "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
-    assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
-    assert_contains(
-        &report,
-        "stays at 4 without the pause, until the metrics ask for other replicas",
-    );
+    let unpause = Change { trigger: Trigger::Unpause { at: None }, replicas: 4 };
+    assert_eq!(report.changes[0], unpause);
+    assert_contains(&report, "stays at 4 without the pause, if the metrics stay as they are");
     assert_contains(&report, "Remove the annotation");
     inputs.settings.pause = Pause { up: false, down: true };
     let report = inputs.report();
     let start = "is paused for scaling down by annotation and stays at 4: ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_contains(&report, "/pause to let the autoscaler scale down.");
+}
+
+#[test]
+fn end_of_the_pause_has_the_end_of_the_stabilization_that_holds() {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Ok(equal_samples(200)))].into_iter().collect();
+    let held = Recommendation { replicas: 4, at: at(60) };
+    inputs.history = Some(History { recommendations: vec![held], ..History::default() });
+    inputs.settings.pause = Pause { up: false, down: true };
+    let report = inputs.report();
+    let Change { trigger: Trigger::Unpause { at: Some(end) }, replicas: 2 } = report.changes[0]
+    else {
+        panic!("{report}");
+    };
+    assert_eq!(end.duration_since(at(0)).as_secs(), 240);
+    assert_contains(&report, "scales to 2 without the pause, at ");
+    assert_contains(&report, " (in 4:00), if the metrics stay as they are");
 }
 
 #[test]

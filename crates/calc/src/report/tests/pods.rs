@@ -35,6 +35,28 @@ fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
     assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
 }
 
+#[test]
+fn refused_pods_are_named_at_once_and_precede_the_maximum() {
+    let mut inputs = inputs_with_two_of_four_pods(1400);
+    inputs.hpa.spec.max_replicas = 4;
+    inputs.hpa.status.last_scale_time = Some(at(10));
+    let report = inputs.report();
+    let end = "; maxReplicas is 4, metrics ask for 8";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_eq!(report.state(State::AtMaximum), State::WaitingForPods);
+    assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
+    inputs.selected.replica_failure = Some("exceeded quota: pods".to_owned());
+    let report = inputs.report();
+    let refused = "; 2 of 4 pods exist: exceeded quota: pods";
+    assert!(report.sentence.ends_with(&format!("{end}{refused}")), "{}", report.sentence);
+    assert_contains(&report, "Only 2 of 4 pods exist: exceeded quota: pods. The autoscaler last");
+    inputs.scale.as_mut().unwrap().status_replicas = 4;
+    let report = inputs.report();
+    assert!(!report.sentence.contains("quota"), "{}", report.sentence);
+    assert_eq!(report.state(State::AtMaximum), State::AtMaximum);
+    assert_contains(&report, "Raise spec.maxReplicas if the cluster has room");
+}
+
 #[rstest]
 #[case::stayed(
     4,
@@ -62,6 +84,31 @@ fn status_that_stayed_above_the_target_makes_a_scale_up_doubtful(
     assert_eq!(has_advice, doubt.is_some());
     inputs.history = Some(History::default());
     assert_eq!(inputs.report().doubt, None);
+}
+
+/// The load has just changed, or the controller can't decide any more.
+#[rstest]
+#[case::up(540)]
+#[case::down(100)]
+fn status_that_needs_no_scaling_makes_one_doubtful(#[case] milli: i64) {
+    let spec = json!({ "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } } });
+    let mut inputs = inputs_at(milli, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let current = json!({ "averageUtilization": 66, "averageValue": "396m" });
+    let current = json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
+    inputs.hpa.status.current_metrics = vec![serde_json::from_value(current).unwrap()];
+    inputs.hpa.status.current_replicas = 4;
+    inputs.hpa.status.desired_replicas = 4;
+    let report = inputs.report();
+    let doubt = "the controller last desired 4 with cpu at 66% of requests";
+    assert_eq!(report.doubt.as_deref(), Some(doubt));
+    assert!(report.sentence.starts_with("would scale from 4 to "), "{}", report.sentence);
+    assert!(report.sentence.ends_with(&format!("; {doubt}")), "{}", report.sentence);
+    assert_contains(&report, "If the replicas stay for longer than two sync periods, ");
+    inputs.history = Some(History::default());
+    assert_eq!(inputs.report().doubt, None);
+    inputs.history = None;
+    inputs.hpa.status.current_replicas = 3;
+    assert_eq!(inputs.report().doubt, None, "the replicas have changed since then");
 }
 
 /// Values within the tolerance keep 4 replicas, although higher ones lead to fewer.
@@ -148,9 +195,20 @@ fn starting_pods_are_counted_beside_those_that_are_not_ready() {
         pod.ready.as_mut().unwrap().status = Some(false);
     }
     let report = inputs.report();
-    let end = "; 2 of 4 pods are not ready, 2 are starting";
+    let end = "; none of the 4 pods is ready, 2 are starting";
     assert!(report.sentence.ends_with(end), "{}", report.sentence);
-    assert_contains(&report, "Check why 2 of 4 pods are not ready: kubectl describe pods");
+    assert_contains(&report, "Check why none of the 4 pods is ready: kubectl describe pods");
+    // The two pods that started a minute ago were ready until now.
+    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
+        pod.ready.as_mut().unwrap().last_transition_time = at(0);
+    }
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; none of the 4 pods is ready"), "{}", report.sentence);
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[0]).ready.as_mut().unwrap().status =
+        Some(true);
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; 3 of 4 pods are not ready"), "{}", report.sentence);
+    assert_contains(&report, "Check why 3 of 4 pods are not ready: kubectl describe pods");
 }
 
 /// Three replicas, whose first pod uses 700m. `change` applies to the others.
@@ -306,17 +364,19 @@ fn surge_pods_have_advice(
 }
 
 #[test]
-fn unready_pod_whose_sample_counts_is_named() {
+fn unready_pod_whose_sample_counts_is_named_once() {
     let mut inputs = inputs(json!({}));
-    let mut unready = pod("web-3", "Running", Some("600m"));
-    unready.ready =
+    let ready =
         Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
-    inputs.selected.pods[3] = std::sync::Arc::new(unready);
-    assert_contains(
-        &inputs.report(),
-        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not ready, but its sample \
-         counts because it was ready before\n",
-    );
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).ready = ready;
+    let reason = "is not ready, but its sample counts because it was ready before";
+    let line = format!("    counted (4): web-0, web-1, web-2; web-3 {reason}\n");
+    assert_contains(&inputs.report(), &line);
+    for pod in inputs.selected.pods.iter_mut().map(std::sync::Arc::make_mut) {
+        pod.ready = ready;
+    }
+    let line = format!("    counted (4): web-0, web-1, web-2, web-3: each {reason}\n");
+    assert_contains(&inputs.report(), &line);
 }
 
 #[test]
@@ -389,6 +449,12 @@ fn ready_pods_without_a_value_of_a_pods_metric_are_explained_by_rules() {
         "this says why, with that file and its Prometheus: hpa rules explain custom pods/rps \
          --name web-0 --namespace shop",
     );
+    let no_result = "no value: the query up has no result for these pods";
+    let error = ReadError::fetch(MetricsApi::Custom, no_result);
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let command = "hpa rules explain custom pods/rps --name web-0 --namespace shop --config FILE \
+                   --prometheus-url URL says which series there are.";
+    assert_contains(&inputs.report(), command);
 }
 
 #[test]
@@ -427,12 +493,39 @@ fn sentence_has_the_ratio_after_missing_pods_are_counted() {
 fn sentence_explains_that_unready_pods_reverse_the_direction() {
     let mut inputs = inputs_with_pending_pod(500, 16);
     let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
-    pods[2].phase = "Pending".into();
+    pods[2] = pods[3].clone();
+    pods[2].name = "web-2".into();
     inputs.selected = SelectedPods::new(pods);
     let sentence = inputs.report().sentence;
     let end = "62.1% of the target with 2 unready pods counted as 0; this reverses the direction, \
                so nothing changes";
     assert!(sentence.ends_with(end), "{sentence}");
+    // The unready pods are those of another workload.
+    inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
+    let sentence = inputs.report().sentence;
+    let end = format!("; 4 pods match the selector, the target has 2; {end}");
+    assert!(sentence.ends_with(&end), "{sentence}");
+}
+
+/// A higher maximum creates more pods for which the cluster has no room.
+#[test]
+fn pods_that_stay_pending_are_in_the_sentence_and_no_higher_maximum_is_advised() {
+    let mut inputs = inputs_with_pending_pod(900, 900);
+    inputs.hpa.spec.max_replicas = 4;
+    std::sync::Arc::make_mut(&mut inputs.selected.pods[3]).start_time = None;
+    let report = inputs.report();
+    let end = "with 1 unready pod counted as 0; maxReplicas is 4, metrics ask for 7; 1 of 4 pods is \
+               pending";
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_contains(&report, "Check why 1 of 4 pods is pending: kubectl describe pods");
+    assert!(!report.to_string().contains("Raise spec.maxReplicas"), "{report}");
+    // They may still be scheduled.
+    inputs.hpa.status.last_scale_time = Some(at(59));
+    let report = inputs.report();
+    assert!(!report.sentence.contains("pending"), "{}", report.sentence);
+    assert_contains(&report, "Raise spec.maxReplicas");
+    let advice = report.advice.join(" ");
+    assert!(!advice.contains("Check why"), "the pod may be new: {advice}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 #[rstest]
-#[case::all(4, 900, "; within tolerance; 4 of 4 pods are not ready")]
+#[case::all(4, 900, "; within tolerance; none of the 4 pods is ready")]
 #[case::one(1, 900, "; within tolerance; 1 of 4 pods is not ready")]
 #[case::starting(4, 100, "; within tolerance")]
 #[case::none(0, 900, "; within tolerance")]
@@ -86,6 +86,13 @@ fn pause_that_kube_controller_manager_ignores_is_in_the_sentence() {
     let sentence = inputs.report().sentence;
     assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
     assert_eq!(sentence.matches(unknown).count(), 1, "{sentence}");
+    // The controller's last limit precedes it.
+    inputs.history = None;
+    inputs.readings = [(0, Ok(equal_samples(200)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("would scale from 4 to 2: "), "{sentence}");
+    let limit = "; the controller last reported ScaleDownStabilized; ";
+    assert!(sentence.ends_with(&format!("{limit}{unknown}")), "{sentence}");
 }
 
 /// Four replicas at their target, one pod of which has succeeded.

@@ -7,6 +7,9 @@ use super::*;
 
 const NOT_FOUND: &str =
     "the server could not find the requested resource (get pods.metrics.k8s.io)";
+const QUEUE_NOT_FOUND: &str = "unable to get external metric shop/queue/nil: unable to fetch metrics \
+                               from external metrics API: the server could not find the metric \
+                               queue";
 const FAILED: &str = "the HPA was unable to compute the replica count: failed to get cpu \
                       utilization: ";
 
@@ -43,6 +46,49 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
     let report = inputs_with_unreadable_metric("False").report();
     assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
     assert_contains(&report, "external.metrics.k8s.io has no metric queue");
+}
+
+#[test]
+fn metric_that_the_last_decision_did_not_need_is_not_called_unreadable() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    inputs.hpa.status.current_metrics.clear();
+    let rescaled = conditions_of(&[("AbleToScale", "True", "SucceededRescale")]);
+    inputs.hpa.status.conditions.extend(rescaled);
+    assert_eq!(
+        inputs.report().sentence,
+        "would stay at 4: queue cannot be read here: the server could not find the metric queue; \
+         the controller last reported SucceededRescale, and neither a value nor a failure of a \
+         metric"
+    );
+    assert_eq!(inputs.metrics_of_controller_sources(), [0]);
+    let advice = "The controller reports no failure of queue. If it reads a source of its own, use \
+                  its flags here";
+    assert_contains(&inputs.report(), advice);
+    assert!(!inputs.report().to_string().contains("Check the names"), "{}", inputs.report());
+    // kube-controller-manager has no other source, so the error is its own.
+    inputs.settings =
+        Settings::default().for_kube_controller_manager(&inputs.hpa, &SettingPolicy::default());
+    let sentence = inputs.report().sentence;
+    let expected = "stays at 4: queue cannot be read: the server could not find the metric queue";
+    assert!(sentence.starts_with(expected), "{sentence}");
+    assert!(!sentence.contains("neither"), "{sentence}");
+    assert_contains(&inputs.report(), "external.metrics.k8s.io has no metric queue");
+}
+
+#[rstest]
+#[case::no_status(json!([]))]
+#[case::old_failure(json!([scaling_inactive("FailedGetExternalMetric", QUEUE_NOT_FOUND)]))]
+#[case::other_failure(json!([scaling_inactive("InvalidSelector", "the selector is invalid")]))]
+fn name_of_a_metric_that_the_controller_has_just_read_is_not_doubted(#[case] conditions: Value) {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    inputs.hpa.status.current_metrics.clear();
+    inputs.hpa.status.conditions = serde_json::from_value(conditions).unwrap();
+    let doubt = "external.metrics.k8s.io has no metric queue";
+    assert_contains(&inputs.report(), doubt);
+    inputs.readings.set_controller_errors(vec![None]);
+    assert_eq!(inputs.metrics_of_controller_sources(), [0]);
+    assert_contains(&inputs.report(), "The controller reports no failure of queue. If it reads a");
+    assert!(!inputs.report().to_string().contains(doubt), "{}", inputs.report());
 }
 
 #[rstest]
@@ -308,6 +354,15 @@ fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
         |user: &str| format!("pods.metrics.k8s.io is forbidden: User \"{user}\" cannot list");
     let report = failing_inputs(&forbidden("a1"), &forbidden("a2")).report();
     assert!(report.sentence.contains("User \"a2\""), "{}", report.sentence);
+}
+
+#[test]
+fn advice_of_the_caller_about_an_api_stays_if_the_controller_reported_another_error() {
+    let late = "context deadline exceeded: no response within 10s (get pods.metrics.k8s.io)";
+    let inputs = failing_inputs(late, "failed listing pods: unable to fetch metrics");
+    let known = "Read the log of its server: kubectl logs -n m service/adapter".to_owned();
+    let advice = inputs.report_with_advice(None, &BTreeMap::from([(0, known.clone())])).advice;
+    assert_eq!(advice[0], known, "{advice:?}");
 }
 
 #[test]

@@ -44,11 +44,14 @@ fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
 }
 
 const MEASURED: &str = "cpu is at 90% of requests, target 60%";
+const WAITS: &str = "maybe because pods of its selector are not ready or not measured";
 
 #[rstest]
 #[case::waiting(4, 4, &[], State::WaitingForPods,
-    "MEASURED; the controller counts fewer than 4 pods")]
-#[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
+    "MEASURED; stays at 4, WAITS")]
+#[case::scaling(4, 6, &[condition("AbleToScale", "True", "SucceededRescale")],
+    State::Scaling, "MEASURED; scaled from 4 to 6")]
+#[case::not_scaled(6, 2, &[], State::Scaling, "MEASURED; has 6 replicas, 2 desired")]
 #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
     State::AtMaximum, "MEASURED; maxReplicas is 9")]
 #[case::at_former_maximum(7, 7, &[condition("ScalingLimited", "True", "TooManyReplicas")],
@@ -58,7 +61,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
     State::RateLimited, "MEASURED; policies allow 4 for now")]
 #[case::waiting_in_a_window(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
-    State::WaitingForPods, "MEASURED; the controller counts fewer than 4 pods")]
+    State::WaitingForPods, "MEASURED; stays at 4, WAITS")]
 #[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleUpStabilized")],
     State::Stabilizing, "MEASURED; stabilization holds 4")]
 #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
@@ -74,9 +77,9 @@ fn state_and_sentence_follow_from_the_status(
     #[case] state: State,
     #[case] sentence: &str,
 ) {
-    let settings = Settings::default().with_pause(Pause::BOTH);
+    let settings = Settings::default().with(|settings| settings.pause = Pause::BOTH);
     let report = ShortReport::new(&hpa(current, desired, other), &settings);
-    let sentence = sentence.replace("MEASURED", MEASURED);
+    let sentence = sentence.replace("MEASURED", MEASURED).replace("WAITS", WAITS);
     assert_eq!((report.state, report.sentence), (state, sentence));
     assert_eq!(report.load, Some(1.5));
 }
@@ -182,7 +185,7 @@ fn only_an_autoscaler_that_scales_enforces_its_bounds(
     #[case] expected: Option<(i32, i32)>,
 ) {
     let hpa = hpa(2, 2, &[condition("ScalingActive", "True", reason)]);
-    let settings = Settings::default().with_pause(pause);
+    let settings = Settings::default().with(|settings| settings.pause = pause);
     let bounds = enforced_bounds(&hpa, &settings, at(0));
     let bounds = bounds.map(|Bounds { min_replicas, max_replicas }| (min_replicas, max_replicas));
     assert_eq!(bounds, expected);
@@ -211,8 +214,50 @@ fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     let all = Scale { status_replicas: 3, ..scale };
     hpa.status.last_scale_time = Some(at(299));
     let report = with_scale(&hpa, &all);
-    assert_eq!(report.sentence, format!("{MEASURED}; the controller counts fewer than 3 pods"));
+    assert_eq!(report.sentence, format!("{MEASURED}; stays at 3, {WAITS}"));
     assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
+}
+
+#[test]
+fn last_decision_has_the_cause_that_the_status_lacks() {
+    let last_decision = Some("cpu is at 90% of requests, target 60%; 6 pods match the selector");
+    let surroundings = Surroundings { last_decision, ..Surroundings::default() };
+    let report = |hpa| ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
+    assert_eq!(Some(&*report(hpa(4, 4, &[])).sentence), last_decision);
+    let maximum = condition("ScalingLimited", "True", "TooManyReplicas");
+    assert_eq!(Some(&*report(hpa(9, 9, &[maximum])).sentence), last_decision);
+    // Other states follow from the status.
+    let expected = format!("{MEASURED}; has 4 replicas, 6 desired");
+    assert_eq!(report(hpa(4, 6, &[])).sentence, expected);
+}
+
+/// A higher maximum creates none of the pods that a quota refuses.
+#[test]
+fn pods_that_do_not_exist_precede_the_maximum() {
+    let mut hpa = hpa(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")]);
+    hpa.status.last_scale_time = Some(at(10));
+    assert!(ShortReport::new(&hpa, &Settings::default()).needs_scale());
+    let scale = |existing| Scale {
+        spec_replicas: 9,
+        status_replicas: existing,
+        selector: "app=web".into(),
+    };
+    let three = scale(3);
+    let report = with_scale(&hpa, &three);
+    let expected = (State::WaitingForPods, format!("{MEASURED}; 3 of 9 pods exist"));
+    assert_eq!((report.state, report.sentence.clone()), expected);
+    assert!(!report.is_problem(at(0)), "they may be being created");
+    for existing in [0, 9] {
+        assert_eq!(with_scale(&hpa, &scale(existing)).state, State::AtMaximum);
+    }
+    let refused = Surroundings {
+        scale: Some(&three),
+        replica_failure: Some("exceeded quota: pods"),
+        ..Surroundings::default()
+    };
+    let report = ShortReport::with_surroundings(&hpa, &Settings::default(), refused);
+    let expected = format!("{MEASURED}; 3 of 9 pods exist: exceeded quota: pods");
+    assert_eq!((report.sentence.as_str(), report.is_problem(at(0))), (&*expected, true));
 }
 
 #[rstest]
@@ -221,13 +266,13 @@ fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
     4,
     4,
     State::WaitingForPods,
-    "paused for scaling down by annotation; MEASURED; the controller counts fewer than 4 pods"
+    "paused for scaling down by annotation; MEASURED; stays at 4, WAITS"
 )]
 #[case::other_direction(
     4,
     6,
     State::Scaling,
-    "paused for scaling down by annotation; MEASURED; scaled from 4 to 6"
+    "paused for scaling down by annotation; MEASURED; has 4 replicas, 6 desired"
 )]
 fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
     #[case] current: i32,
@@ -236,10 +281,12 @@ fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
     #[case] sentence: &str,
 ) {
     let hpa = hpa(current, desired, &[condition("Paused", "True", "PausedByAnnotation")]);
-    let settings = Settings::default().with_pause(Pause { up: false, down: true });
+    let settings = Settings::default().with(|settings| {
+        settings.pause = Pause { up: false, down: true };
+    });
     let report = ShortReport::new(&hpa, &settings);
     assert!(report.is_problem(at(0)), "a pause is listed even if it prevents nothing now");
-    let sentence = sentence.replace("MEASURED", MEASURED);
+    let sentence = sentence.replace("MEASURED", MEASURED).replace("WAITS", WAITS);
     assert_eq!((report.state, report.sentence), (state, sentence));
 }
 
@@ -273,7 +320,8 @@ fn pods_of_other_owners_are_a_problem() {
 
 #[test]
 fn load_within_the_tolerance_is_steady() {
-    let report = ShortReport::new(&hpa(4, 4, &[]), &Settings::default().with_tolerance(0.6));
+    let settings = Settings::default().with(|settings| settings.tolerance = 0.6);
+    let report = ShortReport::new(&hpa(4, 4, &[]), &settings);
     assert_eq!((report.state, &*report.sentence), (State::Steady, MEASURED));
     let mut new = hpa(0, 0, &[]);
     new.status = <_>::default();
@@ -307,7 +355,8 @@ fn field_of_a_pause_and_of_a_dry_run_is_named() {
     assert_eq!(dry_run.sentence, "dry run by spec.dryRun; nothing is written");
     let mut hpa = hpa(4, 3, &[condition("Paused", "True", "PausedByAnnotation")]);
     hpa.spec.unknown = inputs.hpa.spec.unknown.clone();
-    let paused = ShortReport::new(&hpa, &Settings::default().with_pause(inputs.settings.pause));
+    let settings = Settings::default().with(|settings| settings.pause = inputs.settings.pause);
+    let paused = ShortReport::new(&hpa, &settings);
     assert_eq!(paused.pause.as_deref(), Some("paused for scaling down by spec.pause"));
 }
 
@@ -321,7 +370,7 @@ fn pause_has_no_effect_with_the_built_in_controller() {
     let settings = Settings::default().for_kube_controller_manager(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; the controller counts fewer than 9 pods; \
+        "{MEASURED}; stays at 9, {WAITS}; \
          kube-controller-manager, which stored the status last, ignores the pause; \
          kube-controller-manager, which stored the status last, ignores the dry run"
     );
@@ -403,7 +452,7 @@ fn settings_have_no_effect_with_the_built_in_controller() {
 
 #[rstest]
 #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
-#[case::ended("False", State::WaitingForPods, "MEASURED; the controller counts fewer than 4 pods")]
+#[case::ended("False", State::WaitingForPods, "MEASURED; stays at 4, WAITS")]
 fn active_fallback_is_a_state(#[case] status: &str, #[case] state: State, #[case] sentence: &str) {
     let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
     let hpa = hpa(4, 4, &[active]);
@@ -411,7 +460,7 @@ fn active_fallback_is_a_state(#[case] status: &str, #[case] state: State, #[case
     let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
     let settings = Settings { metrics: Some([metric].into()), ..Settings::default() };
     let report = ShortReport::new(&hpa, &settings);
-    let sentence = sentence.replace("MEASURED", MEASURED);
+    let sentence = sentence.replace("MEASURED", MEASURED).replace("WAITS", WAITS);
     assert_eq!((report.state, report.sentence), (state, sentence));
     // A controller without fallbacks doesn't remove the condition.
     let report = ShortReport::new(&hpa, &Settings::default());
@@ -434,6 +483,11 @@ fn metric_without_value_is_named() {
     let report = ShortReport::new(&hpa, &Settings::default());
     let expected = format!("{MEASURED}; maxReplicas is 4; no value of memory");
     assert_eq!((report.state, report.sentence), (State::AtMaximum, expected));
+    assert!(report.has_missing_metric);
+    let last_decision = Some("cpu is at 90%; maxReplicas is 4; memory cannot be read: no samples");
+    let surroundings = Surroundings { last_decision, ..Surroundings::default() };
+    let report = ShortReport::with_surroundings(&hpa, &Settings::default(), surroundings);
+    assert_eq!(Some(&*report.sentence), last_decision, "it names the metric once");
     assert!(report.has_missing_metric);
 }
 

@@ -1,9 +1,9 @@
 //! An entry of a schedule of bounds.
 //!
 //! Times are in the entry's time zone, by the tz database in jiff. If the clocks skip a start or an
-//! end, that time moves later by the length of the gap. If the clocks show a start or an end twice,
-//! the first time counts. If the end is not after the start because of a gap, the entry doesn't
-//! hold on that day.
+//! end, that time moves later by the length of the gap. If this moves the start to the end or
+//! beyond it, the entry doesn't hold on that day. If the clocks show a start or an end twice, the
+//! first time counts.
 
 use std::sync::LazyLock;
 

@@ -59,12 +59,6 @@ impl From<Vec<ScheduledBounds>> for Schedule {
     }
 }
 
-impl FromIterator<ScheduledBounds> for Schedule {
-    fn from_iter<I: IntoIterator<Item = ScheduledBounds>>(entries: I) -> Self {
-        entries.into_iter().collect::<Vec<_>>().into()
-    }
-}
-
 /// `minReplicas` and `maxReplicas` at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,15 +10,17 @@ fn bounds_are_computed_again_only_after_their_change() {
             "minReplicas": min, "maxReplicas": max });
         serde_json::from_value(entry).unwrap()
     };
-    let changing: Schedule = (0..6).map(|hour| entry(hour * 3, Some(5), None)).collect();
-    let constant: Schedule = (0..20).map(|hour| entry(hour, None, Some(10))).collect();
+    let changing = (0..6).map(|hour| entry(hour * 3, Some(5), None)).collect();
+    let constant = (0..20).map(|hour| entry(hour, None, Some(10))).collect();
     let spec = HorizontalPodAutoscalerSpec {
         min_replicas: Some(2),
         max_replicas: 10,
         ..HorizontalPodAutoscalerSpec::default()
     };
     let start: Timestamp = "2026-03-28T10:07:00Z".parse().unwrap();
-    for (schedule, has_changes) in [(changing, true), (constant, false)] {
+    let schedules: [(Vec<ScheduledBounds>, bool); 2] = [(changing, true), (constant, false)];
+    for (entries, has_changes) in schedules {
+        let schedule = Schedule::from(entries);
         let settings = Settings { bounds: Some(schedule.clone()), ..Settings::default() };
         let mut computed = 0;
         let mut last = None;

@@ -201,15 +201,9 @@ impl ObjectLister for FakeCluster {
 pub(super) struct Failures(pub(super) AtomicUsize);
 
 impl CollectionObserver for Failures {
-    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
-
     fn collection_failed(&self, _: &'static str, _: Duration) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
-
-    fn watch_succeeded(&self) {}
-
-    fn watch_failed(&self) {}
 }
 
 pub(super) struct Fixture {

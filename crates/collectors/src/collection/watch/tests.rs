@@ -29,12 +29,6 @@ use crate::{
 struct WatchFailures(AtomicUsize);
 
 impl CollectionObserver for WatchFailures {
-    fn collection_succeeded(&self, _: &'static str, _: Duration) {}
-
-    fn collection_failed(&self, _: &'static str, _: Duration) {}
-
-    fn watch_succeeded(&self) {}
-
     fn watch_failed(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -47,18 +41,23 @@ fn faulty_testbed() -> (Testbed, Faults) {
     (Testbed::new(Config { interceptor, ..Config::default() }), faults)
 }
 
+fn autoscalers_of(group: &str) -> ApiResource {
+    let kind = kube::core::GroupVersionKind::gvk(group, "v2", hpa_calc::crd::KIND);
+    ApiResource::from_gvk_with_plural(&kind, hpa_calc::crd::PLURAL)
+}
+
 /// Watches the autoscalers of these API groups of a testbed. Returns their metrics, with the cache
 /// of pods that they read, which isn't watched, and the number of failures.
 fn watch(
     testbed: &Testbed,
-    groups: &'static [AutoscalerGroup],
+    groups: &[&str],
 ) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
     watch_with(testbed, groups, CollectionSettings::default())
 }
 
 fn watch_with(
     testbed: &Testbed,
-    groups: &'static [AutoscalerGroup],
+    groups: &[&str],
     settings: CollectionSettings,
 ) -> (Arc<CollectedMetrics>, Arc<KubeObjects>, Arc<WatchFailures>) {
     let client = testbed.client();
@@ -73,9 +72,10 @@ fn watch_with(
         Arc::new(|| Timestamp::UNIX_EPOCH),
         failures.clone(),
     ));
+    let apis: Vec<_> = groups.iter().map(|group| autoscalers_of(group)).collect();
     tokio::spawn({
         let collection = collection.clone();
-        async move { collection.watch(client, groups, None).await }
+        async move { collection.watch(client, &apis, None).await }
     });
     (collection, objects, failures)
 }
@@ -116,7 +116,7 @@ fn autoscaler() -> Value {
 async fn api_that_is_not_installed_is_not_reported_as_failed() {
     let (logs, _guard) = recorded_logs();
     let testbed = Testbed::default();
-    let groups = &[AutoscalerGroup::Core, AutoscalerGroup::Custom];
+    let groups = &["autoscaling", "autoscaling.hpa-rs.dev"];
     let (collection, _, failures) = watch(&testbed, groups);
     collection.wait_for_first_list().await;
     sleep(Duration::from_mins(5)).await;
@@ -135,7 +135,7 @@ async fn each_outage_of_a_watch_is_logged() {
         faults.add(Fault::on(watches).effect(Effect::InternalError))
     };
     let fault = outage();
-    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, ..) = watch(&testbed, &["autoscaling"]);
     collection.wait_for_first_list().await;
     sleep(Duration::from_mins(2)).await;
     faults.remove(fault);
@@ -155,7 +155,7 @@ async fn first_list_after_a_failure_is_not_logged_as_a_return() {
     let (testbed, faults) = faulty_testbed();
     let lists = Match::verb("list").resource("horizontalpodautoscalers");
     let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
-    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, ..) = watch(&testbed, &["autoscaling"]);
     sleep(Duration::from_secs(30)).await;
     faults.remove(outage);
     // Longer than the backoff.
@@ -171,7 +171,7 @@ async fn autoscalers_are_removed_while_their_api_is_not_served() {
     let (testbed, faults) = faulty_testbed();
     testbed.apply(namespace()).unwrap();
     testbed.apply(autoscaler()).unwrap();
-    let (collection, _, failures) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, _, failures) = watch(&testbed, &["autoscaling"]);
     let metrics = || collection.status()["pods"].metric_count;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(metrics(), 1);
@@ -228,7 +228,7 @@ async fn panic_on_an_autoscaler_does_not_end_the_watch_of_others() {
     let mut settings = CollectionSettings::default();
     let types = &[MetricSelector::ExternalType(&["panicking"])];
     settings.environment.collectors.push(Registration::new::<Panicking>("panicking", types, &[]));
-    let (collection, ..) = watch_with(&testbed, &[AutoscalerGroup::Core], settings);
+    let (collection, ..) = watch_with(&testbed, &["autoscaling"], settings);
     timeout(Duration::from_secs(10), collection.wait_for_first_list()).await.expect("in time");
     assert_eq!(collection.status()["pods"].metric_count, 1);
     assert_eq!(*logs.lock(), ["the annotations of an autoscaler caused a panic"]);
@@ -237,7 +237,7 @@ async fn panic_on_an_autoscaler_does_not_end_the_watch_of_others() {
 #[tokio::test(start_paused = true)]
 async fn only_metrics_that_can_be_collected_wait_for_the_list_of_autoscalers() {
     let (testbed, _) = faulty_testbed();
-    let (collection, ..) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, ..) = watch(&testbed, &["autoscaling"]);
     let source = CollectionSource::new(collection.clone());
     let undiscovered = |query: Query| source.undiscovered(&query);
     let everything = || Objects::Selected(Selector::everything());
@@ -267,7 +267,7 @@ async fn readiness_names_the_unsynced_cache_of_pods() {
     let (testbed, faults) = faulty_testbed();
     let lists = Match::verb("list").resource("pods");
     let outage = faults.add(Fault::on(lists).effect(Effect::InternalError));
-    let (collection, objects, _) = watch(&testbed, &[AutoscalerGroup::Core]);
+    let (collection, objects, _) = watch(&testbed, &["autoscaling"]);
     tokio::spawn(async move { objects.watch_pods().await });
     collection.wait_for_first_list().await;
     sleep(Duration::from_secs(1)).await;

@@ -175,7 +175,8 @@ async fn signed_request(
     let target = format!("AmazonSQS.{action}");
     let host = uri.authority().map_or("", |authority| authority.as_str()).to_owned();
     let token = credentials.session_token.as_ref().map(Secret::text);
-    let mut headers = vec![("content-type", CONTENT_TYPE), ("host", &host), ("x-amz-date", &date)];
+    let mut headers: Vec<(&'static str, &str)> =
+        vec![("content-type", CONTENT_TYPE), ("host", &host), ("x-amz-date", &date)];
     headers.extend(token.map(|token| ("x-amz-security-token", token)));
     headers.push(("x-amz-target", &target));
     let signed = SignedRequest {
@@ -190,11 +191,9 @@ async fn signed_request(
         |text: &str| HeaderValue::try_from(text).map_err(|_| http_error(&uri, HttpError::Header));
     let mut request = context
         .request(uri.clone(), Destination::Operator)
-        .header(HeaderName::from_static("x-amz-date"), value(&date)?)
-        .header(HeaderName::from_static("x-amz-target"), value(&target)?)
         .header(header::AUTHORIZATION, value(&authorization)?);
-    if let Some(token) = token {
-        request = request.header(HeaderName::from_static("x-amz-security-token"), value(token)?);
+    for &(name, text) in headers.iter().filter(|(name, _)| name.starts_with("x-amz-")) {
+        request = request.header(HeaderName::from_static(name), value(text)?);
     }
     Ok(request.post(CONTENT_TYPE, body))
 }

@@ -4,8 +4,9 @@ use std::fmt;
 
 use hpa_calc::api::CrossVersionObjectReference;
 use hpa_metrics::resource::GroupResource;
+use kube::core::{ApiResource, GroupVersionKind};
 
-pub(super) const GROUP: &str = "zalando.org";
+pub(in crate::schedules) const GROUP: &str = "zalando.org";
 pub(super) const VERSION: &str = "v1";
 
 /// A kind of schedule.
@@ -50,14 +51,9 @@ impl ScheduleKind {
         Self::ALL.into_iter().find(is_named).filter(|_| is_group)
     }
 
-    pub(super) fn api_resource(self) -> kube::core::ApiResource {
-        kube::core::ApiResource {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            api_version: format!("{GROUP}/{VERSION}"),
-            kind: self.name().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+    pub(super) fn api_resource(self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(GROUP, VERSION, self.name());
+        ApiResource::from_gvk_with_plural(&kind, self.plural())
     }
 }
 

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 pub use client::ScheduleClient;
+pub(super) use kind::GROUP;
 pub use kind::{ScheduleKey, ScheduleKind};
 
 use self::cache::{Cache, CachedSchedule, Health};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hpa_metrics::StoredObject;
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
@@ -68,12 +68,7 @@ async fn write_status(
     entry: &CachedSchedule,
     is_active: bool,
 ) -> kube::Result<()> {
-    let resource = key.kind.api_resource();
-    let api: Api<StoredObject> = if key.namespace.is_empty() {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        Api::namespaced_with(client.clone(), &key.namespace, &resource)
-    };
+    let api = StoredObject::api(client.clone(), &key.namespace, &key.kind.api_resource());
     let patch = json!({
         "metadata": { "resourceVersion": entry.resource_version },
         "status": { "active": is_active },

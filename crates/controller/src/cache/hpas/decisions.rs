@@ -40,15 +40,6 @@ pub(crate) struct DecisionRun {
     pub(crate) explanation: Box<str>,
 }
 
-#[derive(Debug)]
-pub(crate) struct RecordedDecision {
-    pub(crate) at: Timestamp,
-    /// Consecutive decisions with the same hash are a run.
-    pub(crate) outcome_hash: u64,
-    pub(crate) decision: Box<str>,
-    pub(crate) explanation: Box<str>,
-}
-
 /// The numbers of one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionSample {
@@ -71,7 +62,7 @@ impl Decisions {
     /// stays recorded.
     pub(crate) fn record(
         &mut self,
-        decision: RecordedDecision,
+        decision: DecisionRun,
         sample: &DecisionSample,
         metrics: &[&str],
         limit: usize,
@@ -131,12 +122,9 @@ impl Decisions {
         FIXED_NUMBERS + self.metrics.len()
     }
 
-    fn add_to_runs(&mut self, recorded: RecordedDecision) {
-        let RecordedDecision { at, outcome_hash, decision, explanation } = recorded;
-        let (from, until, count) = (at, at, 1);
-        let mut run = DecisionRun { from, until, count, outcome_hash, decision, explanation };
+    fn add_to_runs(&mut self, mut run: DecisionRun) {
         self.text_bytes += run.text_bytes();
-        let last = self.runs.back_mut().filter(|last| last.outcome_hash == outcome_hash);
+        let last = self.runs.back_mut().filter(|last| last.outcome_hash == run.outcome_hash);
         match last {
             Some(last) => {
                 self.text_bytes -= last.text_bytes();
@@ -186,6 +174,17 @@ impl Decisions {
 }
 
 impl DecisionRun {
+    /// A run of one decision, which is JSON like its explanation. Consecutive decisions with the
+    /// same hash are one run.
+    pub(crate) fn new(
+        at: Timestamp,
+        outcome_hash: u64,
+        decision: Box<str>,
+        explanation: Box<str>,
+    ) -> Self {
+        Self { from: at, until: at, count: 1, outcome_hash, decision, explanation }
+    }
+
     fn text_bytes(&self) -> usize {
         self.decision.len() + self.explanation.len() + 2 * ALLOCATION_BYTES
     }
@@ -206,8 +205,7 @@ mod tests {
 
     fn record(decisions: &mut Decisions, second: i64, outcome_hash: u64, limit: usize) {
         let text = || format!("{second:0>100}").into_boxed_str();
-        let (at, decision, explanation) = (at(second), text(), text());
-        let decision = RecordedDecision { at, outcome_hash, decision, explanation };
+        let decision = DecisionRun::new(at(second), outcome_hash, text(), text());
         decisions.record(decision, &sample(second, &[Some(second)]), &["cpu"], limit);
     }
 
@@ -230,8 +228,7 @@ mod tests {
     fn samples_keep_absent_values() {
         let mut decisions = Decisions::default();
         let text = || Box::from("{}");
-        let decision =
-            RecordedDecision { at: at(1), outcome_hash: 1, decision: text(), explanation: text() };
+        let decision = DecisionRun::new(at(1), 1, text(), text());
         let values = sample(1, &[None, Some(-7)]);
         decisions.record(decision, &values, &["cpu", "queue"], 10_000);
         assert_eq!(decisions.samples().collect::<Vec<_>>(), [values]);
@@ -243,8 +240,7 @@ mod tests {
         let mut decisions = Decisions::default();
         record(&mut decisions, 0, 1, 10_000);
         let text = || Box::from("{}");
-        let decision =
-            RecordedDecision { at: at(15), outcome_hash: 1, decision: text(), explanation: text() };
+        let decision = DecisionRun::new(at(15), 1, text(), text());
         decisions.record(decision, &sample(15, &[]), &["memory"], 10_000);
         let samples: Vec<_> = decisions.samples().collect();
         assert_eq!(samples, [sample(15, &[None])]);
@@ -281,13 +277,11 @@ mod tests {
         let limit = 5000;
         let mut decisions = Decisions::default();
         let mut add = |second: i64, metrics: &[&str]| {
-            let decision = RecordedDecision {
-                at: at(second),
-                outcome_hash: u64::try_from(second / 3).unwrap(),
-                decision: "d".repeat(100).into(),
-                // The sizes vary, so that larger and smaller runs are replaced and dropped.
-                explanation: "e".repeat(usize::try_from(second * 37 % 400).unwrap()).into(),
-            };
+            // The sizes vary, so that larger and smaller runs are replaced and dropped.
+            let explanation = "e".repeat(usize::try_from(second * 37 % 400).unwrap());
+            let outcome_hash = u64::try_from(second / 3).unwrap();
+            let decision = "d".repeat(100).into();
+            let decision = DecisionRun::new(at(second), outcome_hash, decision, explanation.into());
             decisions.record(decision, &sample(second, &[Some(second)]), metrics, limit);
             assert_eq!(decisions.bytes(), recounted_bytes(&decisions), "at {second}");
             assert!(decisions.bytes() <= limit, "at {second}: {}", decisions.bytes());

@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 pub(crate) use autoscaler::desired_state_eq;
 pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
 pub use decisions::DecisionSample;
-pub(crate) use decisions::{DecisionRun, Decisions, RecordedDecision};
+pub(crate) use decisions::{DecisionRun, Decisions};
 pub(crate) use early_retries::NextDue;
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};
@@ -54,20 +54,15 @@ impl Autoscalers {
         Change::Created
     }
 
-    /// Stores the response to our own status write. Returns `false` if no object with this UID is
-    /// cached, or if the response has another spec or other annotations. The watch will deliver
-    /// that change.
-    pub(crate) fn apply_own_write(
-        &self,
-        key: &HpaKey,
-        StoredHpa { object, spec_hash }: StoredHpa,
-    ) -> bool {
-        let cached = self.get(key).filter(|cached| cached.has_uid(&object.metadata.uid));
-        cached.is_some_and(|cached| {
-            desired_state_eq(&cached.object(), &object)
-                && cached.update(object, Origin::WatchOrResponse, Some(spec_hash))
-                    != Change::SpecChanged
-        })
+    /// Stores the response to our own status write. Ignores it if no object with this UID is
+    /// cached, or if it has another spec or other annotations: the watch delivers that change.
+    pub(crate) fn apply_own_write(&self, key: &HpaKey, StoredHpa { object, spec_hash }: StoredHpa) {
+        if let Some(cached) = self.get(key)
+            && cached.has_uid(&object.metadata.uid)
+            && desired_state_eq(&cached.object(), &object)
+        {
+            cached.update(object, Origin::WatchOrResponse, Some(spec_hash));
+        }
     }
 
     /// Sets [`Autoscaler::is_undecodable`]. The autoscaler keeps its state.

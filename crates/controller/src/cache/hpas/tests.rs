@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use hpa_calc::history::{History, Recommendation, ScaleEvent};
+use hpa_calc::{
+    Settings,
+    history::{History, Recommendation, ScaleEvent},
+};
 use hpa_lease::Instants;
 use jiff::Timestamp;
 
@@ -68,18 +71,21 @@ fn older_version_from_a_watch_is_ignored() {
 }
 
 #[test]
-fn recreated_autoscaler_inherits_no_history() {
+fn recreated_autoscaler_inherits_no_state() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let mut history = History::default();
     history.scale_ups.push(ScaleEvent { change: 1, at: Timestamp::UNIX_EPOCH, outdated: false });
-    autoscalers.get(&key()).expect("cached").set_history(history, instants());
+    let cached = autoscalers.get(&key()).expect("cached");
+    cached.set_history(history, instants());
+    drop(cached.shadow_record_or_new(&cached.object(), &Settings::default(), Duration::ZERO));
     assert_eq!(
         autoscalers.apply(&key(), object("b", "2", 5), Origin::WatchOrResponse),
         Change::Created
     );
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.history(instants()), History::default());
+    assert!(cached.shadow_record.lock().is_none());
 }
 
 #[test]
@@ -122,10 +128,8 @@ fn spec_hash_is_known_until_the_spec_changes() {
     autoscalers.apply(&key(), object("a", "1", 5), Origin::WatchOrResponse);
     let cached = autoscalers.get(&key()).expect("cached");
     assert_eq!(cached.spec_with_hash(7), None);
-    assert!(
-        autoscalers
-            .apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 })
-    );
+    autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 });
+    assert_eq!(cached.object().metadata.resource_version, "2");
     autoscalers.apply(&key(), object("a", "3", 5), Origin::WatchOrResponse);
     assert_eq!(cached.spec_with_hash(7), Some(object("a", "3", 5).spec));
     assert_eq!(cached.spec_with_hash(8), None);
@@ -139,10 +143,7 @@ fn response_with_an_older_version_or_another_spec_is_ignored() {
     autoscalers.apply(&key(), object("a", "5", 5), Origin::WatchOrResponse);
     let cached = autoscalers.get(&key()).expect("cached");
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "4", 5), spec_hash: 7 });
-    assert!(
-        !autoscalers
-            .apply_own_write(&key(), StoredHpa { object: object("a", "6", 6), spec_hash: 8 })
-    );
+    autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "6", 6), spec_hash: 8 });
     assert_eq!((cached.spec_with_hash(7), cached.spec_with_hash(8)), (None, None));
     assert_eq!(cached.object().metadata.resource_version, "5");
 }

@@ -13,28 +13,20 @@ use hpa_calc::{api::Pod, selector::Selector};
 
 pub use index::PodIndex;
 
-use crate::key::Scope;
+use crate::key::{ByScope, Scope};
 
 /// The cached pods: an index for each scope, because each scope has its own informer.
 #[derive(Debug)]
-pub enum Pods {
-    All(Box<PodIndex>),
-    ByNamespace(hashbrown::HashMap<String, PodIndex>),
-}
+pub struct Pods(ByScope<PodIndex>);
 
 impl Pods {
     pub fn for_scopes(scopes: &[Scope]) -> Self {
-        let namespaces: Option<_> =
-            scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::default()))).collect();
-        namespaces.map_or_else(|| Self::All(Box::default()), Self::ByNamespace)
+        Self(ByScope::new(scopes, PodIndex::default))
     }
 
     /// The index with the pods of a namespace. `None` if the namespace is in no scope.
     pub fn index(&self, namespace: &str) -> Option<&PodIndex> {
-        match self {
-            Self::All(index) => Some(index),
-            Self::ByNamespace(indexes) => indexes.get(namespace),
-        }
+        self.0.for_namespace(namespace)
     }
 
     /// The pods that a selector matches, sorted by name.
@@ -48,10 +40,7 @@ impl Pods {
     }
 
     pub fn len(&self) -> usize {
-        match self {
-            Self::All(index) => index.len(),
-            Self::ByNamespace(indexes) => indexes.values().map(PodIndex::len).sum(),
-        }
+        self.0.entries().iter().map(|(_, index)| index.len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {

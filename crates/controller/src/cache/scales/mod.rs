@@ -150,6 +150,7 @@ impl ScaleCache {
         self.state.write().list = Some(list);
     }
 
+    /// Adds a scale of the list.
     pub(crate) fn list_apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         if let Some(list) = &mut self.state.write().list {
             list.scales.insert((namespace.into(), name.into()), scale.clone());

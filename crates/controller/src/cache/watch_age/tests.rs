@@ -9,11 +9,11 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn age_counts_from_the_last_confirmation() {
     let watch = WatchAge::default();
     advance(3 * SECOND).await;
-    assert_eq!(watch.age(), Some(3 * SECOND));
+    assert_eq!((watch.age(), watch.confirmed_age()), (Some(3 * SECOND), None));
     let list_started = Instant::now();
     advance(2 * SECOND).await;
     watch.confirm(list_started);
-    assert_eq!(watch.age(), Some(2 * SECOND));
+    assert_eq!((watch.age(), watch.confirmed_age()), (Some(2 * SECOND), Some(2 * SECOND)));
     watch.confirm(Instant::now());
     watch.confirm(list_started);
     assert_eq!(watch.age(), Some(Duration::ZERO), "an earlier confirmation has no effect");

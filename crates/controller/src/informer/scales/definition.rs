@@ -205,6 +205,13 @@ mod tests {
     }
 
     #[test]
+    fn only_the_first_dot_of_a_path_is_ignored() {
+        assert_eq!(split_path(".spec.size"), ["spec", "size"]);
+        assert_eq!(split_path("spec.size"), ["spec", "size"]);
+        assert_eq!(split_path("..size"), ["", "size"]);
+    }
+
+    #[test]
     fn definitions_of_builtin_kinds_are_not_requested() {
         assert!(!may_have_definition("apps") && !may_have_definition(""));
         assert!(may_have_definition("example.com"));

@@ -44,7 +44,7 @@ use super::{
 use crate::{
     cache::{ScaleCache, StrPair, WatchAges},
     k8s::PartialObject,
-    key::Scope,
+    key::{ByScope, Scope},
     scale_target::{Mapping, ScaleObject},
 };
 
@@ -62,16 +62,7 @@ pub struct ScaleInformers {
 type Kinds = HashMap<(Box<str>, Box<str>), Arc<KindCaches>>;
 
 /// The scales of one kind: a cache for each scope, because each scope has its own watch.
-struct KindCaches {
-    caches: Vec<(Scope, Arc<ScaleCache>)>,
-}
-
-impl KindCaches {
-    fn for_namespace(&self, namespace: &str) -> Option<&Arc<ScaleCache>> {
-        let is_in = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == namespace);
-        self.caches.iter().find(|(scope, _)| is_in(scope)).map(|(_, cache)| cache)
-    }
-}
+type KindCaches = ByScope<Arc<ScaleCache>>;
 
 impl ScaleInformers {
     /// Starts no informer yet. The ages of the watches are added to `watch_ages`.
@@ -125,8 +116,7 @@ impl ScaleInformers {
             return Some(kind.clone());
         }
         let cache = || Arc::new(ScaleCache::new(self.intervals.max_age));
-        let caches = self.scopes.iter().map(|scope| (scope.clone(), cache())).collect();
-        let kind = Arc::new(KindCaches { caches });
+        let kind = Arc::new(KindCaches::new(&self.scopes, cache));
         kinds.insert(((&*mapping.group).into(), (&*mapping.resource).into()), kind.clone());
         self.spawn_watches(mapping, &kind);
         Some(kind)
@@ -134,7 +124,7 @@ impl ScaleInformers {
 
     fn spawn_watches(&self, mapping: &Mapping, kind: &KindCaches) {
         let mut watches = self.watches.lock();
-        for (scope, cache) in &kind.caches {
+        for (scope, cache) in kind.entries() {
             self.watch_ages.add(mapping.to_string(), cache.watch_age().clone());
             let watch = ScaleWatch {
                 client: self.client.clone(),
@@ -142,7 +132,7 @@ impl ScaleInformers {
                 scope: scope.clone(),
                 intervals: self.intervals,
                 cache: cache.clone(),
-                ages: self.watch_ages.clone(),
+                watch_ages: self.watch_ages.clone(),
             };
             watches.spawn(watch.run());
         }
@@ -156,7 +146,7 @@ struct ScaleWatch {
     scope: Scope,
     intervals: WatchIntervals,
     cache: Arc<ScaleCache>,
-    ages: Arc<WatchAges>,
+    watch_ages: Arc<WatchAges>,
 }
 
 impl ScaleWatch {
@@ -207,11 +197,14 @@ impl ScaleWatch {
     }
 
     fn stream(&self) -> WatchStream {
-        let Self { client, mapping, scope, intervals, cache, ages } = self;
+        let Self { client, mapping, scope, intervals, cache, watch_ages } = self;
         let kind = GroupVersionKind::gvk(&mapping.group, &mapping.version, &mapping.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, &mapping.resource);
         let (name, age) = (mapping.to_string(), cache.watch_age().clone());
-        WatchStream::new(name, &resource, client, scope, *intervals, age, ages).tolerate_forbidden()
+        let mut stream =
+            WatchStream::new(name, &resource, client, scope, *intervals, age, watch_ages);
+        stream.tolerates_forbidden = true;
+        stream
     }
 }
 

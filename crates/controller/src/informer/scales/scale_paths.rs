@@ -38,9 +38,9 @@ pub(super) enum SelectorField {
     LabelSelector(FieldPath),
 }
 
-/// Splits a path at its dots.
+/// Splits a path at its dots. Like the API server, ignores one dot at the start.
 pub(super) fn split_path(path: &str) -> FieldPath {
-    path.trim_start_matches('.').split('.').map(ToOwned::to_owned).collect()
+    path.strip_prefix('.').unwrap_or(path).split('.').map(ToOwned::to_owned).collect()
 }
 
 impl ScalePaths {
@@ -78,7 +78,7 @@ impl SelectorField {
         match self {
             Self::None => Some(String::new()),
             Self::Text(path) => match value_at(object, path).ok()? {
-                // A longer text is not a selector. It is read again for the error.
+                // A longer text is not a selector: the reconcile reads the scale and reports that.
                 Some(Value::String(text)) => (text.len() <= MAX_TEXT_BYTES).then_some(text),
                 Some(_) => None,
                 None => Some(String::new()),

@@ -161,7 +161,7 @@ async fn forbidden_watch_is_retried_with_a_delay_that_doubles_up_to_ten_minutes(
         scope: None,
         intervals,
         cache: Arc::new(ScaleCache::new(intervals.max_age)),
-        ages: Arc::default(),
+        watch_ages: Arc::default(),
     };
     assert!(timeout(Duration::from_mins(60), watch.run()).await.is_err());
     let requests = requests.lock();

@@ -36,6 +36,17 @@ pub enum ClientSource {
     },
 }
 
+impl ClientSource {
+    /// The kubeconfig that the flags `--kubeconfig` and `--context` select. Without both flags,
+    /// [`Self::Infer`].
+    pub fn from_flags(path: Option<PathBuf>, context: Option<String>) -> Self {
+        if path.is_none() && context.is_none() {
+            return Self::Infer;
+        }
+        Self::Kubeconfig { path, context }
+    }
+}
+
 /// Replacements for parts of a kubeconfig, as with the flags of kubectl. With a service account,
 /// only the impersonation has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

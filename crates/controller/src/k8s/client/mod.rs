@@ -40,6 +40,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// period and the lease duration.
 const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
 
+/// The limits of one client's requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientLimits {
     /// The maximum number of requests that wait for a response header. Each has a connection.
@@ -228,12 +229,12 @@ where
     B::Error: Into<BoxError>,
 {
     let server: Arc<str> = host.into();
-    let (failing, rejecting, silent) = (server.clone(), server.clone(), server.clone());
+    let (unconnected, rejecting, timed_out) = (server.clone(), server.clone(), server.clone());
     let ClientLimits { concurrency, rate, request_timeout } = *limits;
     let rate_limit = rate.map(|rate| layer_fn(move |inner| RateLimiter::new(inner, rate)));
     builder
         .with_layer(&MapErrLayer::new(move |error: S::Error| {
-            ConnectError::replace(&failing, error.into())
+            ConnectError::replace(&unconnected, error.into())
         }))
         .with_layer(&MapResponseLayer::new(move |response: Response<B>| {
             RejectingServer::add_to(response, &rejecting)
@@ -243,7 +244,7 @@ where
         .with_layer(&layer_fn(move |inner| RequestTimeout {
             inner,
             limit: request_timeout,
-            server: silent.clone(),
+            server: timed_out.clone(),
         }))
         .with_layer(&layer_fn(move |inner| ObservedRequests {
             inner,

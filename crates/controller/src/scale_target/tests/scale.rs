@@ -225,3 +225,23 @@ async fn name_that_would_change_the_path_is_rejected(#[case] name: &str) {
     assert!(matches!(error, ScaleError::InvalidName(_)));
     assert!(server.take_requests().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn target_says_why_pods_cannot_be_created() {
+    let server = Server::default();
+    let condition = |status: &str| {
+        json!({ "status": { "conditions": [
+            { "type": "Available", "status": "True", "message": "available" },
+            { "type": "ReplicaFailure", "status": status, "reason": "FailedCreate",
+                "message": "pods \"web-1\" is forbidden: exceeded quota: pods" },
+        ] } })
+    };
+    let scales = scale_client(&server);
+    let path = SCALE.trim_end_matches("/scale");
+    for (status, expected) in [("True", Some("exceeded quota: pods")), ("False", None)] {
+        server.respond(path, 200, condition(status));
+        let read = scales.replica_failure("shop", &deployments("v1"), "web").await.unwrap();
+        assert_eq!(read.as_deref(), expected);
+    }
+    assert_eq!(server.take_requests().last().map(String::as_str), Some(&*format!("GET {path}")));
+}

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hpa_calc::Scale;
+use hpa_controller::scale_target::TargetPods;
 
 use super::*;
 use crate::model::Outage;
@@ -18,7 +19,7 @@ fn fail_connection(board: &Board, second: i64, cause: &'static str) {
 }
 
 #[test]
-fn problem_of_a_list_lasts_until_it_is_synced() {
+fn problem_of_a_list_lasts_until_it_is_read() {
     let board = board(&["a"]);
     fail_list(&board, AutoscalerApi::Core, false, 5);
     fail_list(&board, AutoscalerApi::Core, false, 9);
@@ -61,16 +62,16 @@ fn outage_of_the_api_server_replaces_other_problems() {
     board.mark_up(at(140));
     let of_leases = ["No controller makes decisions.", "Several controllers stored the statuses."];
     assert_eq!(board.problems(), of_leases);
-    assert!(!board.is_synced(), "the list is read again");
+    assert!(board.is_reading(), "the list is read again");
 }
 
 #[test]
 fn outage_before_the_first_list_has_no_time_of_values() {
     let board = Board::new(&[AutoscalerApi::Core], Settings::default(), SettingPolicy::default());
-    assert!(!board.is_synced());
+    assert!(board.is_reading());
     fail_connection(&board, 1, "refused");
     let changes = board.changes_since(0, at(2));
-    assert!(changes.synced);
+    assert!(!changes.is_reading);
     assert_eq!(changes.outage.unwrap().values_at, None);
 }
 
@@ -220,6 +221,16 @@ fn statuses_that_are_not_stored_are_counted_if_they_are_listed() {
 }
 
 #[test]
+fn row_of_an_autoscaler_whose_scalings_are_overwritten_says_so() {
+    let board = board(&["a"]);
+    let overwritten = [(HpaKey::new("shop", "a"), 3)].into();
+    board.set_activity(ControllerActivity { overwritten, ..ControllerActivity::default() }, at(1));
+    let text = "another client has changed the replicas after 3 scalings";
+    let sentence = board.get(&HpaKey::new("shop", "a")).unwrap().row.sentence;
+    assert!(sentence.contains(text), "{sentence}");
+}
+
+#[test]
 fn missing_pods_are_counted_from_scales_read_again_when_old() {
     let board = board(&[]);
     let unmet = status(3, 3, &[]);
@@ -232,14 +243,28 @@ fn missing_pods_are_counted_from_scales_read_again_when_old() {
     };
     assert_eq!(due(0).len(), 2, "at most this many");
     let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
-    let scales = ["a", "b"].map(|name| (id(name), Some(scale.clone())));
-    board.set_scales(scales.to_vec(), at(10));
+    let pods = |failure: Option<&str>| {
+        let replica_failure = failure.map(str::to_owned);
+        Some(TargetPods { scale: scale.clone(), replica_failure })
+    };
+    let refused = pods(Some("exceeded quota"));
+    board.set_scales(vec![(id("a"), pods(None)), (id("b"), refused)], at(10));
     assert_eq!(due(5), ["c"]);
     board.set_scales(vec![(id("c"), None)], at(12));
     assert_eq!(due(5), Vec::<String>::new());
     assert_eq!(due(11).len(), 2);
     let sentence = |name| board.get(&id(name)).unwrap().row.sentence;
     assert!(sentence("a").ends_with("; 2 of 3 pods exist"), "{}", sentence("a"));
+    let refused = sentence("b");
+    assert!(refused.ends_with("; 2 of 3 pods exist: exceeded quota"), "{refused}");
+    // No page was open for a while.
+    let viewer = board.add_viewer(at(9), at(20));
+    drop(board.add_viewer(at(10), at(20)));
+    assert!(sentence("a").ends_with("; 2 of 3 pods exist"), "another page is open");
+    drop(viewer);
+    drop(board.add_viewer(at(10), at(20)));
+    assert!(!sentence("a").contains("2 of 3 pods"), "{}", sentence("a"));
     let waits = sentence("c");
-    assert!(waits.ends_with("; the controller counts fewer than 3 pods"), "{waits}");
+    let end = "; stays at 3, maybe because pods of its selector are not ready or not measured";
+    assert!(waits.ends_with(end), "{waits}");
 }

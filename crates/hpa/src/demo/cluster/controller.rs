@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{
     Clock, Dependencies, HpaKey, Instants, Observer, Options, RunError, Telemetry,
-    debug::{DebugView, DecisionRecorder, ViewSettings},
+    debug::{DebugView, DecisionRecorder},
     forecast::{ForecastSource, PastLoads},
     k8s::Clients,
 };
@@ -27,7 +27,7 @@ const WORKERS: usize = 5;
 /// Simulated time. It has no clock steps, so wall-clock and monotonic time advance together.
 pub(super) struct DemoClock {
     clock: SimulatedClock,
-    start: Timestamp,
+    pub(super) start: Timestamp,
 }
 
 impl DemoClock {
@@ -35,10 +35,6 @@ impl DemoClock {
     pub(super) fn new(clock: SimulatedClock) -> Self {
         let start = clock.now();
         Self { clock, start }
-    }
-
-    pub(super) fn start(&self) -> Timestamp {
-        self.start
     }
 
     /// Simulated seconds since the start.
@@ -74,13 +70,16 @@ pub(crate) struct Controller {
 impl ControllerSetup {
     /// The documents of the debug API.
     pub(super) fn debug_view(&self, recorder: Arc<DecisionRecorder>) -> DebugView {
-        let settings = ViewSettings {
+        DebugView {
+            telemetry: self.telemetry.clone(),
+            recorder,
+            clock: self.clock.clone(),
             sync_period: Duration::from_secs_f64(SYNC_PERIOD),
             decision_settings: options(1.0).settings,
             dry_run: false,
             keep_history: false,
-        };
-        DebugView::new(self.telemetry.clone(), recorder, self.clock.clone(), settings)
+            refused_rules_file: Box::new(|| None),
+        }
     }
 
     /// Starts a controller. `speed` is simulated seconds per real second.
@@ -122,7 +121,7 @@ impl Controller {
 
 /// The records of the demo's controller, for the dashboard: from the documents of the debug API,
 /// without a request.
-pub(super) struct DemoRecordSource(pub(super) DebugView);
+pub(super) struct DemoRecordSource(pub(super) Arc<DebugView>);
 
 #[async_trait]
 impl RecordSource for DemoRecordSource {
@@ -148,7 +147,7 @@ pub(super) fn sync_period(speed: f64) -> Duration {
 
 fn options(speed: f64) -> Options {
     Options {
-        settings: Settings::default().with_strict_scale_to_zero(true),
+        settings: Settings::default().with(|settings| settings.strict_scale_to_zero = true),
         setting_policy: SettingPolicy::default(),
         sync_period: sync_period(speed),
         workers: WORKERS,

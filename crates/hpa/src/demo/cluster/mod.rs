@@ -16,7 +16,7 @@ use hpa_adapter::certificates::write_private;
 use hpa_calc::Settings;
 use hpa_controller::{
     HpaKey, Observer, ReconcileBeforeStatusWrite, Telemetry, TelemetryOptions,
-    debug::DecisionRecorder,
+    debug::{DebugView, DecisionRecorder},
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
 use hpa_dashboard::{Dashboard, Options};
@@ -68,9 +68,8 @@ pub(crate) struct DemoCluster {
     /// Simulated seconds per real second.
     speed: f64,
     pending_checks: PendingChecks,
-    record_source: Arc<DemoRecordSource>,
+    debug_view: Arc<DebugView>,
     setup: ControllerSetup,
-    recorder: Arc<DecisionRecorder>,
     _server: ServerHandle,
     _running: RunningSimulation,
 }
@@ -153,10 +152,10 @@ impl DemoCluster {
         }));
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), DECISION_MEMORY));
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), recorder.clone()];
-        let past_loads = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start()));
+        let past_loads = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start));
         let observer = Arc::new(observers);
         let setup = ControllerSetup { clients, clock, observer, telemetry, past_loads };
-        let record_source = Arc::new(DemoRecordSource(setup.debug_view(recorder.clone())));
+        let debug_view = Arc::new(setup.debug_view(recorder));
         let controller = setup.start(speed);
         Ok(Self {
             testbed,
@@ -166,9 +165,8 @@ impl DemoCluster {
             kubeconfig,
             speed,
             pending_checks: PendingChecks::default(),
-            record_source,
+            debug_view,
             setup,
-            recorder,
             _server: server,
             _running: running,
         })
@@ -207,9 +205,9 @@ impl DemoCluster {
             title: format!("hpa demo: {scenario}"),
             sync_period: sync_period(self.speed),
             request_timeout: REQUEST_TIMEOUT,
-            settings: Settings::default().with_strict_scale_to_zero(true),
+            settings: Settings::default().with(|settings| settings.strict_scale_to_zero = true),
             clock: self.setup.clock.clone(),
-            records: Some(self.record_source.clone()),
+            records: Some(Arc::new(DemoRecordSource(self.debug_view.clone()))),
             ..Options::default()
         };
         let started = Dashboard::start(&clients, options).await;
@@ -218,8 +216,7 @@ impl DemoCluster {
 
     /// Serves the debug API of the controller. If it can't start, the demo continues without it.
     pub(crate) async fn start_debug_api(&self) -> Option<(Server, SocketAddr)> {
-        let view = self.setup.debug_view(self.recorder.clone());
-        let started = debug_api::start_local(view).await;
+        let started = debug_api::start_local(self.debug_view.clone()).await;
         started.inspect_err(|error| warn!(error = format!("{error:#}"), "no debug API")).ok()
     }
 
@@ -298,11 +295,12 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 mod tests {
     use std::fs;
 
+    use hpa_calc::explain::Reason;
     use hpa_dashboard::RecordSource;
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::demo::model::{Reason, bounds};
+    use crate::demo::model::bounds;
 
     fn decision(name: &str, waits_for_forecast: bool) -> Decision {
         Decision {
@@ -369,11 +367,12 @@ manifests:
         }
         // The recorder runs after the sender, so it may lack the last decision.
         let key = HpaKey::new("default", "web");
-        let records = cluster.record_source.records(&key, None, None).await.unwrap();
+        let source = DemoRecordSource(cluster.debug_view.clone());
+        let records = source.records(&key, None, None).await.unwrap();
         assert!(records.samples.len() >= 2 && records.history.is_some(), "{records:?}");
         assert!(!records.decisions.is_empty() && records.decisions.len() < records.samples.len());
         let last = records.samples.last().unwrap().at;
-        let next = cluster.record_source.records(&key, None, Some(last)).await.unwrap();
+        let next = source.records(&key, None, Some(last)).await.unwrap();
         assert!(next.samples.iter().all(|sample| sample.at > last));
         cluster.switch_to_real_time().await;
         while cluster.decisions.try_recv().is_ok() {}

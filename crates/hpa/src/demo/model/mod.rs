@@ -7,8 +7,6 @@ mod records;
 mod summary;
 mod violations;
 
-pub(crate) use hpa_calc::explain::Reason;
-
 pub(crate) use self::{
     decision::Decision,
     history::{AutoscalerRecord, WorkloadSample},

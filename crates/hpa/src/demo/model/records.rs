@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hpa_calc::{Settings, api::HorizontalPodAutoscaler, settings::Bounds};
+use hpa_calc::{Settings, api::HorizontalPodAutoscaler, crd::KIND, settings::Bounds};
 use hpa_controller::HpaKey;
 use hpa_testbed::{
     Testbed,
@@ -17,7 +17,6 @@ use super::{
 use crate::manifests::string_at;
 
 const API_VERSION: &str = "autoscaling/v2";
-const KIND: &str = "HorizontalPodAutoscaler";
 const MAX_RECENT_SCALINGS: usize = 50;
 
 #[derive(Debug)]
@@ -169,7 +168,7 @@ workloads:
 - {name: worker, namespace: shop}
 - {name: worker, namespace: bank}
 queues:
-- {name: jobs, metric: jobs, workload: worker, arrivals: {constant: 1}}
+- {name: jobs, metric: jobs, workload: shop/worker, arrivals: {constant: 1}}
 - {name: bills, metric: bills, workload: bank/worker, arrivals: {constant: 1}}
 ";
 

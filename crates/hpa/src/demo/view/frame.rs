@@ -1,13 +1,13 @@
 //! The lines of the live view.
 
-use hpa_calc::explain::{minutes_and_seconds, number};
+use hpa_calc::explain::{Reason, minutes_and_seconds, number};
 
 use super::{
     introduction::DemoInfo,
     line::{Line, Style},
     sparkline::{Point, sparkline},
 };
-use crate::demo::model::{AutoscalerRecord, Decision, DemoRecords, Reason, WorkloadSample};
+use crate::demo::model::{AutoscalerRecord, Decision, DemoRecords, WorkloadSample};
 
 /// The lines above the autoscalers.
 pub(crate) struct Header {

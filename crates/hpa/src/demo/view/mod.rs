@@ -3,8 +3,8 @@
 mod frame;
 mod introduction;
 mod line;
+mod screen;
 mod sparkline;
-mod terminal;
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ pub(crate) use self::introduction::DemoInfo;
 use self::{
     frame::{Header, State, frame},
     introduction::introduction,
-    terminal::Screen,
+    screen::Screen,
 };
 use super::model::{Decision, DemoRecords, Summary};
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) enum DemoOutput {
 pub(crate) fn start_logging(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<bool> {
     let log_level =
         |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
-    let is_live = terminal::is_available();
+    let is_live = screen::is_available();
     if is_live {
         let log = folder.join("controller.log");
         let file =
@@ -93,7 +93,7 @@ impl DemoOutput {
     /// Draws the live view.
     pub(crate) fn draw(&self, records: &DemoRecords) -> io::Result<()> {
         let Self::Live { screen, header } = self else { return Ok(()) };
-        let (columns, rows) = terminal::size();
+        let (columns, rows) = screen::size();
         screen.draw(&frame(header, records, columns, rows))
     }
 
@@ -115,7 +115,7 @@ impl DemoOutput {
     pub(crate) fn end(self, records: &DemoRecords, summary: &Summary) -> io::Result<()> {
         if let Self::Live { screen, mut header } = self {
             header.state = State::Over;
-            let (columns, rows) = terminal::size();
+            let (columns, rows) = screen::size();
             screen.close(&frame(&header, records, columns, rows))?;
         }
         print(&format!("\n{}\n", summary.text))

@@ -1,12 +1,10 @@
 //! A row of bars over time.
 
+use crate::terminal::bar;
+
 /// A time in seconds, and a value.
 pub(super) type Point = (f64, f64);
 
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The character for zero. It differs from the lowest bar, because a workload at zero replicas must
-/// be visible.
-const ZERO: char = '·';
 /// The character for columns after the last point.
 const BLANK: char = ' ';
 
@@ -31,19 +29,6 @@ pub(super) fn sparkline(points: &[Point], span: f64, width: usize) -> String {
         rest = later;
     }
     line
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the value is between 0 and 8"
-)]
-fn bar(value: f64, peak: f64) -> char {
-    if value <= 0.0 || peak <= 0.0 {
-        return ZERO;
-    }
-    let index = (value / peak * BARS.len() as f64).ceil() as usize;
-    BARS.get(index.saturating_sub(1)).copied().unwrap_or(ZERO)
 }
 
 #[cfg(test)]

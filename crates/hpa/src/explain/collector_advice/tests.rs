@@ -1,6 +1,6 @@
 use clap::Parser;
 use hpa_calc::{MetricsApi, Scale, SelectedPods, Settings};
-use hpa_collectors::registry::external_types;
+use hpa_collectors::{annotations::MetricType, registry::external_types};
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::json;
@@ -8,14 +8,18 @@ use serde_json::json;
 use super::*;
 use crate::args::{Arguments, Command};
 
-fn source(collector: &'static str, subject: &str, server: Server) -> CollectorSource {
-    CollectorSource {
-        collector,
-        subject: subject.to_owned(),
-        is_annotated: subject.starts_with("annotations "),
-        is_per_replica: false,
-        servers: vec![server],
-    }
+/// A source with the annotations `prefix*`. Without a prefix, that of the queue `q` without
+/// annotations.
+fn source(collector: &'static str, prefix: Option<&str>, server: Server) -> CollectorSource {
+    let labels = json!({ "matchLabels": { "type": "sqs-queue-length" } });
+    let queue = serde_json::from_value(json!({ "name": "q", "selector": labels })).unwrap();
+    let subject = match prefix {
+        Some(prefix) => {
+            FindingSubject::MetricAnnotations { prefix: prefix.to_owned(), setting: None }
+        }
+        None => FindingSubject::Metric(MetricType::External, queue),
+    };
+    CollectorSource { collector, subject, is_per_replica: false, servers: vec![server] }
 }
 
 #[rstest]
@@ -61,7 +65,7 @@ fn advice_about_an_unknown_path_names_it_and_its_setting(
     let mut hpa = HorizontalPodAutoscaler::default();
     let annotation = format!("metric-config.x.y.z/{key}");
     hpa.metadata.annotations.insert(annotation, value.to_owned());
-    let source = source(collector, "annotations metric-config.x.y.z/*", server);
+    let source = source(collector, Some("metric-config.x.y.z/"), server);
     let advise = |failure: &str| unknown_path_advice(&hpa, &source, failure);
     let request = "unable to fetch metrics: the request to http://h:1 failed: ";
     let advice = advise(&format!("{request}unsuccessful response: 404 Not Found"));
@@ -75,7 +79,7 @@ fn advice_about_an_unknown_path_names_it_and_its_setting(
 #[case::url(Server::Url(String::new()), "a URL of the autoscaler")]
 #[case::pods(Server::Pods, "the target's pods")]
 fn advice_says_that_only_this_machine_failed(#[case] server: Server, #[case] start: &str) {
-    let (place, check) = place_and_check(&source("json-path", "metric", server));
+    let (place, check) = place_and_check(&source("json-path", None, server));
     assert_eq!(place, format!("{start}, from which this machine got no value"));
     let end = "from the controller's network, or from here with kubectl port-forward";
     assert!(check.ends_with(end), "{check}");
@@ -88,7 +92,7 @@ fn only_flags_that_a_collector_lacks_are_named() {
         panic!("another command");
     };
     let sources = InProcessSources::from_flags(&arguments.sources);
-    let source = source("skipper", "annotations a/*", Server::Pods);
+    let source = source("skipper", Some("a/"), Server::Pods);
     let (hpa, error) = (HorizontalPodAutoscaler::default(), ReadError::Empty(MetricsApi::Custom));
     let advice = source_advice(&sources, &hpa, "rps", &source, &error);
     let expected = "rps needs the collector skipper (annotations a/*), which is off: add \
@@ -122,7 +126,7 @@ fn advice_without_a_failed_request_names_no_server(
     #[case] failure: &str,
     #[case] expected: Option<&str>,
 ) {
-    let source = source("skipper", "annotations a/*", Server::Operator(String::new()));
+    let source = source("skipper", Some("a/"), Server::Operator(String::new()));
     let advice = advice_without_failed_request("rps", &source, failure);
     assert_eq!(advice.as_deref(), expected);
 }
@@ -130,7 +134,7 @@ fn advice_without_a_failed_request_names_no_server(
 #[rstest]
 #[case::annotated(
     "prometheus",
-    "annotations metric-config.x.y.prometheus/*",
+    Some("metric-config.x.y.prometheus/"),
     "",
     Some(
         "The annotations metric-config.x.y.prometheus/* are settings of the collector \
@@ -140,17 +144,17 @@ fn advice_without_a_failed_request_names_no_server(
 )]
 #[case::by_label(
     "sqs",
-    "metric external/q {type=sqs-queue-length}",
+    None,
     "the server could not find the metric q for ",
     Some(
-        "The metric external/q {type=sqs-queue-length} is one that the collector sqs reads. If \
+        "The metric External/q {type=sqs-queue-length} is one that the collector sqs reads. If \
          the controller runs with --collectors, use its flags here, with \
          --aws-external-metrics."
     )
 )]
 #[case::by_an_adapter(
     "json-path",
-    "annotations metric-config.x.y.json-path/*",
+    Some("metric-config.x.y.json-path/"),
     "Internal error occurred: unable to fetch metrics",
     Some(
         "The annotations metric-config.x.y.json-path/* are settings of the collector json-path. \
@@ -160,29 +164,29 @@ fn advice_without_a_failed_request_names_no_server(
 )]
 #[case::by_label_and_an_adapter(
     "sqs",
-    "metric external/q {type=sqs-queue-length}",
+    None,
     "an error on the server (\"\") has prevented the request from succeeding",
     Some(
-        "The metric external/q {type=sqs-queue-length} is one that the collector sqs reads. If \
+        "The metric External/q {type=sqs-queue-length} is one that the collector sqs reads. If \
          the controller runs with --collectors, use its flags here, with \
          --aws-external-metrics. If an adapter does, the log of its service has the cause: kubectl \
          get apiservices | grep metrics.k8s.io"
     )
 )]
-#[case::of_an_api("sqs", "metric external/q {type=sqs-queue-length}", "down", None)]
+#[case::of_an_api("sqs", None, "down", None)]
 #[case::of_an_unavailable_api(
     "json-path",
-    "annotations metric-config.external.q.json-path/*",
+    Some("metric-config.external.q.json-path/"),
     error_texts::API_UNAVAILABLE,
     None
 )]
 fn advice_without_collectors_names_the_flags_that_the_collector_needs(
     #[case] collector: &'static str,
-    #[case] subject: &str,
+    #[case] prefix: Option<&str>,
     #[case] failure: &str,
     #[case] expected: Option<&str>,
 ) {
-    let source = source(collector, subject, Server::Operator(String::new()));
+    let source = source(collector, prefix, Server::Operator(String::new()));
     let error = ReadError::fetch(MetricsApi::External, failure);
     assert_eq!(advice_without_collectors(&source, &error, false).as_deref(), expected);
     let of_adapter = advice_without_collectors(&source, &error, true);
@@ -192,8 +196,7 @@ fn advice_without_collectors_names_the_flags_that_the_collector_needs(
 
 #[test]
 fn empty_response_leads_to_the_collector_that_the_label_names() {
-    let source =
-        source("sqs", "metric external/q {type=sqs-queue-length}", Server::Operator(String::new()));
+    let source = source("sqs", None, Server::Operator(String::new()));
     let error = ReadError::Empty(MetricsApi::External);
     let advice = advice_without_collectors(&source, &error, false).expect("advice");
     assert!(advice.ends_with("use its flags here, with --aws-external-metrics."), "{advice}");
@@ -292,12 +295,9 @@ fn misspelled_type_of_a_metric_is_the_field_to_correct() {
     hpa.metadata.annotations.insert(annotation, "up".to_owned());
     hpa.spec.metrics = vec![serde_json::from_value(metric).unwrap()];
     let source = source_of(&hpa, &hpa.spec.metrics[0], &environment_of_unknown_flags(&hpa));
-    let finding = about_unknown_type(&hpa, 0, source.unwrap().unwrap_err());
-    let expected = "field spec.metrics[0].external.metric.selector.matchLabels.type";
-    assert_eq!(finding.subject, expected);
-    let expected =
-        "there is no collector \"prometeus\", so nothing reads jobs: set type: prometheus";
-    assert_eq!(finding.message, expected);
+    let expected = "field spec.metrics[0].external.metric.selector.matchLabels.type: there is no \
+                    collector \"prometeus\", so nothing reads jobs: set type: prometheus";
+    assert_eq!(cause(&hpa, 0, &source.unwrap().unwrap_err()), expected);
 }
 
 #[rstest]
@@ -419,13 +419,8 @@ fn advice_depends_on_whether_the_server_answered(
     #[case] failure: &str,
     #[case] expected: Option<&str>,
 ) {
-    let source = CollectorSource {
-        collector: "prometheus",
-        subject: "annotations metric-config.external.jobs.prometheus/*".to_owned(),
-        is_annotated: true,
-        is_per_replica: false,
-        servers: Vec::new(),
-    };
+    let prefix = Some("metric-config.external.jobs.prometheus/");
+    let source = source("prometheus", prefix, Server::Operator(String::new()));
     let advice = answer_advice("jobs", &source, failure);
     match expected {
         Some(start) => assert!(advice.as_deref().unwrap().starts_with(start), "{advice:?}"),

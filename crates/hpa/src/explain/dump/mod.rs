@@ -19,6 +19,7 @@ use hpa_controller::{
     AutoscalerApi,
     debug::{ActingController, AutoscalerDetail, effective_settings, settings_of_controller},
     k8s::StatusController,
+    scale_target::replica_failure,
 };
 use hpa_metrics::{
     decode_value,
@@ -87,7 +88,10 @@ impl Dump {
         let record = past.as_ref().ok();
         let autoscalers = self.autoscalers_selecting(&hpa, &pods, record, settings.dry_run);
         let (sharing_target, bounds_conflict) = self.others_of_target(object, &hpa, now);
-        let inputs = Inputs {
+        // A Scale has no conditions, so this reads the target even if there is a Scale.
+        let target = self.named_like_target(&hpa, &hpa.spec.scale_target_ref.kind);
+        let replica_failure = target.and_then(replica_failure);
+        let mut inputs = Inputs {
             scale,
             settings,
             selected: SelectedPods {
@@ -97,17 +101,17 @@ impl Dump {
                 own_name: None,
                 bounds_conflict,
                 sharing_target,
+                replica_failure,
             },
             readings: Readings::new(),
-            history: past.as_ref().ok().and_then(|past| past.history.clone()),
+            history: record.and_then(|record| record.history.clone()),
             now,
             hpa,
         };
-        let plan = inputs.plan();
-        let selected = &inputs.selected.pods;
-        let readings: Readings =
-            plan.queries().map(|(index, query)| (index, self.reading(query, selected))).collect();
-        let inputs = Inputs { readings, ..inputs.clone() };
+        inputs.readings = {
+            let (plan, pods) = (inputs.plan(), &inputs.selected.pods);
+            plan.queries().map(|(index, query)| (index, self.reading(query, pods))).collect()
+        };
         Ok(Subject {
             missing_object_advice: self.missing_object_advice(&inputs),
             past_source: None,

@@ -1,4 +1,7 @@
-use hpa_calc::readings::{MetricsApi, ReadError};
+use hpa_calc::{
+    MilliValue, Reading,
+    readings::{MetricsApi, ReadError},
+};
 
 use super::*;
 use crate::kubectl::escape;
@@ -92,6 +95,58 @@ fn decision_of_the_controller_is_the_first_line_if_a_metric_can_not_be_read_here
     record["runs"][0]["explanation"]["metrics"][0]["error"] = Value::Null;
     record["autoscaler"]["lastReconcileSecondsAgo"] = json!(50.0);
     assert!(!sentence(&record).contains("as the controller decided"), "an old decision");
+}
+
+#[test]
+fn overwritten_scalings_are_in_the_first_line() {
+    let mut record = record();
+    record["autoscaler"]["overwrittenScalings"] = json!(6);
+    let report = subject("", &[record]).report();
+    let text = "; another client has changed the replicas after 6 scalings";
+    assert!(report.sentence.contains(text), "{}", report.sentence);
+    assert!(report.advice[0].starts_with("Find the client. "), "{:?}", report.advice);
+}
+
+/// The controller lacks its rights, which this user has.
+#[test]
+fn failure_of_the_controller_is_the_first_line_although_all_can_be_read_here() {
+    let mut record = record();
+    record["autoscaler"]["lastReconcileSecondsAgo"] = json!(5.0);
+    record["autoscaler"]["statusWriteError"] = json!("cannot patch");
+    let forbidden = "deployments.apps \"web\" is forbidden: User \"hpa\" cannot get resource \
+                     \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
+    let failure = format!("failed to query scale subresource for Deployment/web: {forbidden}");
+    record["runs"] = json!([{
+        "from": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "count": 1,
+        "decision": {
+            "currentReplicas": null, "desiredReplicas": null, "scaledTo": null,
+            "proposedReplicas": null, "reason": "failed", "sentence": failure, "error": failure,
+        },
+        "explanation": { "metrics": [] },
+    }]);
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web" },
+        "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+    });
+    let mut subject = subject("", &[record, scale]);
+    let external = json!([{ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "60" },
+    } }]);
+    subject.inputs.hpa.spec.metrics = serde_json::from_value(external).expect("metrics");
+    let value = MilliValue::from_milli(180_000);
+    subject.inputs.readings =
+        [(0, Ok(Reading::External(vec![value].into())))].into_iter().collect();
+    let report = subject.report();
+    let first = format!(
+        "can't decide: {failure}, as the controller decided last; this doesn't fail here; the \
+         controller can't store its status"
+    );
+    assert_eq!(report.sentence, first);
+    assert!(report.changes.is_empty(), "nothing scales before the failure ends: {report}");
+    let advice = format!("The controller can't decide: {failure}. Give the user in the message");
+    assert!(report.advice.iter().any(|one| one.starts_with(&advice)), "{report}");
+    let rule = r#"{apiGroups: ["apps"], resources: ["deployments/scale"], verbs: ["get"]}"#;
+    assert!(report.advice.iter().any(|one| one.contains(rule)), "{report}");
 }
 
 #[test]
@@ -238,6 +293,22 @@ fn reported_absence_of_the_metrics_api_precedes_commands_that_read_it() {
     let unknown = "The controller that stored the status is unknown: the autoscaler has no \
                    managedFields";
     assert!(controller.starts_with(unknown), "{controller}");
+}
+
+#[test]
+fn target_beside_its_scale_says_why_pods_cannot_be_created() {
+    let scale = json!({
+        "kind": "Scale", "metadata": { "name": "web" },
+        "spec": { "replicas": 3 }, "status": { "replicas": 2, "selector": "app=web" },
+    });
+    let message = "pods \"web-1\" is forbidden: exceeded quota: pods";
+    let condition = json!({ "type": "ReplicaFailure", "status": "True", "message": message });
+    let target = json!({
+        "kind": "Deployment", "metadata": { "name": "web" },
+        "status": { "conditions": [condition] },
+    });
+    let selected = subject("", &[scale, target]).inputs.selected;
+    assert_eq!(selected.replica_failure.as_deref(), Some("exceeded quota: pods"));
 }
 
 #[test]

@@ -29,18 +29,13 @@ use hpa_prometheus::source::PrometheusSource;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
-use super::{
-    MetricAdvisor,
-    dump::SCALABLE,
-    idle,
-    subject::{Subject, is_reported_ambiguous},
-};
+use super::{MetricAdvisor, dump::SCALABLE, idle, subject::Subject};
 use crate::{
     args::{AutoscalerApiArgument, ControllerArguments, ExplainArguments, to_std},
     autoscaler_name::{self, AutoscalerName},
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{Unavailable, format_minutes},
+    debug_client::{Unavailable, describe_clock_lead},
     kubectl::{self, escape},
     listed_autoscalers::{ListedAutoscaler, list_readable_autoscalers, set_other_autoscalers},
     liveness::{
@@ -165,18 +160,16 @@ impl Cluster {
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let selector = scale.as_ref().ok().and_then(Scale::usable_selector);
-        let selected = match (&selector, &target) {
+        let mut selected = match (&selector, &target) {
             (Some(selector), Ok(target)) => {
                 let record = past.as_ref().ok();
-                let others = autoscalers.iter();
-                let others = others.filter(|one| one.api == self.name.key.api && one.name != name);
-                let others = others.map(|one| &one.hpa);
-                let is_ambiguous =
-                    is_reported_ambiguous(&hpa, &name, record, settings.dry_run, others);
-                self.select(selector, target, &hpa, &settings, &autoscalers, is_ambiguous).await?
+                self.select(selector, target, &hpa, &settings, &autoscalers, record).await?
             }
             _ => SelectedPods::default(),
         };
+        if let Ok(scale) = &scale {
+            selected.replica_failure = self.targets.replica_failure(&hpa, scale).await;
+        }
         let inputs = Inputs {
             hpa,
             scale,
@@ -186,27 +179,12 @@ impl Cluster {
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: kubectl::now(),
         };
-        self.relist(&inputs).await?;
-        let report_delay = || {
-            if !self.has_reported_delay.replace(true) {
-                terminal::warn("waiting for the metrics");
-            }
-        };
-        let read = self.metrics.read(&inputs);
-        let readings = rules_source::notify_of_delay(read, report_delay).await;
-        // Decide by the clock of the controller. Read the time again, because the samples are newer
-        // than its record.
-        let now = kubectl::now().checked_sub(clock_lag)?;
-        let mut inputs = Inputs { readings, now, ..inputs };
-        let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
-        let errors = past.as_ref().map(AutoscalerDetail::last_errors).unwrap_or_default();
-        let are_current = past.as_ref().is_ok_and(AutoscalerDetail::are_values_current);
-        let read_by_controller = fill_readings(&mut inputs, &values, are_current, errors);
-        let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
-        fill_forecasts(&mut inputs, forecasts);
-        let rules = self.metrics.rules().map(|rules| &**rules);
+        let mut inputs = self.read_metrics(inputs, clock_lag).await?;
+        let filled = past.as_ref().map(|record| fill_from_record(&mut inputs, record));
+        let read_by_controller = filled.unwrap_or_default();
+        let rules = self.metrics.rules.as_deref();
         let metric_advice = self.advisor.advise(rules, &inputs).await;
-        set_other_autoscalers(&mut autoscalers, now);
+        set_other_autoscalers(&mut autoscalers, inputs.now);
         let own = autoscalers.into_iter().find(|one| one.name == name);
         (inputs.selected.sharing_target, inputs.selected.bounds_conflict) =
             own.map(|own| (own.other_autoscalers, own.bounds_conflict)).unwrap_or_default();
@@ -229,6 +207,28 @@ impl Cluster {
             assumes_replicas: false,
             has_status_replicas: true,
         })
+    }
+
+    /// Adds the metrics to the inputs of a decision, and sets its time by the clock of the
+    /// controller.
+    async fn read_metrics(
+        &self,
+        inputs: Inputs,
+        clock_lag: SignedDuration,
+    ) -> anyhow::Result<Inputs> {
+        self.relist(&inputs).await?;
+        let report_delay = || {
+            if !self.has_reported_delay.replace(true) {
+                terminal::warn("waiting for the metrics");
+            }
+        };
+        let read = self.metrics.read(&inputs);
+        let mut readings = rules_source::notify_of_delay(read, report_delay).await;
+        // The clock of samples is mostly right. In a simulation, it lags like the controller's.
+        readings.set_clock_lead((-clock_lag).max(SignedDuration::ZERO));
+        // The samples are newer than the controller's record.
+        let now = kubectl::now().checked_sub(clock_lag)?;
+        Ok(Inputs { readings, now, ..inputs })
     }
 
     /// Fails if the user may not read the target's scale: the controller may be permitted to, so
@@ -268,29 +268,34 @@ impl Cluster {
             ControllerLease::find_in_cluster(&self.client, &self.location, Some(one), &of_api);
         let lease = lease.await;
         let with_lease = manager.filter(|manager| idle::has_lease(manager));
-        let built_in = with_lease.map(|_| KubeControllerManager::read(&self.client));
+        let is_new = manager.is_none() && hpa.status.conditions.is_empty();
+        let needs_built_in = is_new || with_lease.is_some();
+        let built_in = needs_built_in.then(|| KubeControllerManager::read(&self.client));
         let (record, built_in) =
             tokio::join!(self.read_record(hpa, &lease), OptionFuture::from(built_in));
-        let answers = record.is_ok();
+        let hpa_rs_answers = record.is_ok();
         let mut found = FoundController {
             past: Err(Unavailable::UnknownAutoscaler),
             past_source: None,
             clock_lag: SignedDuration::ZERO,
             lease_state: String::new(),
             // An instance that answers may not have stored the status yet.
-            acting: ActingController::of_status(controller.is_reference() && !answers),
+            acting: ActingController::of_status(controller.is_reference() && !hpa_rs_answers),
             idle: None,
             conflict: None,
         };
-        if let Some((manager, built_in)) = with_lease.zip(built_in) {
-            let built_in = built_in.with_statuses(&statuses);
-            let writers = NamespaceWriters::new(&statuses);
-            let leases = lease.with(&built_in, &writers, now);
-            if !answers || leases.may_built_in_act(Some(namespace)) {
+        let built_in = built_in.map(|built_in| built_in.with_statuses(&statuses));
+        let writers = NamespaceWriters::new(&statuses);
+        let leases = built_in.as_ref().map(|built_in| lease.with(built_in, &writers, now));
+        if let Some(leases) = leases.as_ref().filter(|_| is_new && !hpa_rs_answers) {
+            found.idle = leases.idle_without_status(*api, namespace);
+        }
+        if let Some((manager, leases)) = with_lease.zip(leases) {
+            if !hpa_rs_answers || leases.may_built_in_act(Some(namespace)) {
                 found.acting =
-                    leases.acting_controller(*api, Some(namespace), Some(manager), answers);
+                    leases.acting_controller(*api, Some(namespace), Some(manager), hpa_rs_answers);
             }
-            found.idle = leases.idle(*api, namespace, manager).filter(|_| !answers);
+            found.idle = leases.idle(*api, namespace, manager).filter(|_| !hpa_rs_answers);
             let own = statuses.iter().find(|status| status.key == self.name.key);
             found.conflict = own.and_then(|own| leases.conflicts(slice::from_ref(own)).pop());
             found.lease_state = idle::describe_leases(&leases, manager);
@@ -299,26 +304,23 @@ impl Cluster {
             // The decision is that of hpa-rs, whichever of them stored the status last.
             found.acting = ActingController::HpaRs;
         }
-        let error = match record {
+        match record {
             Ok((record, source, clock_lag)) => {
-                return FoundController {
-                    past: Ok(record),
-                    past_source: Some(source),
-                    clock_lag,
-                    ..found
-                };
+                FoundController { past: Ok(record), past_source: Some(source), clock_lag, ..found }
             }
-            Err(error) => error,
-        };
-        let is_replaced = controller.is_reference() && found.acting == ActingController::HpaRs;
-        let has_debug_api = self.location.controller_url.is_some() || is_replaced;
-        let other_manager =
-            manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
-        let past = Err(match other_manager {
-            Some(name) => Unavailable::OtherController(name.to_owned()),
-            None => error.for_writer(manager),
-        });
-        FoundController { past, ..found }
+            Err(error) => {
+                let is_replaced =
+                    controller.is_reference() && found.acting == ActingController::HpaRs;
+                let has_debug_api = self.location.controller_url.is_some() || is_replaced;
+                let other_manager =
+                    manager.filter(|manager| !has_debug_api && !FieldManager::is_hpa_rs(manager));
+                let past = Err(match other_manager {
+                    Some(name) => Unavailable::OtherController(name.to_owned()),
+                    None => error.for_writer(manager),
+                });
+                FoundController { past, ..found }
+            }
+        }
     }
 
     /// Reads the record of the autoscaler from the debug API of the leader or of
@@ -372,7 +374,7 @@ impl Cluster {
 
     /// Reads the series of the rules, if the decision needs them and the relist interval has passed.
     async fn relist(&self, inputs: &Inputs) -> anyhow::Result<()> {
-        let needed = self.metrics.rules().filter(|_| self.metrics.needs_series(inputs));
+        let needed = self.metrics.rules.as_deref().filter(|_| self.metrics.needs_series(inputs));
         let Some(rules) = needed else { return Ok(()) };
         let interval = rules.settings().relist_interval;
         if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
@@ -389,13 +391,20 @@ impl Cluster {
     }
 }
 
+/// Replaces readings by the controller's values, and adds its forecasts. Returns the names of the
+/// metrics with replaced readings.
+fn fill_from_record(inputs: &mut Inputs, record: &AutoscalerDetail) -> Vec<String> {
+    let (values, errors) = (record.last_values(), record.last_errors());
+    let replaced = fill_readings(inputs, &values, record.are_values_current(), errors);
+    fill_forecasts(inputs, &record.forecasts);
+    replaced
+}
+
 /// A warning about a clock of the controller that is ahead of the API server's. One that is behind
 /// may be that of a simulation.
 fn clock_warning(clock_lag: SignedDuration) -> Option<String> {
-    let lead = -clock_lag;
-    (lead > MAX_CLOCK_LAG).then(|| {
-        format!("the controller's clock is {} ahead of the API server's", format_minutes(lead))
-    })
+    let clause = describe_clock_lead((-clock_lag).max(SignedDuration::ZERO))?;
+    Some(format!("the controller misjudges times: {clause}"))
 }
 
 #[cfg(test)]
@@ -405,8 +414,9 @@ mod tests {
     #[test]
     fn clock_that_is_ahead_has_a_warning() {
         let warning = |lag| clock_warning(SignedDuration::from_secs(lag));
-        let expected = "the controller's clock is 10m ahead of the API server's";
-        assert_eq!(warning(-600).as_deref(), Some(expected));
-        assert_eq!((warning(-10), warning(600)), (None, None));
+        let expected =
+            "the controller misjudges times: its clock is 7m ahead of that of the API server";
+        assert_eq!(warning(-419).as_deref(), Some(expected));
+        assert_eq!((warning(-5), warning(600)), (None, None));
     }
 }

@@ -7,14 +7,14 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Pod, SelectedPods, Selector, Settings,
     api::{ConditionReason, ConditionType},
 };
-use hpa_controller::scale_target::ScaleObject;
+use hpa_controller::{debug::AutoscalerDetail, scale_target::ScaleObject};
 use hpa_metrics::decode_value;
 use serde_json::Value;
 
 use super::Cluster;
 use crate::{
     autoscaler_name::list_path,
-    explain::subject::may_name_api,
+    explain::subject::{is_reported_ambiguous, may_name_api},
     kubectl::{self, escape},
     listed_autoscalers::ListedAutoscaler,
     manifests::string_at,
@@ -22,8 +22,9 @@ use crate::{
 
 impl Cluster {
     /// The pods that match the autoscaler's selector and, by its settings, count for it. Also the
-    /// autoscalers that select any of these pods: this one and, if `is_ambiguous`, others.
-    /// `autoscalers` are those of the namespace, as far as they can be listed.
+    /// autoscalers that select any of these pods: this one and, if the controller reports that they
+    /// prevent its scaling, others. `autoscalers` are those of the namespace, as far as they can be
+    /// listed. `record` is that of the controller's debug API.
     pub(super) async fn select(
         &self,
         selector: &Selector,
@@ -31,7 +32,7 @@ impl Cluster {
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         autoscalers: &[ListedAutoscaler],
-        is_ambiguous: bool,
+        record: Option<&AutoscalerDetail>,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.list_pods(selector).await?;
         let selected = self.targets.select_pods(hpa, settings, target, pods).await;
@@ -43,6 +44,9 @@ impl Cluster {
             return Ok(SelectedPods::default());
         }
         let own_name = self.name.key.to_string();
+        let of_api = autoscalers.iter().filter(|one| one.api == self.name.key.api);
+        let of_api = of_api.filter(|one| one.name != own_name).map(|one| &one.hpa);
+        let is_ambiguous = is_reported_ambiguous(hpa, &own_name, record, settings.dry_run, of_api);
         let mut others = self.handled_autoscalers(hpa, autoscalers).await?;
         others.retain(|one| is_ambiguous && one.name != own_name);
         let others = others.into_iter().map(|one| (one.name.clone(), &one.hpa)).collect();

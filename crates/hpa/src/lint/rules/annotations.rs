@@ -9,7 +9,7 @@ use hpa_calc::{
     settings::{DOMAIN, ProblemKind, SETTINGS, Setting, SettingPlace, SettingProblem},
     suggestions::most_similar,
 };
-use hpa_collectors::registry::external_types;
+use hpa_collectors::{FindingSubject, config::display_name, registry::external_types};
 use serde_json::Value;
 
 use super::{
@@ -89,17 +89,22 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     let unknown_types: Vec<_> = unknown_types.collect();
     let environment = environment_of_unknown_flags(subject.hpa);
     for finding in hpa_collectors::findings(subject.hpa, &environment) {
-        let is_external = finding.subject.starts_with("annotations metric-config.external.");
+        let is_external = matches!(
+            &finding.subject,
+            FindingSubject::MetricAnnotations { prefix, .. }
+                if prefix.starts_with("metric-config.external.")
+        );
         if finding.has_no_collector && is_external && !unknown_types.is_empty() {
             // The finding about the unknown type is more precise.
             continue;
         }
-        if let Some((field, name)) = metric_without_annotations(subject.hpa, &finding.subject) {
-            report.add(field, format!("{name}: {}", finding.message));
-        } else {
-            let field = annotation_field(annotations, &finding.subject, &finding.message);
-            report.add(field, finding.message);
-        }
+        let message = match &finding.subject {
+            FindingSubject::Metric(metric_type, metric) => {
+                format!("{}: {}", display_name(*metric_type, metric), finding.message)
+            }
+            _ => finding.message,
+        };
+        report.add(field_of(subject.hpa, &finding.subject), message);
     }
     for (field, message) in unknown_types {
         report.add(field, message);
@@ -136,43 +141,31 @@ pub(crate) fn unknown_collector_type(
     Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
 }
 
-/// The field and the name of the metric of a finding, whose subject is `metric TYPE/NAME
-/// {LABEL=VALUE,...}`, with the type as in the spec. `None` if the subject is no metric.
-fn metric_without_annotations(
-    hpa: &HorizontalPodAutoscaler,
-    subject: &str,
-) -> Option<(String, String)> {
-    let name = subject.strip_prefix("metric ")?;
-    let is_named = |metric: &MetricSpec| {
-        let type_and_name = format!("{}/{}", metric.source_type.as_str(), metric.metric_name());
-        let rest = name.strip_prefix(&type_and_name);
-        let external = metric.external.as_ref();
-        let labels = external.and_then(|external| external.metric.selector.as_ref());
-        let mut labels = labels.into_iter().flat_map(|selector| &selector.match_labels);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-            && labels.all(|(label, value)| name.contains(&format!("{label}={value}")))
+/// The field of a finding about a collector. If the annotation of a setting is missing, it is the
+/// first annotation of the metric.
+fn field_of(hpa: &HorizontalPodAutoscaler, subject: &FindingSubject) -> String {
+    let annotations = &hpa.metadata.annotations;
+    let annotation = match subject {
+        FindingSubject::AllAnnotations => None,
+        FindingSubject::Annotation(key) => Some(key.clone()),
+        FindingSubject::MetricAnnotations { prefix, setting } => {
+            let exact = setting.as_ref().map(|setting| format!("{prefix}{setting}"));
+            exact
+                .filter(|key| annotations.contains_key(key))
+                .or_else(|| first_with_prefix(annotations, prefix).map(str::to_owned))
+        }
+        FindingSubject::Metric(metric_type, metric) => {
+            let is_subject = |(_, spec): &(usize, &MetricSpec)| {
+                spec.source_type.as_str() == metric_type.name()
+                    && spec.metric_name() == metric.name
+                    && spec.label_selector() == metric.selector.as_ref()
+            };
+            let found = hpa.spec.metrics.iter().enumerate().find(is_subject);
+            let field = found.map(|(index, spec)| source_field(index, spec));
+            return field.unwrap_or_else(|| "spec.metrics".to_owned());
+        }
     };
-    let index = hpa.spec.metrics.iter().position(is_named)?;
-    Some((source_field(index, hpa.spec.metrics.get(index)?), name.to_owned()))
-}
-
-/// The field of a finding about a collector. It is the annotation that `subject` names, else the
-/// annotation of the last setting in `message`, else the first annotation of the metric.
-fn annotation_field(
-    annotations: &BTreeMap<String, String>,
-    subject: &str,
-    message: &str,
-) -> String {
-    let prefix = subject.rsplit(' ').next().unwrap_or_default().trim_end_matches('*');
-    let words = message.split_whitespace().rev().map(|word| word.trim_end_matches(':'));
-    let mut exact =
-        std::iter::once(prefix.to_owned()).chain(words.map(|it| format!("{prefix}{it}")));
-    let exact = exact.find(|name| annotations.contains_key(name));
-    let first = || first_with_prefix(annotations, prefix).filter(|_| !prefix.is_empty());
-    match exact.or_else(|| first().map(str::to_owned)) {
-        Some(name) => member_path(ANNOTATIONS, &name),
-        None => ANNOTATIONS.to_owned(),
-    }
+    annotation.map_or_else(|| ANNOTATIONS.to_owned(), |key| member_path(ANNOTATIONS, &key))
 }
 
 /// The first name with a prefix. The time doesn't depend on the other names.

@@ -32,7 +32,7 @@ fn scaling_rules<'a>(
     directions.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
 }
 
-/// The `behavior` that the API server makes of an empty one.
+/// An empty `behavior` with the defaults of the API server.
 fn default_behavior() -> Behavior {
     let behavior = Some(Box::default());
     let mut spec =

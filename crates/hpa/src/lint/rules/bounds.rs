@@ -57,7 +57,7 @@ fn raised_maximums(subject: &Subject<'_>, entries: &[ScheduledBounds]) -> Vec<(i
         entries.iter().map(|entry| ScheduledBounds { min_replicas: None, ..entry.clone() });
     // Without minimums, the maximum is not raised.
     let mut settings_without_minimums = subject.settings.clone();
-    settings_without_minimums.bounds = Some(without_minimum.collect());
+    settings_without_minimums.bounds = Some(without_minimum.collect::<Vec<_>>().into());
     let mut spec = subject.hpa.spec.clone();
     spec.min_replicas = Some(0);
     let pairs = subject.weekly_bounds(subject.settings).into_iter().map(|(at, bounds)| {

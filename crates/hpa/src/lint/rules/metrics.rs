@@ -7,7 +7,10 @@ use hpa_calc::{
     explain::{list_first, status_value},
     suggestions::may_be_meant,
 };
-use hpa_collectors::{collector_of, schedules::source::ScheduleKey, source_of};
+use hpa_collectors::{
+    FindingSubject, annotations::MetricType, collector_of, schedules::source::ScheduleKey,
+    source_of,
+};
 use hpa_metrics::resource::GroupResource;
 
 use super::{
@@ -19,8 +22,7 @@ use crate::{
     lint::{
         finding::Report,
         object::{Reference, group, namespace},
-        served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE},
-        workspace::ServedMetrics,
+        served::{CUSTOM, EXTERNAL, MEASURED_RESOURCES, RESOURCE, ServedMetrics},
     },
 };
 
@@ -179,17 +181,12 @@ pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The metric with a default target, so that only sources are compared.
+/// The metric with a default target. Two such metrics are equal if their sources are.
 fn without_target(metric: &MetricSpec) -> MetricSpec {
     let mut metric = metric.clone();
-    let targets = [
-        metric.resource.as_mut().map(|source| &mut source.target),
-        metric.container_resource.as_mut().map(|source| &mut source.target),
-        metric.pods.as_mut().map(|source| &mut source.target),
-        metric.object.as_mut().map(|source| &mut source.target),
-        metric.external.as_mut().map(|source| &mut source.target),
-    ];
-    targets.into_iter().flatten().for_each(|target| *target = <_>::default());
+    if let Some(target) = metric.target_mut() {
+        *target = MetricTarget::default();
+    }
     metric
 }
 
@@ -239,9 +236,9 @@ fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
         || sources.has_schedules && schedule_key(subject, metric).is_some()
 }
 
-/// The reason why no collector reads a metric that has settings of a collector. `None` if the metric
-/// belongs to no collector. Without `--collectors`, only for an external metric whose label names a
-/// collector: another rule reports annotations.
+/// The reason why no collector reads a metric that has settings of a collector. `None` if the
+/// metric belongs to no collector. Without `--collectors`, checks only external metrics whose label
+/// names a collector, because the rule `metric-config` reports annotations.
 fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<String> {
     let sources = &subject.workspace.in_process_sources;
     let unknown = (!sources.has_collectors).then(|| environment_of_unknown_flags(subject.hpa));
@@ -249,7 +246,8 @@ fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<Strin
     Some(match source_of(subject.hpa, metric, environment)? {
         Ok(_) if !sources.has_collectors => return None,
         Err(finding)
-            if !sources.has_collectors && !finding.subject.starts_with("metric External/") =>
+            if !sources.has_collectors
+                && !matches!(finding.subject, FindingSubject::Metric(MetricType::External, _)) =>
         {
             return None;
         }
@@ -264,7 +262,7 @@ fn collector_problem(subject: &Subject<'_>, metric: &MetricSpec) -> Option<Strin
     })
 }
 
-/// The schedule that an Object metric reads if the controller reads schedules.
+/// The schedule that an Object metric describes.
 fn schedule_key(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
     let object = &metric.object.as_ref()?.described_object;
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
@@ -312,8 +310,8 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     }
 }
 
-/// Names the API, the rules file or both, which don't have a metric, and a clause about similar
-/// names, which may be empty. `None` if one of them has it, or if this is unknown.
+/// A clause that says whether the API, the rules file or both lack a metric, and a clause about
+/// similar names, which may be empty. `None` if one of them has the metric, or if this is unknown.
 fn unserved_reason(
     subject: &Subject<'_>,
     metric: &MetricSpec,

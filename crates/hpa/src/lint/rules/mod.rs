@@ -18,6 +18,7 @@ pub(crate) use self::{
     annotations::unknown_collector_type, queries::mistake_of_annotation, validity::invalid_fields,
 };
 use self::{
+    queries::report_mistakes,
     rule::{
         Check::{Any, Decoded, Valid},
         Subject,
@@ -30,6 +31,7 @@ use super::{
         Severity::{Error, Note, Warning},
     },
     object::is_autoscaler,
+    queries::QueryMistake,
     workspace::Workspace,
 };
 use crate::{convert::stored_fields::StoredFields, manifests::Manifest};
@@ -65,9 +67,9 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("implausible-quantity", Warning, "a quantity has the wrong unit", Valid(metrics::implausible_quantity)),
     Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),
     Rule::new("unserved-metric", Warning, "no metrics API, and no rule that lint reads, has the metric", Valid(metrics::unserved_metric)),
-    Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(queries::averaged_twice)),
-    Rule::new("counter-without-rate", Warning, "the query of a metric reads a counter without a rate", Valid(queries::counter_without_rate)),
-    Rule::new("quantile-without-le", Warning, "the query of a metric computes a quantile of buckets without their label `le`", Valid(queries::quantile_without_le)),
+    Rule::new("averaged-twice", Warning, "the query of a metric with `averageValue` computes an average", Valid(|autoscaler, report| report_mistakes(autoscaler, report, QueryMistake::Average))),
+    Rule::new("counter-without-rate", Warning, "the query of a metric reads a counter without a rate", Valid(|autoscaler, report| report_mistakes(autoscaler, report, QueryMistake::PlainCounter))),
+    Rule::new("quantile-without-le", Warning, "the query of a metric computes a quantile of buckets without their label `le`", Valid(|autoscaler, report| report_mistakes(autoscaler, report, QueryMistake::QuantileWithoutLe))),
     Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
     Rule::new("unused-behavior", Warning, "a part of `behavior` has no effect", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),

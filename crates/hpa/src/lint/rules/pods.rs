@@ -80,68 +80,37 @@ fn request_problem(
     container: Option<&str>,
 ) -> Option<String> {
     let name = kind_and_name(target);
-    let lacking = containers_without_request(target, resource, container);
-    if lacking.is_empty() {
-        return has_only_zero_requests(target, resource, container).then(|| {
+    let is_selected =
+        |one: &Value| container.is_none_or(|container| string_at(one, "/name") == container);
+    let of_pod = request(target.object.pointer("/spec/template/spec/resources"), resource);
+    let of_pod = of_pod.filter(|_| container.is_none());
+    let requests: Vec<_> = containers(&target.object)
+        .filter(|(_, one)| is_selected(one))
+        .map(|(field, one)| (field, one, of_pod.or(request(one.get("resources"), resource))))
+        .collect();
+    let lacking = requests.iter().filter(|(.., request)| request.is_none());
+    let lacking = lacking.map(|(field, one, _)| match target.position(field).line {
+        0 => string_at(one, "/name").to_owned(),
+        line => format!("{} ({}:{line})", string_at(one, "/name"), target.file),
+    });
+    let lacking: Vec<String> = lacking.collect();
+    if !lacking.is_empty() {
+        let has_default = subject.workspace.has_default_request(subject.manifest, resource);
+        return (!has_default).then(|| {
             format!(
-                "all requests for {resource} in {name} are 0, and a utilization is a percentage of \
-                 them. The metric always fails"
+                "containers without a request for {resource} in {name}: {}. The metric fails until \
+                 each pod has it",
+                lacking.join(", ")
             )
         });
     }
-    let has_default = subject.workspace.has_default_request(subject.manifest, resource);
-    (!has_default).then(|| {
+    let are_zero = requests.iter().all(|(.., request)| request.is_some_and(is_zero));
+    (are_zero && !requests.is_empty()).then(|| {
         format!(
-            "containers without a request for {resource} in {name}: {}. The metric fails until \
-             each pod has it",
-            lacking.join(", ")
+            "all requests for {resource} in {name} are 0, and a utilization is a percentage of \
+             them. The metric always fails"
         )
     })
-}
-
-/// The containers without a request for the resource, as name and line, or only the name if the
-/// line is unknown. `container` is as in [`request_problem`].
-fn containers_without_request(
-    target: &Manifest,
-    resource: &str,
-    container: Option<&str>,
-) -> Vec<String> {
-    if container.is_none() && request(pod_resources(target), resource).is_some() {
-        return Vec::new();
-    }
-    selected_containers(target, container)
-        .filter(|(_, one)| request(one.get("resources"), resource).is_none())
-        .map(|(field, one)| match target.position(&field).line {
-            0 => string_at(one, "/name").to_owned(),
-            line => format!("{} ({}:{line})", string_at(one, "/name"), target.file),
-        })
-        .collect()
-}
-
-/// Whether all requests that a utilization refers to are 0. `container` is as in
-/// [`request_problem`].
-fn has_only_zero_requests(target: &Manifest, resource: &str, container: Option<&str>) -> bool {
-    let of_pod = request(pod_resources(target), resource).filter(|_| container.is_none());
-    if let Some(request) = of_pod {
-        return is_zero(request);
-    }
-    let requests = selected_containers(target, container)
-        .map(|(_, one)| request(one.get("resources"), resource));
-    let requests: Vec<_> = requests.collect();
-    !requests.is_empty() && requests.into_iter().all(|request| request.is_some_and(is_zero))
-}
-
-fn pod_resources(target: &Manifest) -> Option<&Value> {
-    target.object.pointer("/spec/template/spec/resources")
-}
-
-/// The container of this name, or all containers.
-fn selected_containers<'a>(
-    target: &'a Manifest,
-    name: Option<&'a str>,
-) -> impl Iterator<Item = (String, &'a Value)> {
-    containers(&target.object)
-        .filter(move |(_, one)| name.is_none_or(|name| string_at(one, "/name") == name))
 }
 
 /// The request for a resource, which defaults to the limit.

@@ -12,24 +12,12 @@ use crate::{
     lint::{finding::Report, queries::QueryMistake},
 };
 
-/// Reports `AverageValue` targets of metrics whose query computes an average: the controller
-/// divides the value by the replicas again.
-pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
-    report_mistakes(subject, report, QueryMistake::Average);
-}
-
-/// Reports metrics whose query reads a counter without a rate.
-pub(super) fn counter_without_rate(subject: &Subject<'_>, report: &mut Report<'_>) {
-    report_mistakes(subject, report, QueryMistake::PlainCounter);
-}
-
-/// Reports metrics whose query computes a quantile of buckets without their label `le`.
-pub(super) fn quantile_without_le(subject: &Subject<'_>, report: &mut Report<'_>) {
-    report_mistakes(subject, report, QueryMistake::QuantileWithoutLe);
-}
-
 /// Reports metrics with a mistake in their query: that of an annotation, or else that of a rule.
-fn report_mistakes(subject: &Subject<'_>, report: &mut Report<'_>, mistake: QueryMistake) {
+pub(super) fn report_mistakes(
+    subject: &Subject<'_>,
+    report: &mut Report<'_>,
+    mistake: QueryMistake,
+) {
     let environment = environment_of_unknown_flags(subject.hpa);
     for (index, metric) in subject.hpa.spec.metrics.iter().take(MAX_METRICS).enumerate() {
         let message = match prometheus_query(subject.hpa, metric, &environment) {
@@ -48,9 +36,8 @@ fn report_mistakes(subject: &Subject<'_>, report: &mut Report<'_>, mistake: Quer
     }
 }
 
-/// The mistake in the query that a metric has in an annotation: it reads a counter without a rate,
-/// computes a quantile without `le`, or computes an average that the controller divides by the
-/// replicas.
+/// Describes the first mistake in the query that a metric has in an annotation. `None` also without
+/// such a query.
 pub(crate) fn mistake_of_annotation(
     hpa: &HorizontalPodAutoscaler,
     metric: &MetricSpec,

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{target_group::OtherAutoscalers, validity::DecodedAutoscaler};
 use crate::{
-    findings::Kind,
+    findings::FindingKind,
     lint::{
         finding::{Report, Severity},
         object::{Reference, TARGET_POINTER},
@@ -63,9 +63,9 @@ impl Rule {
     }
 
     /// The rule without its check, for the formats of findings.
-    pub(in crate::lint) fn kind(&self) -> Kind {
+    pub(in crate::lint) fn kind(&self) -> FindingKind {
         let Self { id, severity, summary, .. } = *self;
-        Kind { id, severity, summary, section: id, page: RULES_PAGE }
+        FindingKind { id, severity, summary, section: id, page: RULES_PAGE }
     }
 }
 
@@ -100,7 +100,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The bounds to which its controller scales the target, as [`Self::weekly_bounds`] lists them.
-    /// None if it doesn't scale.
+    /// Empty if it doesn't scale.
     pub(super) fn enforced_bounds(&self) -> Vec<(Timestamp, Bounds)> {
         if self.may_scale() { self.weekly_bounds(self.acting_settings) } else { Vec::new() }
     }
@@ -139,7 +139,7 @@ pub(super) fn kind_and_name(manifest: &Manifest) -> String {
 
 /// The path of a metric's source, such as `spec.metrics[0].resource`.
 pub(super) fn source_field(index: usize, metric: &MetricSpec) -> String {
-    format!("spec.metrics[{index}].{}", metric.source_type.member())
+    format!("spec.metrics[{index}].{}", metric.source_type.member().unwrap_or("type"))
 }
 
 /// Whether a metric is the usage of a resource.

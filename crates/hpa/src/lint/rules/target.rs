@@ -41,7 +41,7 @@ const SAME_API_EFFECT: &str = "the autoscalers stop scaling it by metrics (Ambig
 /// replicas are within its bounds, the controller doesn't notice the conflict.
 const PAUSED_EFFECT: &str = "one of them is paused or in dry run. Once the replicas stay within \
                              the bounds of all, none of them scales it by metrics";
-/// The effect of autoscalers of one target of which some have bounds that exclude each other.
+/// The effect of autoscalers of one target if the bounds of some exclude each other.
 const CONFLICT_EFFECT: &str = "some of its autoscalers have bounds that exclude each other, so \
                                they scale it up and down. Keep one autoscaler";
 /// The effect of autoscalers of both APIs on one target.

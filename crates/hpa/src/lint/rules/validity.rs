@@ -7,6 +7,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler,
     api::HorizontalPodAutoscalerSpec,
     defaults::apply_defaults,
+    go_text::truncate,
     settings::{
         ProblemKind, ResolvedSettings, SETTINGS, SettingPlace, SettingPolicy, SettingProblem,
         Settings,
@@ -35,6 +36,8 @@ const UNKNOWN_FIELD: &str =
     "The API server refuses it from kubectl, and drops it from other clients";
 /// The maximum length of a time zone's name in the schema of the custom API.
 const MAX_ZONE_LEN: usize = 64;
+/// The maximum number of characters of a value in a message.
+const MAX_VALUE_CHARS: usize = 80;
 /// The field that controls how a patch is merged.
 const PATCH_DIRECTIVE: &str = "$patch";
 
@@ -43,8 +46,8 @@ pub(super) struct DecodedAutoscaler {
     /// Whether kube-controller-manager stored the status last.
     pub(super) status_is_from_reference: bool,
     unknown: Vec<FieldError>,
-    /// The known fields of which unknown fields are probably misspellings, and the sources of
-    /// metrics with fields of an older version. Errors about these fields are consequences.
+    /// The known fields that unknown fields probably misspell, and the sources of metrics with
+    /// fields of an older version. Errors about these fields are consequences.
     intended_fields: Vec<String>,
     invalid: Vec<FieldError>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
@@ -265,7 +268,7 @@ pub(super) fn removed_version(_: &DecodedAutoscaler, report: &mut Report<'_>) {
     }
 }
 
-/// How to convert the autoscalers of a file to the latest version.
+/// A clause with the command that converts the autoscalers of a file to the latest version.
 fn conversion_advice(file: &str) -> String {
     let command = "hpa convert --to core";
     if is_stdin(Path::new(file)) {
@@ -281,18 +284,9 @@ pub(super) fn duplicate_key(_: &DecodedAutoscaler, report: &mut Report<'_>) {
         let message = format!(
             "occurs twice: kubectl takes the value in line {} and drops this one: {}",
             last_position.line,
-            shortened(&lost_value)
+            truncate(lost_value.to_string(), MAX_VALUE_CHARS)
         );
         report.add_at(position, field, message);
-    }
-}
-
-/// The value as JSON, cut to 80 characters.
-fn shortened(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(77) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
-        None => text,
     }
 }
 

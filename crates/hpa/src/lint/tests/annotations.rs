@@ -68,6 +68,7 @@ fn convert_has_no_warning_of_settings_that_the_writer_of_the_status_ignores() {
 #[case::setting("json-path/intervall: 30s", "json-path/intervall")]
 #[case::interval("json-path/interval: soon", "json-path/interval")]
 #[case::two("json-path/json-eval: ceil($.x)", "json-path/json-eval")]
+#[case::timeout("json-path/request-timeout: soon", "json-path/request-timeout")]
 fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[case] name: &str) {
     let start = "metric-config.pods.rps.";
     let annotations = format!(
@@ -127,6 +128,26 @@ fn metric_without_the_annotations_that_its_collector_needs_has_its_line() {
     let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
     let message = &find_violations(&workspace)[0].message;
     assert!(message.starts_with("External/ab {type=prometheus}: "), "{message}");
+}
+
+#[test]
+fn metrics_of_one_name_are_distinguished_by_their_selectors() {
+    let metric = |identifier: &str| {
+        format!(
+            "  - type: External\n    external:\n      metric: {{{identifier}}}\n      target: \
+             {{type: AverageValue, averageValue: 5}}\n"
+        )
+    };
+    let annotation = "  annotations:\n    metric-config.external.a.prometheus/query: sum(x)\n";
+    let text = YAML.replace("spec:\n", &format!("{annotation}spec:\n"))
+        + "  metrics:\n"
+        + &metric("name: a, selector: {matchLabels: {type: prometheus}}")
+        + &metric("name: b")
+        + &metric("name: b, selector: {matchLabels: {type: prometheus}}");
+    let mut findings = lint_yaml(&text);
+    findings.retain(|finding| finding.contains(" metric-config "));
+    let line = text.lines().count() - 2;
+    assert_eq!(findings, [format!("{line} metric-config spec.metrics[2].external")]);
 }
 
 #[test]

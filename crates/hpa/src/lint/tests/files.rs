@@ -22,10 +22,10 @@ fn kustomization_is_recognized_by_its_file_name() {
     let manifests = manifests::parse("app/kustomization.yaml", "resources: [hpa.yaml]\n").unwrap();
     let input = Input { manifests, problems: Vec::new() };
     let problem =
-        missing_autoscaler_problem(&["app/kustomization.yaml".into()], &input, Task::Convert);
+        missing_autoscaler_problem(&["app/kustomization.yaml".into()], &input, "hpa convert");
     let problem = problem.expect("a problem");
-    let expected = "no HorizontalPodAutoscaler to convert, found 1 object without a kind. Convert \
-                    the result: kustomize build DIRECTORY | hpa convert -";
+    let expected = "no HorizontalPodAutoscaler, found 1 object without a kind. Build it \
+                    first: kustomize build DIRECTORY | hpa convert -";
     assert_eq!(problem.message, expected);
 }
 
@@ -33,14 +33,14 @@ fn kustomization_is_recognized_by_its_file_name() {
 #[case("kind: Service\n---\nkind: Service\n---\nkind: Foo\n", "found 1 Foo, 2 Service")]
 #[case("a: 1\n", "found 1 object without a kind")]
 #[case("# nothing\n", "found no object")]
-#[case("kind: Kustomization\n", "found 1 Kustomization. Check the result: kustomize build")]
+#[case("kind: Kustomization\n", "found 1 Kustomization. Build it first: kustomize build")]
 fn files_without_an_autoscaler_are_a_problem(#[case] text: &str, #[case] expected: &str) {
     let manifests = manifests::parse("f.yaml", text).unwrap();
     let input = Input { manifests, problems: Vec::new() };
     let problem =
-        missing_autoscaler_problem(&["f.yaml".into()], &input, Task::Check).expect("a problem");
+        missing_autoscaler_problem(&["f.yaml".into()], &input, "hpa lint").expect("a problem");
     let problem = problem.to_string();
-    let start = format!("f.yaml: no HorizontalPodAutoscaler to check, {expected}");
+    let start = format!("f.yaml: no HorizontalPodAutoscaler, {expected}");
     assert!(problem.starts_with(&start), "{problem}");
     assert_eq!(
         exit_code(&[], &[Problem { place: problem, message: String::new() }], false),

@@ -478,7 +478,7 @@ fn target_type_that_does_not_fit_is_reported_with_its_effect(
             }
             _ => json!({ "metric": { "name": "rps" }, "target": target }),
         };
-        let member = MetricSourceType::from(source_type).member();
+        let member = MetricSourceType::from(source_type).member().unwrap();
         json!([{ "type": source_type, member: source }])
     };
     let findings = lint(manifests_with(&[(0, "/spec/metrics", metric(target_type))]));

@@ -190,7 +190,8 @@ async fn expired_lease_that_names_the_namespace_of_a_built_in_status_is_found() 
     }
 }
 
-/// The instance with the lease `scaling/one` no longer handles `shop`. A new one has stored no status.
+/// The instance with the lease `scaling/one` no longer handles `shop`. A new one has stored no
+/// status.
 #[tokio::test]
 async fn lease_that_no_status_names_is_found_if_an_instance_handles_other_namespaces() {
     let testbed = Testbed::new(Config::default());

@@ -4,7 +4,7 @@ use hpa_prometheus::rules::config::Finding;
 
 use super::CheckedRules;
 use crate::{
-    findings::{self, Entry, Kind, Severity},
+    findings::{self, Entry, FindingKind, Severity},
     manifests::Problem,
 };
 
@@ -26,13 +26,13 @@ static KINDS: [(&str, &str); 9] = [
     ),
 ];
 
-fn kind(id: &'static str, summary: &'static str) -> Kind {
+fn kind(id: &'static str, summary: &'static str) -> FindingKind {
     let (section, page) = ("Kinds of findings", "docs/prometheus.md");
-    Kind { id, severity: Severity::Error, summary, section, page }
+    FindingKind { id, severity: Severity::Error, summary, section, page }
 }
 
 /// The kind of a finding about the field at this path.
-fn kind_of(path: &str) -> Kind {
+fn kind_of(path: &str) -> FindingKind {
     let (rule, field) = path.split_once('.').unwrap_or((path, ""));
     let field = field.split(['.', '[']).next().unwrap_or_default();
     let id = match (rule.split('[').next().unwrap_or_default(), field) {

@@ -12,16 +12,16 @@ use hpa_prometheus::{
     rules::{
         Config, ConfigError, RuleSet,
         config::{Finding, Issues, ManifestRules, ResourceRules},
-        lint::{lint, lint_each, merge_unknown_fields, query_warnings},
-        query::on_one_line,
+        lint::{lint, query_warnings},
+        query::with_single_spaces,
     },
-    source::{RelistError, RuleStatus, server_mistakes},
+    source::{PrometheusSource, RelistError, RuleStatus, server_mistakes},
 };
 
 use self::report::{Report, UncheckedRules};
 use super::{
     connect_cluster, connect_source,
-    outcome::{Outcome, QueryProblem},
+    outcome::{MAX_NAMED, Outcome, QueryProblem},
     resource::ClusterObjects,
     resource_mapper,
     servers::RuleServers,
@@ -44,8 +44,6 @@ const WITHOUT_SERIES: &str =
 const PARTLY_CHECKED: &str = "; not all checked";
 /// The reason why Prometheus is not read if a server or a reference to one has a mistake.
 const INVALID_SERVERS: &str = "correct the servers first";
-/// The first line names at most this many unchecked rules for each cause.
-const MAX_UNCHECKED_RULES: usize = 10;
 
 /// Checks the rules of a file. Returns the report in the format of the arguments, and the outcome.
 pub(super) async fn check_rules(
@@ -99,7 +97,7 @@ fn report_of_places(places: &[(String, CheckedRules)], worst: Outcome) -> String
     let result = if failed.is_empty() {
         describe_counts(places.iter().flat_map(|(_, checked)| &checked.findings))
     } else {
-        format!("{} with problems: {}", failed.len(), failed.join("; "))
+        format!("{} with problems: {}", failed.len(), list_first(&failed, MAX_NAMED, "; "))
     };
     let unchecked = if worst == Outcome::Inconclusive { PARTLY_CHECKED } else { "" };
     let mut text = format!("rules in {} places: {result}{unchecked}\n", places.len());
@@ -170,13 +168,23 @@ async fn check_config(
         }
         return Ok(checked);
     };
-    match notify_of_delay(source.relist(), || warn_of_delay(&source)).await {
+    check_with_source(&file, config, flags, &source).await
+}
+
+/// Checks rules with the series of their servers, as far as these answer.
+async fn check_with_source(
+    file: &str,
+    config: &Config,
+    flags: &RulesConnection,
+    source: &PrometheusSource,
+) -> anyhow::Result<CheckedRules> {
+    match notify_of_delay(source.relist(), || warn_of_delay(source)).await {
         Err(error @ RelistError::Mapper(_)) => {
-            return Ok(check_without_resources(&file, config, &with_causes(&error), &[]));
+            return Ok(check_without_resources(file, config, &with_causes(&error), &[]));
         }
         Err(RelistError::ServersFailed { causes, .. }) => {
-            let cause = causes.join("; ");
-            return Ok(check_syntax(&file, config, &source.resources(), Some(&cause), &[]));
+            let cause = list_first(&causes, MAX_NAMED, "; ");
+            return Ok(check_syntax(file, config, &source.resources(), Some(&cause), &[]));
         }
         _ => {}
     }
@@ -184,26 +192,12 @@ async fn check_config(
         Some(client) if config.resource_rules.is_some() => ClusterObjects::list(&client).await,
         _ => ClusterObjects::default(),
     };
-    let servers = RuleServers::new(&source);
+    let servers = RuleServers::new(source);
     let compiled = RuleSet::compile(config, &source.resources());
     if let Some(cause) = failure_of_only_server(config, &compiled, &servers).await {
-        return Ok(check_syntax(&file, config, &source.resources(), Some(&cause), &[]));
+        return Ok(check_syntax(file, config, &source.resources(), Some(&cause), &[]));
     }
-    let of_lint = lint_each(config, &compiled, &source.resources());
-    let mistakes = of_lint.iter().filter(|finding| !finding.is_warning);
-    let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
-    let of_compiler: Vec<Finding> = compiled.errors().map(Finding::from).collect();
-    let mut report = Report {
-        servers: &servers,
-        refused: compiled.errors().map(|error| error.rule.clone()).collect(),
-        mistakes,
-        of_file: [of_compiler, merge_unknown_fields(of_lint)].concat(),
-        text: String::new(),
-        current_rule: (String::new(), None),
-        findings: Vec::new(),
-        unchecked: Vec::new(),
-        cluster_failures: Vec::new(),
-    };
+    let mut report = Report::new(&servers, config, &compiled);
     let mut sections = Vec::new();
     for rules in [source.inspect_custom(), source.inspect_external()] {
         for (index, rule) in rules.iter().enumerate() {
@@ -237,9 +231,10 @@ fn describe_unchecked(unchecked: &[UncheckedRules]) -> String {
         return String::new();
     }
     let causes = unchecked.iter().map(|UncheckedRules { cause, rules }| {
-        format!("{}: {cause}", list_first(rules, MAX_UNCHECKED_RULES, ", "))
+        format!("{}: {cause}", list_first(rules, MAX_NAMED, ", "))
     });
-    format!("{PROMETHEUS_UNREAD}: {}", causes.collect::<Vec<_>>().join("; "))
+    let causes: Vec<String> = causes.collect();
+    format!("{PROMETHEUS_UNREAD}: {}", list_first(&causes, MAX_NAMED, "; "))
 }
 
 /// The part of the first line about objects that could not be compared with those of the cluster.
@@ -248,7 +243,7 @@ fn describe_cluster_failures(failures: &[String]) -> String {
     if failures.is_empty() {
         return String::new();
     }
-    format!("; {}", on_one_line(&failures.join("; ")))
+    format!("; {}", with_single_spaces(&list_first(failures, MAX_NAMED, "; ")))
 }
 
 /// The mistakes in a file with undecodable fields, those in all other fields included, in the order
@@ -333,7 +328,7 @@ fn check_without_resources(
     });
     let findings = errors.iter().map(Finding::from).chain(missing);
     let findings = findings.chain(servers.iter().cloned()).collect();
-    let unread = format!("{CLUSTER_UNREAD}: {}", on_one_line(cause));
+    let unread = format!("{CLUSTER_UNREAD}: {}", with_single_spaces(cause));
     report_of_file(file, config, findings, "", unread)
 }
 
@@ -356,7 +351,7 @@ fn check_syntax(
     } else {
         String::new()
     };
-    let unread = cause.map(|cause| format!("{PROMETHEUS_UNREAD}: {}", on_one_line(cause)));
+    let unread = cause.map(|cause| format!("{PROMETHEUS_UNREAD}: {}", with_single_spaces(cause)));
     report_of_file(file, config, findings, &hint, unread.unwrap_or_default())
 }
 

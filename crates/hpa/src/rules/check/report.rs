@@ -7,7 +7,8 @@ use hpa_prometheus::{
     rules::{
         Config, RuleSet,
         config::{Finding, Position},
-        query::on_one_line,
+        lint::{lint_each, merge_unknown_fields},
+        query::with_single_spaces,
         resource_metrics::UsageResource,
     },
     source::{InspectedMetric, RuleInspection},
@@ -17,7 +18,7 @@ use crate::rules::{
     outcome::{QueryProblem, UNCHECKED},
     resource::{self, ClusterObjects, ResultObjects},
     sample,
-    servers::{PrometheusServer, RuleServers},
+    servers::RuleServers,
 };
 
 /// The report lists at most this many metrics of a rule, and values of an external metric.
@@ -34,14 +35,14 @@ pub(super) struct UncheckedRules {
 pub(super) struct Report<'p> {
     pub(super) servers: &'p RuleServers<'p>,
     /// The names of the refused rules.
-    pub(super) refused: Vec<String>,
+    refused: Vec<String>,
     /// The paths of the fields in which `lint` found a mistake.
-    pub(super) mistakes: Vec<String>,
+    mistakes: Vec<String>,
     /// The findings about the file that are not in the text yet.
-    pub(super) of_file: Vec<Finding>,
+    of_file: Vec<Finding>,
     pub(super) text: String,
     /// The name and the position of the current rule.
-    pub(super) current_rule: (String, Option<Position>),
+    current_rule: (String, Option<Position>),
     /// The problems and warnings in the text.
     pub(super) findings: Vec<Finding>,
     /// The rules whose server didn't answer, which are no problems. The first line lists them.
@@ -51,7 +52,26 @@ pub(super) struct Report<'p> {
     pub(super) cluster_failures: Vec<String>,
 }
 
-impl Report<'_> {
+impl<'p> Report<'p> {
+    /// An empty report, with the findings about the file.
+    pub(super) fn new(servers: &'p RuleServers<'p>, config: &Config, compiled: &RuleSet) -> Self {
+        let of_lint = lint_each(config, compiled, &servers.source.resources());
+        let mistakes = of_lint.iter().filter(|finding| !finding.is_warning);
+        let mistakes = mistakes.map(|finding| finding.path.clone()).collect();
+        let of_compiler: Vec<Finding> = compiled.errors().map(Finding::from).collect();
+        Self {
+            servers,
+            refused: compiled.errors().map(|error| error.rule.clone()).collect(),
+            mistakes,
+            of_file: [of_compiler, merge_unknown_fields(of_lint)].concat(),
+            text: String::new(),
+            current_rule: (String::new(), None),
+            findings: Vec::new(),
+            unchecked: Vec::new(),
+            cluster_failures: Vec::new(),
+        }
+    }
+
     pub(super) fn line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
@@ -67,7 +87,7 @@ impl Report<'_> {
 
     /// Reports a finding about the current rule.
     fn add_finding(&mut self, is_warning: bool, text: &str) {
-        let ((path, position), message) = (self.current_rule.clone(), on_one_line(text));
+        let ((path, position), message) = (self.current_rule.clone(), with_single_spaces(text));
         self.record(&message, Finding { path, position, is_warning, message: message.clone() });
     }
 
@@ -84,7 +104,7 @@ impl Report<'_> {
     }
 
     fn add_unchecked(&mut self, rule: &str, cause: &str) {
-        let (rule, cause) = (rule.to_owned(), on_one_line(cause));
+        let (rule, cause) = (rule.to_owned(), with_single_spaces(cause));
         match self.unchecked.iter_mut().find(|known| known.cause == cause) {
             Some(known) if known.rules.contains(&rule) => {}
             Some(known) => known.rules.push(rule),
@@ -113,7 +133,7 @@ impl Report<'_> {
         for finding in of_rule.collect::<Vec<_>>() {
             let Finding { path, position, message, .. } = &finding;
             let position = position.map(|at| format!("{at}: ")).unwrap_or_default();
-            self.record(&on_one_line(&format!("{position}{path}: {message}")), finding);
+            self.record(&with_single_spaces(&format!("{position}{path}: {message}")), finding);
         }
     }
 
@@ -122,7 +142,7 @@ impl Report<'_> {
         let Some(rule) = rules.get(index) else { return };
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
-        let query = on_one_line(&rule.definition.series_query);
+        let query = with_single_spaces(&rule.definition.series_query);
         self.line(&format!("{}{position}: {query}", status.rule));
         self.current_rule = (status.rule.clone(), rule.position);
         let prefix = format!("{}.", status.rule);
@@ -190,8 +210,12 @@ impl Report<'_> {
     async fn add_missing_series(&mut self, rule: &RuleInspection) {
         let query = &rule.definition.series_query;
         let server = self.servers.server(&rule.definition.server);
-        match explain_missing_series(server, query).await {
-            Ok(reason) => self.unused_rule(query, &reason),
+        match server.explain_missing_series(query).await {
+            Ok(reason) => {
+                let unknown =
+                    "Prometheus has no such series: check names and labels in seriesQuery";
+                self.unused_rule(query, reason.as_deref().unwrap_or(unknown));
+            }
             Err(problem) => {
                 self.unused_rule(query, "no series has samples within the maximum age");
                 if let QueryProblem::Unanswered(cause) = problem {
@@ -296,22 +320,6 @@ impl Report<'_> {
             self.problem(problem);
         }
     }
-}
-
-/// The reason why no current series matches a `seriesQuery`.
-async fn explain_missing_series(
-    server: PrometheusServer<'_>,
-    series_query: &str,
-) -> Result<String, QueryProblem> {
-    if let Some(age) = server.describe_age(series_query).await? {
-        return Ok(format!(
-            "{age}; none is within the maximum age: check the scrape targets, or raise \
-             --metrics-max-age"
-        ));
-    }
-    Ok(server.explain_mismatch(series_query).await?.unwrap_or_else(|| {
-        "Prometheus has no such series: check names and labels in seriesQuery".to_owned()
-    }))
 }
 
 /// Whether a series selector has a metric name, as `up{job="a"}` does.

@@ -12,7 +12,7 @@ use hpa_metrics::{
 use hpa_prometheus::{
     rules::{
         explain::RuleOutcome,
-        query::{on_one_line, selects_objects},
+        query::{selects_objects, with_single_spaces},
     },
     source::{InspectedMetric, RuleInspection},
 };
@@ -74,7 +74,7 @@ impl Report<'_> {
         let object = ObjectKey::new(&request.namespace, &name);
         match server.read(self.servers.source.read_custom(request.clone())).await {
             Ok(values) => {
-                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
+                self.line(&format!("  query: {}", with_single_spaces(&values.origin.query)));
                 for item in &values.items {
                     self.line(&format!("  {object} = {}", Quantity::from(item.value)));
                 }
@@ -246,7 +246,7 @@ impl Report<'_> {
         };
         match server.read(self.servers.source.read_external(request.clone())).await {
             Ok(values) => {
-                self.line(&format!("  query: {}", on_one_line(&values.origin.query)));
+                self.line(&format!("  query: {}", with_single_spaces(&values.origin.query)));
                 let is_empty = values.items.is_empty() && values.omitted.is_empty();
                 if is_empty && !is_current {
                     self.add_stale_series(server, rule, metric).await;

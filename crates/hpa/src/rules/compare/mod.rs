@@ -22,7 +22,10 @@ use self::{
     server::{Endpoint, Server, Unanswered},
 };
 use super::outcome::Outcome;
-use crate::{args::RulesCompareArguments, listed_autoscalers, manifests};
+use crate::{
+    args::RulesCompareArguments, autoscaler_name::is_not_served, listed_autoscalers, manifests,
+    terminal,
+};
 
 /// The APIs that both servers may have, in all versions that prometheus-adapter serves. Its chart
 /// doesn't register v1beta2, and its document of the group doesn't list it.
@@ -76,6 +79,9 @@ pub(super) async fn compare(
         server_name: arguments.right_server_name.as_deref(),
         is_insecure: arguments.right_insecure_skip_tls_verify,
     })?;
+    if arguments.left.as_ref() == Some(&arguments.right) {
+        terminal::warn("--left and --right are the same server: it is compared with itself");
+    }
     let report = compare_servers(&left, &right, &autoscalers, arguments.tolerance).await?;
     Ok((report.to_string(), report.outcome()))
 }
@@ -155,9 +161,17 @@ fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>>
     Ok(autoscalers)
 }
 
+/// Lists the autoscalers of both APIs. Warns if those of the custom API can't be listed.
 async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
-    let listed = listed_autoscalers::list_autoscalers(&cluster.client, AutoscalerApi::Core, None);
-    Ok(listed.await?.into_iter().map(|one| one.hpa).collect())
+    let client = &cluster.client;
+    let mut all = listed_autoscalers::list_autoscalers(client, AutoscalerApi::Core, None).await?;
+    if !is_not_served(client, AutoscalerApi::Custom).await {
+        match listed_autoscalers::list_autoscalers(client, AutoscalerApi::Custom, None).await {
+            Ok(listed) => all.extend(listed),
+            Err(error) => terminal::warn(format!("{error:#}: their metrics are not compared")),
+        }
+    }
+    Ok(all.into_iter().map(|one| one.hpa).collect())
 }
 
 /// Decodes the autoscalers of an object or a list. Skips objects of other kinds.

@@ -104,18 +104,19 @@ fn rps() -> Value {
     json!([{"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": target}}])
 }
 
+fn server(name: &'static str, url: Uri) -> anyhow::Result<Server> {
+    Server::new(&Endpoint {
+        name,
+        url,
+        token_file: None,
+        ca_file: None,
+        server_name: None,
+        is_insecure: false,
+    })
+}
+
 async fn report(left: &FakeServer, right: &FakeServer, metrics: Value) -> anyhow::Result<Report> {
     let mut tasks = JoinSet::new();
-    let server = |name, url| {
-        Server::new(&Endpoint {
-            name,
-            url,
-            token_file: None,
-            ca_file: None,
-            server_name: None,
-            is_insecure: false,
-        })
-    };
     let left = server("left", left.start(&mut tasks).await)?;
     let right = server("right", right.start(&mut tasks).await)?;
     let autoscalers = decode(json!({"kind": "List", "items": [autoscaler(metrics)]}))?;
@@ -559,6 +560,29 @@ fn external_and_pod_metrics_are_read() {
     };
     assert_eq!(names(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
     assert_eq!(names(pods), ["pod web-1, container app: cpu 1m"]);
+}
+
+/// The custom API may be absent, or the user may not list its autoscalers.
+#[rstest]
+#[case::served(200, 200, 2)]
+#[case::absent(404, 404, 1)]
+#[case::forbidden(200, 403, 1)]
+#[tokio::test]
+async fn autoscalers_of_both_apis_are_compared(
+    #[case] api_status: u16,
+    #[case] list_status: u16,
+    #[case] count: usize,
+) {
+    let core = "/apis/autoscaling/v2/horizontalpodautoscalers?limit=500";
+    let custom = "/apis/autoscaling.hpa-rs.dev/v2/horizontalpodautoscalers?limit=500";
+    let list = json!({"metadata": {}, "items": [autoscaler(rps())]});
+    let cluster = FakeServer::default()
+        .with_response(core, 200, list.clone())
+        .with_response("/apis/autoscaling.hpa-rs.dev/v2", api_status, json!({}))
+        .with_response(custom, list_status, list);
+    let mut tasks = JoinSet::new();
+    let cluster = server("cluster", cluster.start(&mut tasks).await).unwrap();
+    assert_eq!(list_autoscalers(&cluster).await.unwrap().len(), count);
 }
 
 #[test]

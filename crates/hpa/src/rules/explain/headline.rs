@@ -1,13 +1,16 @@
 //! The first line of an explanation.
 
-use hpa_calc::{explain::counted, suggestions::most_similar};
+use hpa_calc::{
+    explain::{counted, list_first},
+    suggestions::most_similar,
+};
 use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
-    rules::explain::{Explanation, RuleOutcome},
+    rules::explain::{Explanation, RuleOutcome, RuleReport},
     source::RuleInspection,
 };
 
-use crate::rules::outcome::{Outcome, QueryProblem, unknown_value};
+use crate::rules::outcome::{MAX_NAMED, Outcome, QueryProblem, unknown_value};
 
 /// Puts the first line above an explanation: whether the metric has values, and from which rule.
 pub(super) struct Headline<'e> {
@@ -93,7 +96,8 @@ impl Headline<'_> {
         let failures = server_failures(inspected);
         if !failures.is_empty() {
             // A rule whose series are unknown may have the metric.
-            return (unknown_value(metric, &failures.join("; ")), Outcome::Inconclusive);
+            let failures = list_first(&failures, MAX_NAMED, "; ");
+            return (unknown_value(metric, &failures), Outcome::Inconclusive);
         }
         let rules = counted(inspected.len(), "rule");
         let share_of_rules = |count: usize| match inspected.len() {
@@ -123,10 +127,16 @@ impl Headline<'_> {
                 format!("{metric} isn't found: {refused} {are} refused: {error}: {mistake}")
             }
             (None, []) => {
-                let none = || match inspected.len() {
-                    0 => "there are no rules".to_owned(),
-                    1 => "the only rule doesn't have it".to_owned(),
-                    _ => format!("none of {rules} has it"),
+                let reports = explanation.rules.iter();
+                let is_empty =
+                    |report: &&RuleReport| matches!(report.outcome, RuleOutcome::NoSeries { .. });
+                let none = || match (inspected.len(), reports.filter(is_empty).count()) {
+                    (0, _) => "there are no rules".to_owned(),
+                    (1, 0) => "the only rule doesn't have it".to_owned(),
+                    (1, _) => "the only rule has no series now".to_owned(),
+                    (_, 0) => format!("none of {rules} has it"),
+                    (count, empty) if count == empty => format!("none of {rules} has series now"),
+                    (_, empty) => format!("none of {rules} has it; {empty} without series now"),
                 };
                 let reason = metric_in(self.other_rules, metric)
                     .or_else(|| similar_metric(inspected, metric))

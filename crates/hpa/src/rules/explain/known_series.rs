@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use hpa_calc::explain::list_first;
+use hpa_calc::{explain::list_first, go_text::Quoted};
 use hpa_metrics::{CustomQuery, resource::GroupResource};
 use hpa_prometheus::{rules::query::selects_objects, source::RuleInspection};
 
 use super::MAX_NAMESPACES;
 use crate::rules::{
-    outcome::QueryProblem,
+    outcome::{MAX_NAMED, QueryProblem},
     sample,
     servers::{PrometheusServer, RuleServers},
 };
@@ -77,13 +77,40 @@ impl KnownSeries<'_> {
         self.server().label_values(&self.label, &self.selector(request)).await
     }
 
+    /// Says that the named objects have no sample now, with the others of the namespace that have
+    /// one. `None` if a named object has a sample, or if that is unknown.
+    pub(super) async fn explain_absence_of(
+        &self,
+        names: &[String],
+        request: &CustomQuery,
+    ) -> Option<String> {
+        let others = self.object_names(request).await.ok()?;
+        if names.iter().any(|name| others.contains(name)) {
+            return None;
+        }
+        if others.is_empty() {
+            return Some(self.describe_absence(request).await);
+        }
+        let mut selector = self.selector(request);
+        selector.truncate(selector.len() - 1);
+        let pattern = names.join("|").replace('.', "\\.");
+        let _ = write!(selector, ",{}=~{}}}", sample::label_name(&self.label), Quoted(&pattern));
+        let names = list_first(names, MAX_NAMED, ", ");
+        let reason = match self.server().describe_age(&selector).await.ok()? {
+            Some(age) => format!("now. {age}: check the scrape targets"),
+            None => "now, and had none within the last day: check the name".to_owned(),
+        };
+        let (series, others) = (&self.series, list_first(&others, MAX_NAMED, ", "));
+        Some(format!("{series} has no sample of {names} {reason}. Others have one: {others}"))
+    }
+
     /// A selector for the series of the objects in the namespace of a request.
     fn selector(&self, request: &CustomQuery) -> String {
         let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
         if let Some(label) = &self.namespace_label {
             selector.truncate(selector.len() - 1);
             // Writing to a string can't fail.
-            let _ = write!(selector, ",{label}={:?}}}", request.namespace);
+            let _ = write!(selector, ",{}}}", sample::equality_matcher(label, &request.namespace));
         }
         selector
     }

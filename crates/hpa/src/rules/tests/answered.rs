@@ -250,6 +250,27 @@ async fn metric_of_the_other_list_is_named() {
     assert!(text.contains("namespace") && !text.contains("share its queries"), "{text}");
 }
 
+#[rstest]
+#[case::named(
+    "jobs",
+    "jobs has no value: externalRules[0] (line 2, column 3) would serve it, but Prometheus has no \
+     series for its seriesQuery jobs"
+)]
+#[case::other("queue", "queue has no value: none of 2 rules has series now")]
+#[tokio::test]
+async fn rule_without_series_is_named_if_it_would_serve_the_metric(
+    #[case] metric: &str,
+    #[case] expected: &str,
+) {
+    let url = serve_prometheus().await;
+    let rules = ["jobs", "orders"].map(|series| external_rule(series, NOT_NAMESPACED)).concat();
+    let flags = ["--prometheus-url", &url];
+    let rules = format!("externalRules:\n{rules}");
+    let (text, outcome) = explain_with(&rules, "external", metric, &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    assert_eq!(text.lines().next(), Some(expected), "{text}");
+}
+
 #[tokio::test]
 async fn series_like_a_misspelled_name_is_named() {
     let url = serve_prometheus().await;
@@ -311,8 +332,8 @@ async fn usage_is_not_served_without_the_rule_of_the_other_resource() {
 #[case::named("web-0", "has values of 1 pod named web-0 of the namespace shop, by ")]
 #[case::other(
     "web-9",
-    "has no value: resourceRules.cpu.containerQuery has values of 1 pod of the namespace shop, none \
-     named web-9\n"
+    "has no value: resourceRules.cpu.containerQuery: it has values of 1 pod of the namespace shop, \
+     none named web-9\n"
 )]
 #[tokio::test]
 async fn usage_is_explained_for_the_objects_of_the_request(
@@ -331,4 +352,19 @@ async fn usage_is_explained_for_the_objects_of_the_request(
     let start = "pods/cpu has no value: resourceRules.cpu.containerQuery: no result of the namespace \
                  shop\n";
     assert!(text.starts_with(start), "{text}");
+}
+
+#[tokio::test]
+async fn named_object_without_a_sample_is_explained_by_the_others() {
+    let url = serve_prometheus().await;
+    let flags = ["--prometheus-url", &url, "--name", "web-9"];
+    let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;
+    assert_eq!(outcome, Outcome::Failure, "{text}");
+    let first = "m has no value: m has no sample of web-9 now, and had none within the last day: \
+                 check the name. Others have one: web-0\n";
+    assert!(text.starts_with(first), "{text}");
+    // The selector is the cause, although the object has a sample.
+    let flags = ["--prometheus-url", &url, "--name", "web-0", "-l", "container=web"];
+    let (text, _) = explain_with(RULES, "custom", "pods/m", &flags).await;
+    assert!(text.starts_with("m has no value: no series has `container=web` of the "), "{text}");
 }

@@ -218,7 +218,7 @@ async fn rule_with_unread_series_is_not_checked_beside_others() {
     assert!(report.contains(": m\n  series: 1, metrics: 2\n"), "{report}");
 
     let (first, outcome) = explain_rules(&rules, "external", "other", &url).await;
-    assert_eq!(first, format!("other: the value cannot be told: {failure}"));
+    assert_eq!(first, format!("other: the value is unknown: {failure}"));
     assert_eq!(outcome, Outcome::Inconclusive);
 }
 
@@ -233,7 +233,7 @@ async fn first_line_of_explain_names_the_server_that_did_not_answer(
     #[case] name: &str,
 ) {
     let rules = format!("{RULES}{}", resource_rules());
-    let unknown = format!("{name}: the value cannot be told: ");
+    let unknown = format!("{name}: the value is unknown: ");
     let (first, outcome) = explain_rules(&rules, api, metric, "http://127.0.0.1:1").await;
     assert_eq!(outcome, Outcome::Inconclusive, "{first}");
     let cause = "the request to Prometheus at 127.0.0.1:1 failed: Connection refused";
@@ -286,7 +286,7 @@ async fn queries_to_a_server_stop_after_two_timeouts() {
     let (text, outcome) = explain_with(RULES, "custom", "pods/m", &flags).await;
     assert_eq!(outcome, Outcome::Inconclusive, "{text}");
     let first = text.lines().next().unwrap();
-    assert!(first.starts_with("m: the value cannot be told: no response from "), "{text}");
+    assert!(first.starts_with("m: the value is unknown: no response from "), "{text}");
     assert!(first.ends_with(note) && text.contains("\n2 objects not read\n"), "{text}");
 }
 
@@ -326,7 +326,7 @@ async fn unreachable_api_server_leaves_rules_unchecked(#[case] api: &str, #[case
     }
     let (text, outcome) = explain_with(&rules, api, metric, &both).await;
     assert_eq!(outcome, Outcome::Inconclusive, "{text}");
-    assert!(text.starts_with(&format!("{metric}: the value cannot be told: {cause}")), "{text}");
+    assert!(text.starts_with(&format!("{metric}: the value is unknown: {cause}")), "{text}");
 }
 
 #[derive(serde::Deserialize)]

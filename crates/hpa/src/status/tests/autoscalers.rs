@@ -3,7 +3,18 @@
 use hpa_calc::{Settings, settings::SettingPolicy};
 
 use super::*;
-use crate::listed_autoscalers::set_other_autoscalers;
+use crate::{debug_client::UnstoredStatus, listed_autoscalers::set_other_autoscalers};
+
+#[test]
+fn overwritten_scalings_are_a_warning() {
+    let mut cluster = healthy();
+    cluster.autoscalers[0].activity.overwritten_scalings = 4;
+    let expected = "1 autoscaler whose replicas another client changes after each scaling \
+                    (ReplicasOverwritten): ";
+    let problems = problems(&cluster);
+    let [(Level::Warning, text)] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(text.starts_with(expected), "{text}");
+}
 
 #[test]
 fn pause_that_the_built_in_controller_ignores_is_a_problem() {
@@ -11,7 +22,7 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
     let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
     cluster.autoscalers[0] = autoscaler("web", paused);
     annotate(&mut cluster.autoscalers[0].hpa, "pause", "true");
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     let texts = |cluster: &mut ClusterState| -> Vec<String> {
         cluster.set_acting_controllers();
         problems(cluster).into_iter().map(|(_, text)| text).collect()
@@ -20,7 +31,7 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
     let all = texts(&mut cluster);
     assert!(all.contains(&paused) && !all.iter().any(|text| text.contains("ignores")), "{all:?}");
 
-    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
     let all = texts(&mut cluster);
     let uncertain = "1 autoscaler with a pause that kube-controller-manager, which may act now, \
                      ignores and hpa-rs would obey: shop/web";
@@ -89,6 +100,33 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
 }
 
 #[test]
+fn new_autoscaler_of_an_api_that_no_known_controller_handles_is_an_error_after_minutes() {
+    let mut cluster = healthy();
+    let object = json!({
+        "metadata": { "namespace": "shop", "name": "worker", "creationTimestamp": NOW },
+        "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "worker" } },
+    });
+    let new = ListedAutoscaler::decode(AutoscalerApi::Custom, &object).expect("an autoscaler");
+    cluster.autoscalers.push(new);
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("- 1 of 2 autoscalers without a status yet"), "{text}");
+    let holder = cluster.lease.holder.as_mut().expect("a holder");
+    holder.scope.as_mut().expect("a scope").apis = vec![AutoscalerApi::Core];
+    let text = run_checks(&cluster).text(false);
+    let finding = "acts on 1 autoscaler (rhpa/shop/worker): an instance with the lease scaling/hpa \
+                   handles only other autoscalers (annotation of the lease): --autoscaler-api \
+                   (chart: autoscalerApi) leaves out autoscaling.hpa-rs.dev/v2";
+    let maybe = format!("‼ maybe no controller {finding}");
+    assert!(text.contains(&maybe) && text.starts_with("‼ 0 errors, "), "{text}");
+    let created = cluster.now - jiff::SignedDuration::from_mins(3);
+    cluster.autoscalers[1].created = Some(created);
+    let text = run_checks(&cluster).text(false);
+    let certain = format!("× no controller with a known lease {finding}");
+    assert!(text.contains(&certain) && text.starts_with("× 1 error, "), "{text}");
+    assert!(!text.contains("maybe handled"), "{text}");
+}
+
+#[test]
 fn autoscalers_without_a_status_are_not_said_to_fail() {
     let mut cluster = healthy();
     cluster.autoscalers.push(autoscaler("f", json!([])));
@@ -102,13 +140,31 @@ fn autoscaler_whose_status_is_not_stored_is_not_judged_by_it() {
     let mut cluster = healthy();
     let old = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no metrics")]);
     cluster.autoscalers.push(autoscaler("old", old));
-    cluster.autoscalers[1].status_write_error = Some("cannot patch".to_owned());
+    let unstored = UnstoredStatus { error: "cannot patch".to_owned(), failure: None };
+    cluster.autoscalers[1].unstored = Some(unstored);
     let unknown = "whether 1 of 2 autoscalers can scale is unknown";
     let unstored = "1 autoscaler without a check, because the status is not stored: shop/old";
     let expected = [(Level::Skipped, unknown), (Level::Error, unstored)];
     assert_eq!(problems(&cluster), expected.map(|(level, text)| (level, text.to_owned())));
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("shop/old\n    cannot patch; hpa explain shop/old\n"), "{text}");
+}
+
+#[test]
+fn autoscaler_on_which_the_controller_could_not_decide_fails_although_that_is_not_stored() {
+    let mut cluster = healthy();
+    let failure = Some("queue cannot be read: forbidden".to_owned());
+    let unstored = UnstoredStatus { error: "cannot patch".to_owned(), failure };
+    for name in ["a", "b"] {
+        cluster.autoscalers.push(autoscaler(name, healthy_conditions()));
+    }
+    for one in &mut cluster.autoscalers[1..] {
+        one.unstored = Some(unstored.clone());
+    }
+    let headline =
+        "2 of 3 autoscalers can't scale; all of them: queue cannot be read: forbidden".to_owned();
+    let failing = "no decision, by the debug API: 2 autoscalers (shop/a, shop/b)".to_owned();
+    assert_eq!(problems(&cluster), [(Level::Error, headline), (Level::Error, failing)]);
 }
 
 #[test]
@@ -220,9 +276,9 @@ fn autoscalers_of_one_target_name_each_other_across_both_apis() {
     let (settings, policy) = (Settings::default(), SettingPolicy::default());
     let mut cluster = healthy();
     cluster.autoscalers = all.to_vec();
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     assert!(problems(&cluster).iter().all(|one| !one.1.contains("may flap")), "it is off");
-    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
     let contested = "2 autoscalers sharing a target with an autoscaler of another controller, so \
                      the replicas may flap: shop/web, rhpa/shop/web";
     assert!(problems(&cluster).contains(&(Level::Error, contested.to_owned())));
@@ -247,12 +303,12 @@ fn only_a_recent_status_shows_that_another_controller_scales_the_target() {
     let mut dry_run = autoscaler("dry", healthy_conditions());
     dry_run.hpa.spec.scale_target_ref.name = "web".to_owned();
     annotate(&mut dry_run.hpa, "dry-run", "true");
-    dry_run.manager = Some("kube-controller-manager".into());
+    dry_run.controller.name = Some("kube-controller-manager".into());
     let mut cluster = healthy();
     cluster.built_in.flags = None;
     cluster.autoscalers.push(dry_run);
     let mut found = |stored_at: &str| {
-        cluster.autoscalers[1].status_stored_at = stored_at.parse().ok();
+        cluster.autoscalers[1].controller.at = stored_at.parse().ok();
         cluster.set_acting_controllers();
         problems(&cluster)
     };

@@ -50,7 +50,7 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
     #[case] end: &str,
 ) {
     let mut cluster = healthy();
-    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
     change(&mut cluster);
     let (found, text) = check_of_built_in(&cluster);
     assert!(found == level && text.ends_with(end), "{found:?} {text}");
@@ -70,8 +70,8 @@ fn check_of_kube_controller_manager_depends_on_lease_and_flags(
 )]
 #[case::built_in_crashed(
     |it: &mut ClusterState| {
-        it.autoscalers[0].manager = Some("kube-controller-manager".into());
-        it.autoscalers[0].status_stored_at = "2026-01-31T11:59:40Z".parse().ok();
+        it.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+        it.autoscalers[0].controller.at = "2026-01-31T11:59:40Z".parse().ok();
         it.lease.holder = Err(Unavailable::NoLease(it.lease.name.clone()));
         let built_in = it.built_in.holder.as_mut().expect("a holder");
         built_in.renewed = EXPIRED.parse().ok();
@@ -101,7 +101,7 @@ fn autoscalers_without_a_controller_are_the_first_problem(
 fn expired_lease_is_a_warning_beside_an_instance_without_leader_election() {
     let mut cluster = healthy();
     cluster.lease.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok();
-    cluster.autoscalers[0].manager = Some("hpa-controller".into());
+    cluster.autoscalers[0].controller.name = Some("hpa-controller".into());
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let found = problems(&cluster);
     let end = "it has expired after 15s, and whether an instance without leader election \
@@ -135,7 +135,7 @@ fn recent_status_of_the_built_in_controller_shows_that_it_handles_autoscalers() 
     cluster.built_in.flags = None;
     assert!(problems(&cluster)[0].1.starts_with("maybe no controller acts on 1 autoscaler"));
     let mut other = autoscaler("other", healthy_conditions());
-    other.manager = Some("kube-controller-manager".into());
+    other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -164,8 +164,8 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
 ) {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:00:00Z".parse().ok();
     change(&mut cluster);
     let checks = run_checks(&cluster).sections.into_iter().flat_map(|section| section.checks);
     let start = "kube-controller-manager stored the status of 1 autoscaler last";
@@ -176,6 +176,31 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
     assert!(text.starts_with(hint) && !text.contains("overwrite"), "{text}");
 }
 
+#[rstest]
+#[case::after_the_expiry(
+    "11:59:58",
+    Level::Warning,
+    "but if the clocks agree, it has written without one"
+)]
+#[case::before_the_expiry("11:59:20", Level::Ok, "so it no longer writes")]
+fn recent_write_after_the_lease_expired_is_a_warning(
+    #[case] written: &str,
+    #[case] level: Level,
+    #[case] end: &str,
+) {
+    let mut cluster = healthy();
+    cluster.built_in.flags = None;
+    let holder = cluster.built_in.holder.as_mut().expect("a holder");
+    holder.renewed = "2026-01-31T11:59:13Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = format!("2026-01-31T{written}Z").parse().ok();
+    let start = "kube-controller-manager stored the status of 1 autoscaler last";
+    let found = checks_of(&cluster).into_iter().find(|check| check.1.starts_with(start));
+    let (found, text) = found.expect("a check");
+    let end = format!("; it holds no lease, {end}");
+    assert!(found == level && text.ends_with(&end), "{found:?}: {text}");
+}
+
 /// The flags can't be read, and the status of a steady autoscaler doesn't change.
 #[rstest]
 #[case::after_the_write("2026-01-31T11:57:00Z", None, Level::Ok)]
@@ -184,15 +209,15 @@ fn other_controller_with_an_old_write_is_checked_by_its_lease(
 #[case::built_in_is_on("2026-01-31T11:57:00Z", Some(true), Level::Warning)]
 fn status_before_the_acquisition_of_the_lease_is_no_problem(
     #[case] acquired: &str,
-    #[case] has_hpa_controller: Option<bool>,
+    #[case] enables_hpa: Option<bool>,
     #[case] level: Level,
 ) {
     let mut cluster = healthy();
-    cluster.built_in.flags = has_hpa_controller
-        .map(|has_hpa_controller| ManagerFlags { pod: "k-cp-1".into(), has_hpa_controller });
+    cluster.built_in.flags =
+        enables_hpa.map(|enables_hpa| ManagerFlags { pod: "k-cp-1".into(), enables_hpa });
     cluster.lease.holder.as_mut().expect("a holder").acquired = acquired.parse().ok();
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:55:00Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:55:00Z".parse().ok();
     let start = "kube-controller-manager stored the status of 1 autoscaler last";
     let found = checks_of(&cluster).into_iter().find(|check| check.1.starts_with(start));
     let (found, text) = found.expect("a check");
@@ -206,8 +231,8 @@ fn status_before_the_acquisition_of_the_lease_is_no_problem(
 fn status_before_the_acquisition_of_a_lease_is_a_problem_if_its_holder_handles_others() {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:55:00Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:55:00Z".parse().ok();
     let checked = cluster.lease.holder.as_mut().expect("a holder");
     checked.acquired = "2026-01-31T11:57:00Z".parse().ok();
     let name = LeaseName { name: "shop".into(), ..checked.lease.clone() };
@@ -254,6 +279,15 @@ fn status_after_the_acquisition_of_the_lease_shows_that_the_built_in_controller_
                the lease scaling/hpa names it)";
     assert_eq!((level, text.ends_with(end)), (Level::Skipped, was_on), "{text}");
     assert_eq!(text.contains("may be on"), !was_on, "{text}");
+
+    // A recent one is a problem: both may act, although the holder has just acquired its lease.
+    if was_on {
+        let holder = cluster.built_in.holder.as_mut().expect("a holder");
+        holder.acquired = "2026-01-31T11:59:30Z".parse().ok();
+        cluster.built_in.last_write = "2026-01-31T11:59:40Z".parse().ok();
+        let (level, text) = check_of_built_in(&cluster);
+        assert_eq!((level, text.contains("was on 20s ago")), (Level::Warning, true), "{text}");
+    }
 }
 
 /// Such as an instance on a developer's machine.
@@ -276,8 +310,8 @@ fn holder_of_a_lease_without_a_pod_is_no_problem() {
 fn controllers_that_overwrite_each_other_are_the_headline() {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:59:51Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:59:51Z".parse().ok();
     let unreadable =
         || Unavailable::Forbidden { action: "get the pod".into(), message: "no".into() };
     cluster.leader = Err(unreadable());
@@ -295,8 +329,8 @@ fn controllers_that_overwrite_each_other_are_the_headline() {
 #[test]
 fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_problem() {
     let mut cluster = healthy();
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:00:00Z".parse().ok();
     assert_eq!(problems(&cluster), []);
     let text = run_checks(&cluster).text(false);
     assert!(text.contains("; its HPA controller is off, so it no longer writes"), "{text}");
@@ -325,7 +359,7 @@ fn statuses_that_a_switched_off_controller_stored_before_the_migration_are_no_pr
 #[test]
 fn controller_without_election_is_ok_if_its_debug_api_answers() {
     let mut cluster = healthy();
-    cluster.autoscalers[0].manager = Some("hpa-controller".into());
+    cluster.autoscalers[0].controller.name = Some("hpa-controller".into());
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let lease = cluster.lease.name.clone();
     cluster.lease.holder = Err(Unavailable::NoLease(lease.clone()));
@@ -378,8 +412,8 @@ fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutosc
     let mut one = autoscaler(name, healthy_conditions());
     one.name = format!("{namespace}/{name}");
     one.hpa.metadata.namespace = namespace.to_owned();
-    one.manager = Some(format!("hpa-controller:{}/{}", lease.namespace, lease.name));
-    one.status_stored_at = EXPIRED.parse().ok();
+    one.controller.name = Some(format!("hpa-controller:{}/{}", lease.namespace, lease.name));
+    one.controller.at = EXPIRED.parse().ok();
     one
 }
 
@@ -388,7 +422,7 @@ fn autoscaler_of(namespace: &str, name: &str, lease: &LeaseName) -> ListedAutosc
 fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_its_lease() {
     let old = LeaseName { namespace: "scaling".into(), name: "one".into() };
     let mut cluster = healthy();
-    cluster.autoscalers[0].status_stored_at = EXPIRED.parse().ok();
+    cluster.autoscalers[0].controller.at = EXPIRED.parse().ok();
     for holder in [
         Unavailable::NotHeld { lease: old.clone(), released: None },
         Unavailable::NoLease(old.clone()),
@@ -396,7 +430,7 @@ fn steady_statuses_of_an_earlier_release_are_no_problem_while_the_new_one_holds_
         cluster.autoscalers.truncate(1);
         for name in ["a", "b"] {
             let mut steady = autoscaler_of("shop", name, &old);
-            steady.status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
+            steady.controller.at = "2026-01-31T11:00:00Z".parse().ok();
             cluster.autoscalers.push(steady);
         }
         cluster.lease.others = vec![ReadLease { name: old.clone(), holder: Err(holder) }];
@@ -490,7 +524,7 @@ fn writers_beside_a_lost_lease_are_not_the_first_problem() {
     let lease = cluster.lease.name.clone();
     for manager in ["hpa-controller", "k3s"] {
         let mut other = autoscaler_of("blog", manager, &lease);
-        other.manager = Some(manager.to_owned());
+        other.controller.name = Some(manager.to_owned());
         cluster.autoscalers.push(other);
     }
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -513,9 +547,9 @@ fn writers_beside_a_lost_lease_are_not_the_first_problem() {
 fn writer_beside_the_instance_at_the_url_is_the_headline() {
     let mut cluster = healthy();
     let lease = cluster.lease.name.clone();
-    cluster.autoscalers[0].manager = Some("hpa-controller".to_owned());
+    cluster.autoscalers[0].controller.name = Some("hpa-controller".to_owned());
     let mut other = autoscaler_of("shop", "other", &lease);
-    other.manager = Some("k3s".to_owned());
+    other.controller.name = Some("k3s".to_owned());
     cluster.autoscalers.push(other);
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     cluster.lease.holder = Err(Unavailable::NoLease(lease));
@@ -531,7 +565,7 @@ fn writer_beside_the_instance_at_the_url_is_the_headline() {
 #[test]
 fn holder_of_an_expired_lease_overwrites_nothing() {
     let mut cluster = healthy();
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     cluster.built_in.holder = Err(Unavailable::NoLease(LeaseName::built_in()));
     cluster.built_in.flags = None;
     let text = |cluster: &ClusterState| run_checks(cluster).text(false);
@@ -553,7 +587,7 @@ fn overwritten_status_shows_that_the_built_in_controller_is_on(
     cluster.built_in.flags = None;
     let at = built_in_stored_at.parse().expect("a time");
     let write = StatusWrite { manager: "kube-controller-manager".into(), at };
-    cluster.autoscalers[0].overwritten = vec![write];
+    cluster.autoscalers[0].controller.overwritten = vec![write];
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     let (level, text) = check_of_built_in(&cluster);
     assert_eq!(level, expected, "{text}");
@@ -567,7 +601,7 @@ fn recent_status_shows_in_each_check_that_the_built_in_controller_is_on() {
     let mut cluster = healthy();
     cluster.built_in.flags = None;
     let mut other = autoscaler("other", healthy_conditions());
-    other.manager = Some("kube-controller-manager".into());
+    other.controller.name = Some("kube-controller-manager".into());
     cluster.autoscalers.push(other);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -652,8 +686,8 @@ fn built_in_controller_beside_an_instance_for_the_custom_api_is_no_problem(
     cluster.built_in.flags = None;
     cluster.autoscalers[0].api = AutoscalerApi::Custom;
     let mut core = autoscaler("core", healthy_conditions());
-    core.manager = Some("kube-controller-manager".into());
-    core.status_stored_at = stored_at.parse().ok();
+    core.controller.name = Some("kube-controller-manager".into());
+    core.controller.at = stored_at.parse().ok();
     cluster.autoscalers.push(core);
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -713,7 +747,7 @@ fn expired_lease_of_a_tenant_says_nothing_about_other_namespaces() {
         renewed: EXPIRED.parse().ok(),
         ..holder
     });
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     cluster.lease.holder = Err(Unavailable::NoLease(cluster.lease.name.clone()));
     cluster.lease.searched_namespaces = ["kube-system", "autoscaling"].map(str::to_owned).to_vec();
     cluster.lease.others = vec![ReadLease { name: evil.clone(), holder: expired }];
@@ -727,7 +761,7 @@ fn expired_lease_of_a_tenant_says_nothing_about_other_namespaces() {
 #[test]
 fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers() {
     let mut cluster = healthy();
-    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
     let released = Unavailable::NotHeld { lease: cluster.lease.name.clone(), released: None };
     let deleted = Unavailable::NoLease(cluster.lease.name.clone());
     for (error, text) in [
@@ -739,12 +773,12 @@ fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers
         cluster.status = Err(error);
         let text = format!("{text}: kube-controller-manager handles the autoscalers");
         for manager in ["hpa-controller:scaling/hpa", "kube-controller-manager"] {
-            cluster.autoscalers[0].manager = Some(manager.to_owned());
+            cluster.autoscalers[0].controller.name = Some(manager.to_owned());
             let found = problems(&cluster);
             assert!(found.iter().all(|one| one.0 == Level::Skipped), "{manager}: {found:?}");
             assert!(checks_of(&cluster).contains(&(Level::Ok, text.clone())), "{manager}");
         }
-        cluster.autoscalers[0].manager = Some("hpa-controller:scaling/hpa".to_owned());
+        cluster.autoscalers[0].controller.name = Some("hpa-controller:scaling/hpa".to_owned());
         let mut custom = cluster.autoscalers[0].clone();
         custom.api = AutoscalerApi::Custom;
         cluster.autoscalers.push(custom);
@@ -765,11 +799,11 @@ fn lost_lease_is_no_problem_once_the_built_in_controller_handles_all_autoscalers
 fn lease_left_over_beside_the_built_in_controller_is_no_problem() {
     let problems_of = |renewed: &str, manager: &str| {
         let mut cluster = healthy();
-        cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+        cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
         cluster.lease.holder.as_mut().expect("a holder").renewed = renewed.parse().ok();
         let gone = Unavailable::NoPod { pod: "vm".to_owned() };
         (cluster.leader, cluster.status) = (Err(gone.clone()), Err(gone));
-        cluster.autoscalers[0].manager = Some(manager.to_owned());
+        cluster.autoscalers[0].controller.name = Some(manager.to_owned());
         cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
         problems(&cluster).into_iter().filter(|one| one.0 > Level::Skipped).collect::<Vec<_>>()
     };
@@ -794,7 +828,7 @@ fn forged_status_of_one_namespace_is_not_the_headline() {
     }
     let at = "2026-01-31T11:59:50Z".parse().expect("a time");
     let forged = StatusWrite { manager: "kube-controller-manager".into(), at };
-    cluster.autoscalers[0].overwritten = vec![forged];
+    cluster.autoscalers[0].controller.overwritten = vec![forged];
     cluster.built_in = cluster.built_in.with_statuses(&status_writers(&cluster.autoscalers));
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
     let (level, text) = check_of_built_in(&cluster);
@@ -813,8 +847,8 @@ fn forged_status_of_one_namespace_is_not_the_headline() {
 #[test]
 fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
     let mut cluster = healthy();
-    cluster.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".into());
+    cluster.built_in.flags.as_mut().expect("flags").enables_hpa = true;
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".into());
     let scope = cluster.lease.holder.as_mut().expect("a holder").scope.as_mut();
     scope.expect("a scope").namespaces = vec!["blog".to_owned()];
     cluster.writers = NamespaceWriters::new(&status_writers(&cluster.autoscalers));
@@ -823,4 +857,37 @@ fn built_in_controller_alone_in_a_namespace_is_no_conflict() {
     let report = run_checks(&cluster).text(false);
     assert!(report.contains(", 1 leader change; it handles only other autoscalers\n"), "{report}");
     assert!(report.contains(": shop/web; no known hpa-rs handles these autoscalers\n"), "{report}");
+}
+
+/// As with `--leader-elect=false`. Whichever of them stored the status last.
+#[rstest]
+#[case::none_else(&[], "‼ 0 errors, 1 warning: kube-controller-manager holds no lease, but")]
+#[case::in_one_of_three_namespaces(&["a", "b"], "‼ 0 errors, 1 warning: kube-controller-manager")]
+fn built_in_controller_without_a_lease_that_writes_is_a_conflict(
+    #[case] other_namespaces: &[&str],
+    #[case] headline: &str,
+) {
+    let mut cluster = healthy();
+    let lease = cluster.lease.name.clone();
+    for namespace in other_namespaces {
+        cluster.autoscalers.push(autoscaler_of(namespace, "web", &lease));
+    }
+    cluster.built_in = KubeControllerManager {
+        holder: Err(Unavailable::NoLease(LeaseName::built_in())),
+        flags: None,
+        last_write: None,
+    };
+    cluster.autoscalers[0].controller.overwritten = vec![StatusWrite {
+        manager: "kube-controller-manager".to_owned(),
+        at: "2026-01-31T11:59:40Z".parse().expect("a time"),
+    }];
+    let text = run_checks(&cluster).text(false);
+    assert!(text.starts_with(headline), "{text}");
+    assert!(text.contains("both overwrite each other's decisions about 1 autoscaler (shop/web)"));
+    // Only a conflict in most namespaces precedes errors: a tenant can forge it.
+    let failing = json!([condition("ScalingActive", "False", "FailedGetScale", "none")]);
+    cluster.autoscalers.push(autoscaler("failing", failing));
+    let text = run_checks(&cluster).text(false);
+    let is_first = text.contains(": kube-controller-manager holds no lease, but");
+    assert_eq!(is_first, other_namespaces.is_empty(), "{text}");
 }

@@ -169,3 +169,63 @@ fn metrics_without_a_value_from_another_source_are_named() {
                     known of shop/one (jobs), shop/none (rps)";
     assert!(text.contains(expected) && !text.contains(complete), "{text}");
 }
+
+/// The controller has a rule for the Pods metric.
+#[test]
+fn failed_cpu_does_not_make_the_api_of_a_metric_with_a_value_needed() {
+    let mut cluster = healthy();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "down")]);
+    cluster.autoscalers[0] = autoscaler("web", failed);
+    let hpa = &mut cluster.autoscalers[0].hpa;
+    let rps = json!({ "type": "Pods", "pods": {
+        "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    hpa.spec.metrics.push(serde_json::from_value(rps).expect("a metric"));
+    let value = json!({ "type": "Pods", "pods": {
+        "metric": { "name": "rps" }, "current": { "averageValue": "5" },
+    } });
+    hpa.status.current_metrics =
+        serde_json::from_value(json!([{ "type": "" }, value])).expect("values");
+    let service = |group: &str, message: &str| {
+        let unavailable = json!({ "type": "Available", "status": "False", "message": message });
+        MetricsApiService::decode(&json!({
+            "spec": { "group": group, "version": "v1beta1" },
+            "status": { "conditions": [unavailable] },
+        }))
+    };
+    let services = [("metrics.k8s.io", "no nodes"), ("custom.metrics.k8s.io", "no pods")];
+    let services = services.map(|(group, message)| service(group, message));
+    cluster.metrics_apis = Ok(Some(services.into()));
+    let found = problems(&cluster);
+    let of = |group: &str, reason: &str| format!("{group}/v1beta1 is not available: {reason}");
+    assert!(found.contains(&(Level::Error, of("metrics.k8s.io", "no nodes"))), "{found:?}");
+    let custom = (Level::Warning, of("custom.metrics.k8s.io", "no pods"));
+    assert!(found.contains(&custom), "{found:?}");
+}
+
+#[test]
+fn apis_that_fail_for_one_reason_are_one_finding() {
+    let service = |group: &str, version: &str, message: &str| {
+        MetricsApiService::decode(&json!({
+            "spec": { "group": group, "version": version },
+            "status": { "conditions": [
+                { "type": "Available", "status": "False", "message": message },
+            ] },
+        }))
+    };
+    let refused = |api: &str| format!("no response from https://10.0.0.1/apis/{api}: refused");
+    let mut cluster = healthy();
+    cluster.metrics_apis = Ok(Some(vec![
+        service("metrics.k8s.io", "v1beta1", &refused("metrics.k8s.io/v1beta1")),
+        service("custom.metrics.k8s.io", "v1beta2", &refused("custom.metrics.k8s.io/v1beta2")),
+        service("external.metrics.k8s.io", "v1beta1", "no endpoints"),
+    ]));
+    let both = "metrics.k8s.io/v1beta1, custom.metrics.k8s.io/v1beta2 are not available: no \
+                response from https://10.0.0.1: refused";
+    let other = "external.metrics.k8s.io/v1beta1 is not available: no endpoints";
+    let expected = [(Level::Warning, other.to_owned()), (Level::Error, both.to_owned())];
+    assert_eq!(problems(&cluster), expected);
+    let text = run_checks(&cluster).text(false);
+    assert!(text.contains("\n    needed by shop/web\n"), "{text}");
+    assert!(text.contains("\n    no autoscaler needs it\n"), "{text}");
+}

@@ -55,6 +55,29 @@ fn forbidden_lease_of_a_whole_cluster_is_a_warning() {
 }
 
 #[test]
+fn headline_without_problems_is_about_what_was_read() {
+    let mut cluster = healthy();
+    cluster.scope.unread_api = Some("The autoscalers of b are not read: no\nresponse".to_owned());
+    let unread = "the autoscalers of b are not read: no\\nresponse";
+    let expected = format!("- 1 autoscaler can scale; {unread}");
+    assert_eq!(headline(&cluster), expected);
+    assert_eq!(run_checks(&cluster).level, Level::Skipped);
+    let failed = json!([condition("AbleToScale", "False", "FailedGetScale", "not found")]);
+    cluster.autoscalers = vec![autoscaler("web", failed)];
+    let expected = format!("× 1 error, 0 warnings: 1 of 1 autoscaler can't scale; {unread}");
+    assert_eq!(headline(&cluster), expected);
+
+    let mut cluster = healthy();
+    let namespace = Some("shop".to_owned());
+    cluster.scope = ListScope { namespace, is_fallback: true, unread_api: None };
+    assert_eq!(headline(&cluster), "- 1 autoscaler in the namespace shop can scale");
+    let mut cluster = as_tenant();
+    cluster.scope.unread_api = Some("The autoscalers of b are not read".to_owned());
+    let end = format!("; the autoscalers of b are not read; {DOUBT}");
+    assert!(headline(&cluster).ends_with(&end), "{}", headline(&cluster));
+}
+
+#[test]
 fn forbidden_pod_and_debug_api_are_no_problem_of_a_tenant() {
     let mut cluster = as_tenant();
     cluster.lease.holder = healthy().lease.holder;
@@ -68,16 +91,16 @@ fn forbidden_pod_and_debug_api_are_no_problem_of_a_tenant() {
 #[test]
 fn other_writers_of_a_tenant_are_a_problem_only_if_they_write_at_the_same_time() {
     let mut cluster = as_tenant();
-    cluster.autoscalers[0].manager = Some("kube-controller-manager".to_owned());
+    cluster.autoscalers[0].controller.name = Some("kube-controller-manager".to_owned());
     let found = problems(&cluster);
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "{found:?}");
 
     cluster.autoscalers.push(autoscaler("new", healthy_conditions()));
-    cluster.autoscalers[0].status_stored_at = "2026-01-31T11:00:00Z".parse().ok();
+    cluster.autoscalers[0].controller.at = "2026-01-31T11:00:00Z".parse().ok();
     let found = problems(&cluster);
     assert!(found.iter().all(|one| one.0 == Level::Skipped), "a migration: {found:?}");
 
-    cluster.autoscalers[0].status_stored_at = cluster.autoscalers[1].status_stored_at;
+    cluster.autoscalers[0].controller.at = cluster.autoscalers[1].controller.at;
     let conflict = "‼ 0 errors, 1 warning: kube-controller-manager stored the status of 1 autoscaler \
                     last, most recently 10s ago: shop/web; if it handles the same autoscalers as \
                     the holder of the lease, both overwrite each other's decisions; whether a \

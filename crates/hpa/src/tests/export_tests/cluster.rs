@@ -4,6 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Form, Json, Router, http::StatusCode, routing::post};
 use clap::Parser;
+use hpa_adapter::{
+    certificates::{GeneratedCertificate, local_names},
+    server::{HandshakeSettings, ServingCertificate},
+};
 use hpa_controller::{
     Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
@@ -11,6 +15,7 @@ use hpa_controller::{
 use hpa_lease::TaskPanics;
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -94,6 +99,16 @@ pub(crate) async fn scrape_controller() -> String {
         per_autoscaler: true,
         ..TelemetryOptions::default()
     }));
+    // This metric is exported only with TLS.
+    let generated = GeneratedCertificate::generate(&local_names(), Timestamp::now());
+    let GeneratedCertificate { chain, key, .. } = generated.expect("a certificate");
+    let certificate = ServingCertificate::from_pem(
+        chain.as_bytes(),
+        key.as_bytes(),
+        HandshakeSettings::default(),
+    );
+    let not_after = certificate.expect("a usable certificate").not_after_gauge();
+    telemetry.attach_collector(Arc::new(not_after));
     // This metric is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };

@@ -28,28 +28,11 @@ use crate::request_error::RequestError;
 /// The component name in the reference's events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 
-/// The configuration of an [`EventWriter`].
-#[derive(Clone, Copy, Debug)]
-pub struct EventWriterConfig {
-    /// The maximum number of queued events. If the queue is full, new events are dropped.
-    pub queue_capacity: usize,
-    pub request_timeout: Duration,
-    /// The maximum number of attempts to write an event.
-    pub max_attempts: u32,
-    /// The delay before the second attempt. It doubles with each attempt.
-    pub initial_backoff: Duration,
-}
-
-impl Default for EventWriterConfig {
-    fn default() -> Self {
-        Self {
-            queue_capacity: 1000,
-            request_timeout: Duration::from_secs(10),
-            max_attempts: 4,
-            initial_backoff: Duration::from_secs(1),
-        }
-    }
-}
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum number of attempts to write an event.
+const MAX_ATTEMPTS: u32 = 4;
+/// The delay before the second attempt. It doubles with each attempt.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Writes recorded events as core/v1 Events of component `horizontal-pod-autoscaler`.
 ///
@@ -58,7 +41,6 @@ impl Default for EventWriterConfig {
 /// events and one for all others: 25 events, and one more every five minutes.
 pub struct EventWriter {
     client: Client,
-    config: EventWriterConfig,
     events: mpsc::Receiver<RecordedEvent>,
     dropped: Arc<DroppedEvents>,
     correlator: Correlator,
@@ -67,11 +49,10 @@ pub struct EventWriter {
 impl EventWriter {
     pub(super) fn new(
         client: Client,
-        config: EventWriterConfig,
         events: mpsc::Receiver<RecordedEvent>,
         dropped: Arc<DroppedEvents>,
     ) -> Self {
-        Self { client, config, events, dropped, correlator: Correlator::new() }
+        Self { client, events, dropped, correlator: Correlator::new() }
     }
 
     /// Writes events until all recorders are dropped and the queue is empty.
@@ -87,11 +68,11 @@ impl EventWriter {
     async fn write(&self, write: &EventWrite) {
         let (namespace, object) = (&write.object.namespace, &write.object.name);
         let reason = &write.reason;
-        let mut backoff = self.config.initial_backoff;
-        for attempts_left in (0..self.config.max_attempts.max(1)).rev() {
-            let attempt = time::timeout(self.config.request_timeout, self.try_write(write));
+        let mut backoff = INITIAL_BACKOFF;
+        for attempts_left in (0..MAX_ATTEMPTS).rev() {
+            let attempt = time::timeout(REQUEST_TIMEOUT, self.try_write(write));
             let Err(error) = attempt.await.unwrap_or(Err(RequestError::TimedOut)) else { return };
-            match Failure::from(&error) {
+            match Failure::of(&error) {
                 Failure::NotNeeded => {
                     debug!(%namespace, %object, reason, cause = %error, "event not needed");
                     return;
@@ -146,8 +127,8 @@ enum Failure {
     Permanent,
 }
 
-impl From<&RequestError> for Failure {
-    fn from(error: &RequestError) -> Self {
+impl Failure {
+    fn of(error: &RequestError) -> Self {
         let RequestError::Refused(status) = error else { return Self::Temporary };
         let mut causes = status.details.iter().flat_map(|details| &details.causes);
         let is_terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::EventWriterConfig;
 use crate::events::{EventRecorder, EventType, ObjectReference, RecordedEvent};
 
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
@@ -80,7 +79,7 @@ async fn write(
     events: Vec<RecordedEvent>,
 ) -> (Vec<(String, Value)>, u64) {
     let (client, requests) = client(responses);
-    let (recorder, writer) = EventRecorder::new(client, EventWriterConfig::default());
+    let (recorder, writer) = EventRecorder::new(client);
     for event in events {
         recorder.record(event);
     }
@@ -160,10 +159,9 @@ async fn write_is_retried_and_dropped_by_kind_of_failure(
 #[tokio::test(start_paused = true)]
 async fn record_does_not_block_and_counts_dropped_events() {
     let (client, requests) = client(vec![]);
-    let config = EventWriterConfig { queue_capacity: 2, ..EventWriterConfig::default() };
-    let (recorder, writer) = EventRecorder::new(client, config);
-    for message in ["a", "b", "c", "d"] {
-        recorder.record(event(message, "2026-09-21T14:13:20Z"));
+    let (recorder, writer) = EventRecorder::new(client);
+    for _ in 0..1002 {
+        recorder.record(event("a", "2026-09-21T14:13:20Z"));
     }
     assert_eq!(recorder.dropped().queue_full.load(Ordering::Relaxed), 2);
     let writer = tokio::spawn(writer.run());
@@ -174,7 +172,7 @@ async fn record_does_not_block_and_counts_dropped_events() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    assert_eq!(recorder.dropped().over_budget.load(Ordering::Relaxed), 92 - 25);
+    assert_eq!(recorder.dropped().over_budget.load(Ordering::Relaxed), 1090 - 25);
     assert_eq!(requests.lock().len(), 25);
     drop(recorder);
     writer.await.unwrap();

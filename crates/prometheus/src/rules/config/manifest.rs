@@ -11,8 +11,7 @@ use super::{
 };
 use crate::rules::generate::default_rules;
 
-/// The maximum number of levels around a chart's values: those of parent charts, or of a
-/// `HelmRelease`.
+/// The maximum depth of a chart's values in those of parent charts or in a `HelmRelease`.
 const MAX_DEPTH: usize = 4;
 /// The fields of a rules file that have rules.
 const RULE_FIELDS: [&str; 3] = ["rules", "externalRules", "resourceRules"];

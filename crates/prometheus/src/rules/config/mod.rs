@@ -206,10 +206,6 @@ impl Overrides {
         self.0.iter().map(|(label, target)| (label.as_str(), target))
     }
 
-    pub fn get(&self, label: &str) -> Option<&OverrideTarget> {
-        self.iter().find(|(known, _)| *known == label).map(|(_, target)| target)
-    }
-
     pub fn set(&mut self, label: String, target: OverrideTarget) {
         match self.0.iter_mut().find(|(known, _)| *known == label) {
             Some((_, current)) => *current = target,
@@ -219,14 +215,6 @@ impl Overrides {
 
     pub(super) fn remove(&mut self, label: &str) {
         self.0.retain(|(known, _)| known != label);
-    }
-}
-
-impl FromIterator<(String, OverrideTarget)> for Overrides {
-    fn from_iter<I: IntoIterator<Item = (String, OverrideTarget)>>(iter: I) -> Self {
-        let mut overrides = Self::default();
-        iter.into_iter().for_each(|(label, target)| overrides.set(label, target));
-        overrides
     }
 }
 

@@ -15,6 +15,12 @@ fn issues(text: &str) -> Vec<String> {
     }
 }
 
+/// The target of the override of a label.
+fn target<'r>(rule: &'r DiscoveryRule, label: &str) -> &'r OverrideTarget {
+    let mut overrides = rule.resources.overrides.iter();
+    overrides.find(|(known, _)| *known == label).unwrap().1
+}
+
 #[test]
 fn all_fields_are_read() {
     let config = parsed(
@@ -45,7 +51,7 @@ resourceRules:
     assert_eq!(rule.resources.template, "kube_<<.Resource>>");
     let overrides: Vec<&str> = rule.resources.overrides.iter().map(|(label, _)| label).collect();
     assert_eq!(overrides, ["ns", "dep"]);
-    assert_eq!(rule.resources.overrides.get("dep").unwrap().group, "apps");
+    assert_eq!(target(rule, "dep").group, "apps");
     assert_eq!(rule.resources.namespaced, Some(false));
     assert_eq!((&*rule.name.matches, &*rule.name.as_template), ("^(.*)$", "x"));
     assert_eq!(rule.metrics_query, "<<.Series>>");
@@ -84,7 +90,7 @@ fn scalars_have_their_yaml_1_1_meaning() {
     assert_eq!(first.series_filters[0], RegexFilter { is: "yes".into(), is_not: String::new() });
     assert_eq!(first.series_filters[1], RegexFilter::default());
     assert_eq!(second.resources.namespaced, Some(true));
-    assert_eq!(second.resources.overrides.get("a").unwrap().resource, "");
+    assert_eq!(target(second, "a").resource, "");
     assert_eq!(*third, DiscoveryRule::default());
 }
 
@@ -96,7 +102,7 @@ fn anchors_and_merge_keys_are_followed() {
     );
     assert_eq!(config.rules[1].series_query, "a");
     assert_eq!(config.rules[1].name.as_template, "b");
-    assert_eq!(config.rules[2].resources.overrides.get("pod").unwrap().resource, "pod");
+    assert_eq!(target(&config.rules[2], "pod").resource, "pod");
     assert_eq!(config.rules[3].series_query, "a");
 }
 

@@ -49,8 +49,8 @@ pub fn expression_warnings(series: &str, query: &str) -> Vec<Warning> {
     counter.into_iter().chain(quantile).collect()
 }
 
-/// Finds likely mistakes in a query for objects that `label` names. `others` are labels that name
-/// other objects: a query that groups by one of them is right for those.
+/// Finds likely mistakes in a query for objects that `label` names. `others` are the labels of
+/// other resources: a query that groups by one of them is not a mistake.
 pub(in crate::rules) fn object_warnings(
     template: &str,
     query: &str,

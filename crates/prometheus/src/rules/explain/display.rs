@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::explain::counted;
 
 use super::{RequestProblem, RuleOutcome, SeriesRefusal, Warning};
-use crate::rules::query::{QueryError, on_one_line};
+use crate::rules::query::{QueryError, with_single_spaces};
 
 /// Advice for series that may be of no object.
 const OR_EXTERNAL: &str = ". If the series are of no object, use externalRules";
@@ -36,7 +36,7 @@ impl RuleOutcome {
             "{} also has the metric, and the last rule takes precedence. Rename the metric in one of \
              them, or change their order. Not used: {}",
             rule_name(*by),
-            on_one_line(query)
+            with_single_spaces(query)
         )
     }
 }
@@ -100,7 +100,7 @@ impl fmt::Display for RuleOutcome {
             }
             Self::Shadowed { .. } => f.write_str(&self.describe(|by| format!("rule {by}"))),
             Self::Applies { series, query, warnings, .. } => {
-                write!(f, "applies with the series {series}: {}", on_one_line(query))?;
+                write!(f, "applies with the series {series}: {}", with_single_spaces(query))?;
                 warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
                 self.sharing().map_or(Ok(()), |sharing| write!(f, "\n  {sharing}"))
             }

@@ -226,7 +226,7 @@ pub fn explain_custom(
             discovered.rule.custom_query(series, objects, metric_selector, resources, compat);
         let label = discovered.rule.labels.label(resource, resources).unwrap_or_default();
         let sharing = request_problem.is_none().then(|| query.render_shared().map(drop));
-        outcome_of_query(discovered, series, query.render(), Some((&label, sharing)))
+        outcome_of_query(discovered, series, query.render(), Some(&label), sharing)
     });
     Explanation { request_problem, rules }
 }
@@ -246,7 +246,7 @@ pub fn explain_external(
         };
         let series = found.last;
         let query = discovered.rule.external_query(series, namespace, selector, resources, compat);
-        outcome_of_query(discovered, series, query, None)
+        outcome_of_query(discovered, series, query, None, None)
     });
     Explanation { request_problem: None, rules }
 }
@@ -341,20 +341,20 @@ fn other_resources(
     }
 }
 
-/// The outcome of a rule that has the metric. `objects` has the label with the objects' names, and
-/// whether the query can be shared. For an external metric, `objects` is `None`.
+/// The outcome of a rule that has the metric. `label` has the objects' names, and `sharing` is
+/// whether the query can be shared. For an external metric, both are `None`.
 fn outcome_of_query(
     discovered: &DiscoveredRule,
     series: &str,
     query: Result<String, QueryError>,
-    objects: Option<(&str, Option<Result<(), NotPerObject>>)>,
+    label: Option<&str>,
+    sharing: Option<Result<(), NotPerObject>>,
 ) -> RuleOutcome {
     let series = series.to_owned();
     match query {
         Ok(query) => {
-            let (label, sharing) = objects.unzip();
             let warnings = warnings(discovered, &series, &query, label);
-            RuleOutcome::Applies { series, query, warnings, sharing: sharing.flatten() }
+            RuleOutcome::Applies { series, query, warnings, sharing }
         }
         Err(error) => RuleOutcome::NoQuery { series, error },
     }

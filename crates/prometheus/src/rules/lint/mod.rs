@@ -17,7 +17,7 @@ use crate::{
         explain::{expression_warnings, object_warnings},
         labels::AmbiguousLabel,
         mistake::UNKNOWN_FIELD,
-        query::{Objects, QueryError, on_one_line},
+        query::{Objects, QueryError, with_single_spaces},
         rule::{Naming, Rule},
         ruleset::InvalidRule,
     },
@@ -72,19 +72,22 @@ pub fn lint_each(config: &Config, rules: &RuleSet, resources: &ApiResources) -> 
 
 /// Merges findings about the same unknown field of templates: the first one lists the other paths.
 pub fn merge_unknown_fields(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut merged: Vec<Finding> = Vec::new();
+    let mut merged: Vec<(Finding, Vec<String>)> = Vec::new();
     for finding in findings {
-        let message = &finding.message;
-        let is_same = |other: &&mut Finding| other.message.starts_with(message);
-        match merged.iter_mut().find(is_same).filter(|_| message.starts_with(UNKNOWN_FIELD)) {
-            Some(first) if first.message.len() == message.len() => {
-                first.message = format!("{message}; also in {}", finding.path);
-            }
-            Some(first) => first.message = format!("{}, {}", first.message, finding.path),
-            None => merged.push(finding),
+        let is_same = |(first, _): &&mut (Finding, Vec<String>)| first.message == finding.message;
+        let is_unknown_field = finding.message.starts_with(UNKNOWN_FIELD);
+        match merged.iter_mut().find(is_same).filter(|_| is_unknown_field) {
+            Some((_, other_paths)) => other_paths.push(finding.path),
+            None => merged.push((finding, Vec::new())),
         }
     }
-    merged
+    let with_paths = |(mut finding, other_paths): (Finding, Vec<String>)| {
+        if !other_paths.is_empty() {
+            finding.message = format!("{}; also in {}", finding.message, other_paths.join(", "));
+        }
+        finding
+    };
+    merged.into_iter().map(with_paths).collect()
 }
 
 /// Finds likely mistakes in the queries of `rules`, each rendered for one kind of objects, and of
@@ -284,7 +287,7 @@ impl Linter<'_> {
         }
     }
 
-    /// Warns if all selectors have constant names, and none is that of `seriesQuery`.
+    /// Warns if all selectors have constant names, and none of them is the name in `seriesQuery`.
     fn check_series_read(&mut self, field: &str, expr: &Expr<'_>, series: Option<&str>) {
         let Some(series) = series else { return };
         let selectors = expr.selectors();
@@ -351,7 +354,7 @@ fn syntax_message(query: &str, error: &SyntaxError) -> String {
     } else {
         hyphen_advice(query, error.at)
     };
-    let excerpt = on_one_line(&format!("{before}⟨here⟩{after}"));
+    let excerpt = with_single_spaces(&format!("{before}⟨here⟩{after}"));
     format!("not PromQL: {error}, at `{excerpt}`{advice}")
 }
 
@@ -361,7 +364,7 @@ fn hyphen_advice(query: &str, at: usize) -> &'static str {
     let (before, after) = query.split_at_checked(at).unwrap_or_default();
     let rest = after.strip_prefix('-').unwrap_or_default();
     if before.ends_with(is_in_name) && rest.starts_with(is_in_name) {
-        ". A name can't have `-`, which subtracts: write the series' name in Prometheus"
+        ". `-` subtracts, so a name can't have it: use the name that the series has in Prometheus"
     } else {
         ""
     }

@@ -58,13 +58,13 @@ fn good_rules_have_no_findings(#[case] query: &str) {
 #[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
 #[case::name_with_a_hyphen(
     "  seriesQuery: event-service_total\n  metricsQuery: m\n",
-    "and `@` into metricsQuery. A name can't have `-`, which subtracts"
+    "and `@` into metricsQuery. `-` subtracts, so a name can't have it"
 )]
 #[case::query_with_a_hyphen(
     "  seriesQuery: m\n  metricsQuery: rate(event-service_total{<<.LabelMatchers>>}[2m])\n",
     "4 rules[0].metricsQuery: not PromQL: `-` needs scalars or instant vectors, not a range vector, \
-     at `rate(event⟨here⟩-service_total{names`. A name can't have `-`, which subtracts: write the \
-     series' name in Prometheus"
+     at `rate(event⟨here⟩-service_total{names`. `-` subtracts, so a name can't have it: use the \
+     name that the series has in Prometheus"
 )]
 #[case::query_of_several_lines(
     "  seriesQuery: m\n  metricsQuery: |\n    sum(\n      rate(m{<<.LabelMatchers>>})\n    )\n",

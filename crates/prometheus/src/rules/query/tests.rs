@@ -7,11 +7,12 @@ use hpa_metrics::test_doubles::resources;
 const TEMPLATE: &str = "<<.Series>>{<<.LabelMatchers>>} by (<<.GroupBy>>)";
 
 fn mapping(overrides: &[(&str, &str)]) -> ResourceMapping {
-    let target =
-        |resource: &str| OverrideTarget { group: String::new(), resource: resource.into() };
-    let overrides =
-        overrides.iter().map(|(label, resource)| ((*label).to_owned(), target(resource)));
-    ResourceMapping { overrides: overrides.collect(), ..Default::default() }
+    let mut mapping = ResourceMapping::default();
+    for (label, resource) in overrides {
+        let target = OverrideTarget { group: String::new(), resource: (*resource).to_owned() };
+        mapping.overrides.set((*label).to_owned(), target);
+    }
+    mapping
 }
 
 fn pods_query(

@@ -29,8 +29,8 @@ use tokio::time::{Instant, timeout};
 
 use self::demand::Demand;
 
-/// The maximum number of groups, because clients of the adapter can request any selector.
-const MAX_GROUPS: usize = 20_000;
+/// The maximum number of queries, because clients of the adapter can request any selector.
+const MAX_SHARED_QUERIES: usize = 20_000;
 
 /// Limits of the reuse of results, and of the decision to share a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,19 +71,19 @@ pub(super) struct SharedSamples {
 /// Shared queries and their recent results.
 pub(super) struct Sharing {
     settings: Option<SharingSettings>,
-    groups: Mutex<Groups>,
+    queries: Mutex<SharedQueries>,
     hasher: RandomState,
-    pub(super) stats: Stats,
+    pub(super) counters: QueryCounters,
 }
 
-struct Groups {
-    by_key: HashMap<GroupKey, Arc<Group>>,
+struct SharedQueries {
+    by_key: HashMap<SharedQueryKey, Arc<SharedQuery>>,
     sweep_at: Instant,
 }
 
 /// The inputs of a query for all objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GroupKey {
+struct SharedQueryKey {
     server: String,
     /// The rule's `metricsQuery`.
     template: String,
@@ -95,7 +95,7 @@ struct GroupKey {
 }
 
 /// The requests that one query for all objects of a namespace can answer.
-struct Group {
+struct SharedQuery {
     /// The query, or the reason that it isn't shared.
     query: Result<Arc<str>, NotPerObject>,
     demand: Mutex<Demand>,
@@ -113,9 +113,9 @@ impl Sharing {
     pub(super) fn new(settings: Option<SharingSettings>, compat: Compat) -> Self {
         // prometheus-adapter sends a query for each request.
         let settings = settings.filter(|_| compat == Compat::Off);
-        let groups = Groups { by_key: HashMap::new(), sweep_at: Instant::now() };
-        let (hasher, stats) = (RandomState::new(), Stats::default());
-        Self { settings, groups: Mutex::new(groups), hasher, stats }
+        let queries = SharedQueries { by_key: HashMap::new(), sweep_at: Instant::now() };
+        let (hasher, counters) = (RandomState::new(), QueryCounters::default());
+        Self { settings, queries: Mutex::new(queries), hasher, counters }
     }
 
     /// Identifies a requester by the name or the selector of its objects.
@@ -123,9 +123,9 @@ impl Sharing {
         self.hasher.hash_one(objects)
     }
 
-    /// Drops all groups with their results.
+    /// Drops all queries with their results.
     pub(super) fn clear(&self) {
-        self.groups.lock().by_key.clear();
+        self.queries.lock().by_key.clear();
     }
 
     /// Reads the samples of a shared query. `None` if a single query must be sent.
@@ -144,47 +144,47 @@ impl Sharing {
         {
             return None;
         }
-        let group = self.get_or_add_group(request, found, client, resources, &settings)?;
-        let query = group.query.as_ref().ok()?;
+        let shared = self.get_or_add_query(request, found, client, resources, &settings)?;
+        let query = shared.query.as_ref().ok()?;
         let now = Instant::now();
-        let is_shared = group.demand.lock().record_request(&request, now, &settings);
+        let is_shared = shared.demand.lock().record_request(&request, now, &settings);
         if !is_shared {
             return None;
         }
-        let mut answer = group.answer.lock().await;
+        let mut answer = shared.answer.lock().await;
         // While this request waited for the lock, the shared query may have failed.
-        if group.demand.lock().is_disabled(Instant::now()) {
+        if shared.demand.lock().is_disabled(Instant::now()) {
             return None;
         }
         let rule = (found.index, client.settings().name.as_str());
         let fresh = answer.as_ref().filter(|answer| answer.sent_at.elapsed() < settings.max_age);
         let samples = if let Some(fresh) = fresh {
-            self.stats.count(rule, |counts| &mut counts.reused);
+            self.counters.count(rule, |counts| &mut counts.reused);
             fresh.samples.clone()
         } else {
             *answer = None;
-            self.stats.count(rule, |counts| &mut counts.shared);
+            self.counters.count(rule, |counts| &mut counts.shared);
             let sent_at = Instant::now();
-            let samples = Arc::new(group.send(query, client, &found.label, &settings).await?);
+            let samples = Arc::new(shared.send(query, client, &found.label, &settings).await?);
             *answer = Some(Answer { sent_at, samples: samples.clone() });
             samples
         };
         Some(SharedSamples { samples, query: query.clone() })
     }
 
-    /// Returns the group of a request. `None` if a new group would exceed the limit, or if the rule
+    /// Returns the query for a request. `None` if a new one would exceed the limit, or if the rule
     /// has no label for namespaces.
-    fn get_or_add_group(
+    fn get_or_add_query(
         &self,
         request: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
         client: &Client,
         resources: &ApiResources,
         settings: &SharingSettings,
-    ) -> Option<Arc<Group>> {
+    ) -> Option<Arc<SharedQuery>> {
         let FoundMetric { rule, series, label, resource, .. } = found;
         let namespaces = hpa_metrics::resource::GroupResource::namespaces();
-        let key = GroupKey {
+        let key = SharedQueryKey {
             server: client.settings().name.clone(),
             template: rule.query.text().to_owned(),
             series: series.clone(),
@@ -193,12 +193,12 @@ impl Sharing {
             namespace: request.namespace.to_owned(),
             selector: request.selector.clone(),
         };
-        let mut groups = self.groups.lock();
-        groups.sweep(Instant::now(), settings);
-        if let Some(group) = groups.by_key.get(&key) {
-            return Some(group.clone());
+        let mut queries = self.queries.lock();
+        queries.sweep(Instant::now(), settings);
+        if let Some(shared) = queries.by_key.get(&key) {
+            return Some(shared.clone());
         }
-        if groups.by_key.len() >= MAX_GROUPS {
+        if queries.by_key.len() >= MAX_SHARED_QUERIES {
             return None;
         }
         let objects = Objects {
@@ -207,33 +207,33 @@ impl Sharing {
             names: &[],
         };
         let query = rule.custom_query(series, objects, request.selector, resources, Compat::Off);
-        let group = Arc::new(Group {
+        let shared = Arc::new(SharedQuery {
             query: query.render_shared().map(Arc::from),
             demand: Mutex::default(),
             answer: tokio::sync::Mutex::default(),
         });
-        groups.by_key.insert(key, group.clone());
-        Some(group)
+        queries.by_key.insert(key, shared.clone());
+        Some(shared)
     }
 }
 
-impl Groups {
-    /// Drops unused groups and expired results.
+impl SharedQueries {
+    /// Drops unused queries and expired results.
     fn sweep(&mut self, now: Instant, settings: &SharingSettings) {
         if now < self.sweep_at {
             return;
         }
         self.sweep_at = now + settings.max_age;
-        self.by_key.retain(|_, group| {
-            if let Ok(mut answer) = group.answer.try_lock() {
+        self.by_key.retain(|_, shared| {
+            if let Ok(mut answer) = shared.answer.try_lock() {
                 answer.take_if(|answer| now.duration_since(answer.sent_at) >= settings.max_age);
             }
-            group.demand.lock().has_recent_request(now, settings)
+            shared.demand.lock().has_recent_request(now, settings)
         });
     }
 }
 
-impl Group {
+impl SharedQuery {
     /// Sends the shared query. If it fails or is cancelled, sharing is disabled for a while.
     async fn send(
         &self,
@@ -304,13 +304,11 @@ pub struct QueryCounts {
     pub reused: u64,
 }
 
-/// A rule by its position in the file, and the name of its server.
-type CountKey = (usize, String);
-
+/// The counts by the position of the rule in the file and the name of its server.
 #[derive(Default)]
-pub(super) struct Stats(Mutex<BTreeMap<CountKey, QueryCounts>>);
+pub(super) struct QueryCounters(Mutex<BTreeMap<(usize, String), QueryCounts>>);
 
-impl Stats {
+impl QueryCounters {
     /// Adds one to a count.
     pub(super) fn count(
         &self,

@@ -35,13 +35,14 @@ async fn servers_of_the_rules_are_listed_once() {
 async fn outage_is_logged_by_the_client_and_not_by_the_discovery() {
     let server = prometheus();
     let source = source_with(&server, RULES, Compat::Off);
-    for (status, is_logged) in [(403, false), (502, true)] {
+    for (status, expected) in [(403, false), (502, true)] {
         for key in ["http_requests_total", "inflight", "queue_length"] {
             server.answers.lock().insert(key.to_owned(), (status, json!("")));
         }
-        let error = source.relist().await.unwrap_err();
-        assert!(matches!(error, RelistError::ServersFailed { .. }), "{error}");
-        assert_eq!(source.is_logged_outage(&error), is_logged, "{error}");
+        let Err(RelistError::ServersFailed { is_logged, .. }) = source.relist().await else {
+            panic!("no server answers");
+        };
+        assert_eq!(is_logged, expected, "{status}");
     }
 }
 
@@ -150,7 +151,7 @@ async fn server_failed_if_no_valid_rule_gets_a_response() {
     server.hang("inflight");
     assert!(matches!(source.relist().await, Err(RelistError::Rules(_))), "another rule is read");
     server.hang("queue_length");
-    let Err(RelistError::ServersFailed { failures, causes }) = source.relist().await else {
+    let Err(RelistError::ServersFailed { failures, causes, .. }) = source.relist().await else {
         panic!("no failure of the server");
     };
     assert_eq!(failures.len(), 2, "with the invalid rule: {failures:?}");
@@ -312,4 +313,12 @@ async fn compilation_during_a_discovery_shares_its_load_of_the_resources() {
     assert_eq!(mapper.0.load(Ordering::Relaxed), 1);
     source.relist().await.unwrap();
     assert_eq!(mapper.0.load(Ordering::Relaxed), 2, "each discovery reads the resources");
+}
+
+#[test]
+fn error_names_the_first_failures() {
+    let failures = (0..8).map(|index| format!("rules[{index}]: boom")).collect();
+    let expected = "unable to discover the series of rules[0]: boom; rules[1]: boom; rules[2]: boom \
+                    and 5 more";
+    assert_eq!(RelistError::Rules(failures).to_string(), expected);
 }

@@ -163,3 +163,11 @@ async fn reload_ends_the_wait_for_the_groups_that_it_adds() {
     reloaded.unwrap();
     assert!(groups.external && !groups.custom, "{groups:?}");
 }
+
+#[tokio::test]
+async fn overrides_are_accepted_before_the_resources_of_the_api_server_are_known() {
+    let source = source_with(&prometheus(), RULES, Compat::Reference);
+    source.reload(RULES).unwrap();
+    let error = source.reload("rules: [{seriesQuery: up, name: {matches: '('}}]").unwrap_err();
+    assert_eq!(error.to_string(), "the rules file has an invalid rule");
+}

@@ -51,6 +51,37 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
 }
 
 #[tokio::test]
+async fn query_for_usage_without_a_result_is_named() {
+    let server = prometheus();
+    let source = source(&server, Compat::Off).await;
+    let [cpu, memory] =
+        ["cpu", "memory"].map(|name| format!(r#"{name}{{namespace="shop",pod="web-0"}}"#));
+    let labels = json!({ "pod": "web-0", "container": "app" });
+    let sample = json!([{ "metric": labels, "value": [9, "1"] }]);
+    let query = Query::PodUsage {
+        namespace: "shop".to_owned(),
+        pods: Objects::Selected(Selector::parse("app=web").unwrap()),
+        fields: [FieldRequirement {
+            field: MetadataField::Name,
+            must_equal: false,
+            value: "web-1".to_owned(),
+        }]
+        .into(),
+    };
+    for (cpu_samples, memory_samples, expected) in [
+        (json!([]), sample.clone(), Some(&cpu)),
+        (sample.clone(), json!([]), Some(&memory)),
+        (sample.clone(), sample.clone(), None),
+    ] {
+        server.set_vector(&cpu, &cpu_samples);
+        server.set_vector(&memory, &memory_samples);
+        let usage = source.read(&query).await.unwrap().into_pods().unwrap();
+        assert_eq!(usage.query_without_result.as_ref(), expected);
+        assert_eq!(usage.items.is_empty(), expected.is_some());
+    }
+}
+
+#[tokio::test]
 async fn usage_waits_for_the_compiled_rules_but_not_for_series() {
     let server = prometheus();
     for key in ["http_requests_total", "inflight", "queue_length"] {

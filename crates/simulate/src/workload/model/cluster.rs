@@ -21,7 +21,10 @@ use crate::workload::{
 };
 
 /// The time for which the pods of a warm start have been ready, in seconds.
-pub const WARM_READY_SECONDS: f64 = 600.0;
+const WARM_READY_SECONDS: f64 = 600.0;
+
+/// Seconds from one step of the model to the next.
+const STEP: f64 = 1.0;
 
 /// Name, labels and samples of an external metric.
 type ExternalSeries<'a> = (&'a str, &'a BTreeMap<String, String>, &'a Series<f64>);
@@ -117,6 +120,12 @@ impl ClusterModel {
         }
     }
 
+    /// The time at which a query of metrics at `second` reads the samples. If the model lags
+    /// behind, it is just before the model's next step: at `second`, its samples would be stale.
+    pub fn query_time(&self, second: f64) -> f64 {
+        second.min((self.now + STEP).next_down())
+    }
+
     /// Name, labels and series of the external metrics, those of queues first.
     pub fn external_metrics(&self) -> impl Iterator<Item = ExternalSeries<'_>> {
         let queues = self.queues.iter();
@@ -194,8 +203,8 @@ impl ClusterModel {
         });
     }
 
-    /// Makes all pods as old as if they had been ready for [`WARM_READY_SECONDS`], and runs the
-    /// metric sources up to second 0.
+    /// Makes all pods as old as if they had been ready for ten minutes, and runs the metric sources
+    /// up to second 0.
     pub fn warm_up(&mut self) {
         for pod in self.pods_mut() {
             pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
@@ -204,7 +213,7 @@ impl ClusterModel {
         let mut second = -self.metrics.warm_up_seconds();
         self.now = second;
         while second < 0.0 {
-            second += 1.0;
+            second += STEP;
             self.step(second);
         }
     }
@@ -213,7 +222,6 @@ impl ClusterModel {
     /// chosen at random.
     pub fn affect_pods(&mut self, id: &WorkloadId, incident: &Incident) {
         let (now, seed) = (self.now, self.seed);
-        let until = now + incident.seconds();
         let Some(workload) = self.workloads.get_mut(id) else { return };
         let mut pods: Vec<&mut Pod> =
             workload.pods.values_mut().filter(|pod| pod.lifecycle.is_active()).collect();
@@ -226,8 +234,11 @@ impl ClusterModel {
                 IncidentKind::Crash => pod.lifecycle.crash(now),
                 IncidentKind::Evict => pod.lifecycle.evict(now),
                 IncidentKind::DeletePods => pod.lifecycle.terminate(now),
-                IncidentKind::Flap => pod.lifecycle.flap(now, until - now),
-                _ => pod.no_metrics_until = until,
+                IncidentKind::Flap => pod.lifecycle.flap(now, incident.seconds()),
+                IncidentKind::MissingSamples => pod.no_metrics_until = now + incident.seconds(),
+                // The caller applies these.
+                IncidentKind::Rollout | IncidentKind::MetricsOutage | IncidentKind::ManualScale => {
+                }
             }
         }
     }

@@ -179,6 +179,11 @@ impl Lifecycle {
         matches!(self.state, PodState::Warming { .. } | PodState::Ready | PodState::Unready { .. })
     }
 
+    /// Whether the containers run, or ran until a crash.
+    pub fn has_run(&self) -> bool {
+        self.running_since.is_some() || self.restarts > 0
+    }
+
     /// Whether controllers count the pod as a replica.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, PodState::Evicted { .. } | PodState::Terminating { .. })

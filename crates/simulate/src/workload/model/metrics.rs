@@ -204,12 +204,20 @@ impl<'a> Scrape<'a> {
         (current != index(previous)).then_some(scrape)
     }
 
-    fn with_noise(&self, value: f64, key: u64) -> f64 {
-        self.settings.with_noise(value, self.seed, key, self.index)
+    /// Whether the scrape misses the pod or object `key`.
+    fn is_missed(&self, key: u64) -> bool {
+        let gaps = self.settings.gaps;
+        gaps > 0.0 && random::rng(self.seed ^ 1, key, self.index).f64() < gaps
     }
 
-    fn is_missed(&self, key: u64) -> bool {
-        self.settings.misses_scrape(self.seed, key, self.index)
+    /// Adds a random measurement error to a value.
+    fn with_noise(&self, value: f64, key: u64) -> f64 {
+        if self.settings.noise <= 0.0 {
+            return value;
+        }
+        let mut rng = random::rng(self.seed ^ 2, key, self.index);
+        let error = random::deviation(&mut rng) * self.settings.noise;
+        (value * (1.0 + error)).max(0.0)
     }
 
     fn record(&self, series: &mut Series<f64>, key: u64, value: f64) {
@@ -254,10 +262,44 @@ fn scrape_rate(pod: &mut Pod, scrape: &Scrape<'_>) {
     let rate = (pod.served - pod.scraped_served) / window;
     pod.rate_scraped_at = scrape.at;
     pod.scraped_served = pod.served;
-    // Independent of the gaps and errors of the usage, whose keys differ in a few bits.
+    // Inverted, because the keys of the usage differ from `random_key` in a few bits only: the gaps
+    // and errors of both must be independent.
     let key = !pod.random_key;
     if scrape.at >= pod.no_metrics_until && !scrape.is_missed(key) {
         let value = scrape.with_noise(rate, key);
         pod.rate.push(Sample { at: scrape.at, window, value }, scrape.settings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scrape(settings: &SourceSettings, seed: u64, index: u64) -> Scrape<'_> {
+        Scrape { seed, at: 0.0, index, settings }
+    }
+
+    #[test]
+    fn noise_is_deterministic_and_bounded() {
+        let settings = SourceSettings { noise: 0.1, ..SourceSettings::default() };
+        let measure = |seed, index| scrape(&settings, seed, index).with_noise(100.0, 42);
+        let values: Vec<f64> = (0..2000).map(|index| measure(1, index)).collect();
+        assert_eq!(values, (0..2000).map(|index| measure(1, index)).collect::<Vec<_>>());
+        assert_ne!(values, (0..2000).map(|index| measure(2, index)).collect::<Vec<_>>());
+        assert!(values.iter().all(|value| (70.0..=130.0).contains(value)));
+        let mean = values.iter().sum::<f64>() / 2000.0;
+        let deviation =
+            (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
+        assert!(
+            (mean - 100.0).abs() < 1.0 && (deviation - 10.0).abs() < 1.0,
+            "{mean} ± {deviation}"
+        );
+    }
+
+    #[test]
+    fn scrapes_are_missed_at_the_configured_rate() {
+        let settings = SourceSettings { gaps: 0.2, ..SourceSettings::default() };
+        let missed = (0..5000).filter(|index| scrape(&settings, 1, *index).is_missed(42)).count();
+        assert!((900..1100).contains(&missed), "{missed}");
     }
 }

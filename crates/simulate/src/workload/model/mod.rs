@@ -9,9 +9,7 @@ mod pod;
 mod workload;
 
 pub use self::{
-    cluster::{
-        ClusterModel, Observation, QueueObservation, WARM_READY_SECONDS, WorkloadObservation,
-    },
+    cluster::{ClusterModel, Observation, QueueObservation, WorkloadObservation},
     lifecycle::{Delays, Lifecycle, PodState},
     metrics::{Metric, MetricSources, ObjectMetric},
     pod::{Container, Pod, UsageSample},

@@ -4,23 +4,23 @@ use super::lifecycle::{Lifecycle, PodState};
 use crate::workload::{
     profile::{PodProfile, ResourceUsage},
     random,
+    seconds::HOUR,
     series::Series,
 };
 
 /// Time from the eviction of a pod until its object is deleted, in seconds.
 const EVICTED_POD_TTL: f64 = 300.0;
-const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// The name of each container, its CPU in cores and its memory in bytes.
 pub type UsageSample = Vec<(String, f64, f64)>;
 
+/// A container and its resource usage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
     pub name: String,
-    /// The main container serves the load. The others are sidecars.
-    pub is_main: bool,
-    /// The constant CPU (in cores) and memory (in bytes) of a sidecar.
-    pub sidecar_usage: (f64, f64),
+    /// The constant CPU (in cores) and memory (in bytes) of a sidecar. `None` for the main
+    /// container, which serves the load.
+    sidecar_usage: Option<(f64, f64)>,
     /// CPU time used so far, in seconds.
     pub cpu_seconds: f64,
     /// CPU time at the last scrape.
@@ -31,8 +31,12 @@ pub struct Container {
 
 impl Container {
     /// A container that has used nothing yet. The main container has no `sidecar_usage`.
-    pub fn new(name: &str, is_main: bool, sidecar_usage: (f64, f64)) -> Self {
-        Self { name: name.to_owned(), is_main, sidecar_usage, ..Self::default() }
+    pub fn new(name: &str, sidecar_usage: Option<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), sidecar_usage, ..Self::default() }
+    }
+
+    pub fn is_main(&self) -> bool {
+        self.sidecar_usage.is_none()
     }
 }
 
@@ -149,8 +153,7 @@ impl Pod {
             return;
         }
         let mut rng = random::rng(seed ^ 3, self.random_key, now.to_bits());
-        let [flaps, crashes, is_evicted] =
-            rates.map(|rate| rng.f64() < rate * seconds / SECONDS_PER_HOUR);
+        let [flaps, crashes, is_evicted] = rates.map(|rate| rng.f64() < rate * seconds / HOUR);
         let before = self.lifecycle.state;
         if flaps {
             self.lifecycle.flap(now, profile.flap_duration.get());
@@ -174,8 +177,7 @@ impl Pod {
         let cpu = if is_warming { usage.startup_cpu } else { usage.cpu(self.load) };
         let memory = usage.memory(self.load);
         for container in &mut self.containers {
-            let (cpu, memory) =
-                if container.is_main { (cpu, memory) } else { container.sidecar_usage };
+            let (cpu, memory) = container.sidecar_usage.unwrap_or((cpu, memory));
             container.cpu_seconds += cpu * seconds;
             container.memory = memory;
         }

@@ -132,7 +132,7 @@ impl Workload {
     }
 
     /// The rate at which the ready pods can drain a queue.
-    fn spare_capacity(&self, max_per_pod: Option<f64>) -> f64 {
+    fn drain_capacity(&self, max_per_pod: Option<f64>) -> f64 {
         let capacity = self.usage.effective_capacity;
         self.ready_pods().map(|pod| spare_capacity(pod, capacity, max_per_pod)).sum()
     }
@@ -197,7 +197,7 @@ pub(super) fn drain_queues(
         let rate = queue.spec.arrivals.at(now);
         *arriving.entry(queue.workload.clone()).or_default() += rate;
         let Some(workload) = workloads.get_mut(&queue.workload) else { continue };
-        let spare = workload.spare_capacity(queue.spec.drain_per_pod);
+        let spare = workload.drain_capacity(queue.spec.drain_per_pod);
         let drained = queue.backlog.advance(rate * seconds, spare * seconds) / seconds;
         workload.add_drained(drained, spare, queue.spec.drain_per_pod);
     }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use hpa_calc::crd::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{error::ScenarioError, incident::Incident};
+use super::{
+    incident::Incident,
+    position::{ScenarioFileError, decode, positions, read_yaml},
+};
 use crate::workload::{
     load::Load, profile::PodProfile, samples_file::parse_offsets, seconds::Seconds,
     series::SourceSettings,
@@ -259,40 +263,37 @@ impl Scenario {
 
     /// Parses and validates a scenario. Files that it refers to aren't read: see
     /// [`Scenario::parse_with_files`].
-    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        let scenario = Self::decode(text)?;
-        scenario.validate().map_err(ScenarioError::InvalidField)?;
-        Ok(scenario)
+    pub fn parse(text: &str) -> Result<Self, ScenarioFileError> {
+        Self::decode(text, |_| Ok(()))
     }
 
     /// Parses and validates a scenario. `read` reads the sample files that it refers to.
-    pub fn parse_with_files(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioError> {
-        let mut scenario = Self::decode(text)?;
-        scenario.load_samples(read)?;
-        scenario.validate().map_err(ScenarioError::InvalidField)?;
+    pub fn parse_with_files(text: &str, read: ReadFile<'_>) -> Result<Self, ScenarioFileError> {
+        Self::decode(text, |scenario| scenario.load_samples(read))
+    }
+
+    fn decode(
+        text: &str,
+        load_samples: impl FnOnce(&mut Self) -> Result<(), ScenarioFileError>,
+    ) -> Result<Self, ScenarioFileError> {
+        let in_file = |problem: FieldError| {
+            ScenarioFileError::new(positions(text).get(&problem.field), problem)
+        };
+        let mut scenario: Self = decode(read_yaml(text)?).map_err(in_file)?;
+        load_samples(&mut scenario)?;
+        scenario.validate().map_err(in_file)?;
         Ok(scenario)
     }
 
     /// Replaces the points of all loads that are recorded in files.
-    pub(crate) fn load_samples(&mut self, read: ReadFile<'_>) -> Result<(), ScenarioError> {
+    pub(crate) fn load_samples(&mut self, read: ReadFile<'_>) -> Result<(), ScenarioFileError> {
         for samples in self.loads_mut().into_iter().flat_map(Load::samples_mut) {
             let Some(file) = &samples.file else { continue };
-            let error = |problem| ScenarioError::Samples { file: file.clone(), problem };
+            let error = |problem| ScenarioFileError::new(None, format_args!("{file}: {problem}"));
             let points = parse_offsets(&read(file).map_err(error)?, samples.column.as_deref());
             samples.points = points.map_err(|problem| error(problem.to_string()))?;
         }
         Ok(())
-    }
-
-    fn decode(text: &str) -> Result<Self, ScenarioError> {
-        let mut path = ".".to_owned();
-        let scenario = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
-            serde_path_to_error::deserialize(deserializer).map_err(|error| {
-                path = error.path().to_string();
-                error.into_inner()
-            })
-        });
-        scenario.map_err(|error| ScenarioError::syntax(&path, &error))
     }
 
     fn loads_mut(&mut self) -> Vec<&mut Load> {

@@ -6,7 +6,7 @@ use hpa_calc::crd::FieldError;
 
 use super::spec::{PAST_SECONDS, Scenario, ValueSource, WorkloadSpec};
 use crate::workload::{
-    field::{ensure, within},
+    field::{check_not_negative, ensure, field_error, within},
     seconds::Seconds,
 };
 
@@ -51,18 +51,27 @@ impl Scenario {
         Ok(())
     }
 
-    /// The workload that `name` or `namespace/name` refers to.
+    /// The workload that `name` or `namespace/name` refers to. In a valid scenario, no reference is
+    /// ambiguous.
     pub fn workload(&self, reference: &str) -> Option<&WorkloadSpec> {
-        let is_referenced = |workload: &&WorkloadSpec| match reference.split_once('/') {
+        self.referenced_workloads(reference).next()
+    }
+
+    fn referenced_workloads(&self, reference: &str) -> impl Iterator<Item = &WorkloadSpec> {
+        let is_referenced = move |workload: &&WorkloadSpec| match reference.split_once('/') {
             Some((namespace, name)) => workload.namespace == namespace && workload.name == name,
             None => workload.name == reference,
         };
-        self.workloads.iter().find(is_referenced)
+        self.workloads.iter().filter(is_referenced)
     }
 
     fn check_workload(&self, path: String, reference: &str) -> Result<(), FieldError> {
-        let message = format!("there is no workload \"{reference}\"");
-        ensure(self.workload(reference).is_some(), path, message)
+        let message = match self.referenced_workloads(reference).count() {
+            0 => format!("there is no workload \"{reference}\""),
+            1 => return Ok(()),
+            _ => format!("\"{reference}\" is ambiguous: use namespace/name"),
+        };
+        Err(field_error(path, message))
     }
 
     fn validate_workloads(&self) -> Result<(), FieldError> {
@@ -71,7 +80,8 @@ impl Scenario {
             let path = |field: &str| format!("workloads[{index}].{field}");
             let WorkloadSpec { namespace, kind, name, .. } = workload;
             ensure(!name.is_empty(), path("name"), "is required")?;
-            let is_new = ids.insert((namespace, kind, name));
+            // The kind doesn't count: references don't name it, and the pods' labels don't either.
+            let is_new = ids.insert((namespace, name));
             ensure(is_new, path("name"), "is a duplicate")?;
             let message = format!("is required for the kind \"{kind}\"");
             ensure(workload.api_version().is_some(), path("apiVersion"), message)?;
@@ -94,11 +104,8 @@ impl Scenario {
             ensure(names.insert(&queue.name), path("name"), "is a duplicate")?;
             self.check_workload(path("workload"), &queue.workload)?;
             within(path("arrivals"), queue.arrivals.validate(self.duration))?;
-            let numbers = [("backlog", Some(queue.backlog)), ("drainPerPod", queue.drain_per_pod)];
-            for (field, number) in numbers {
-                let is_valid = number.is_none_or(|number| number.is_finite() && number >= 0.0);
-                ensure(is_valid, path(field), "must be a number of at least 0")?;
-            }
+            check_not_negative(path("backlog"), queue.backlog)?;
+            check_not_negative(path("drainPerPod"), queue.drain_per_pod.unwrap_or_default())?;
         }
         Ok(())
     }

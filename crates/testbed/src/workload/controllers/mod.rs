@@ -19,9 +19,15 @@ pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
 use crate::{Testbed, json_fields, names, registry::ScaleSelector};
 
-/// Runs every controller once. Returns whether they must run again even if nothing else changes:
-/// they changed objects, or a ready pod isn't available yet.
-pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Timestamp) -> bool {
+/// Runs every controller once. For a warm start, each `StatefulSet` creates all its pods at once.
+/// Returns whether the controllers must run again even if nothing else changes: they changed
+/// objects, or a ready pod isn't available yet.
+pub(super) fn reconcile(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    start: Timestamp,
+    is_warm_start: bool,
+) -> bool {
     let before = testbed.resource_version();
     remove_deleted_pods(testbed, model);
     let owners = list_owners(testbed);
@@ -33,7 +39,7 @@ pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Time
     terminate_orphaned_pods(model, &owners);
     for owner in owners.iter().filter(|owner| !owner.is("Deployment")) {
         if owner.is("StatefulSet") {
-            reconcile_stateful_set(testbed, model, owner);
+            reconcile_stateful_set(testbed, model, owner, is_warm_start);
         } else {
             reconcile_replica_set(testbed, model, owner);
         }
@@ -126,10 +132,16 @@ fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
 }
 
 /// Takes the next step towards the desired pods.
-fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
-    let revision = stateful_set_revision(owner);
+fn reconcile_stateful_set(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    owner: &Owner,
+    is_warm_start: bool,
+) {
+    let (revision, now) = (stateful_set_revision(owner), model.now);
     let spec = owner.object.get("spec").unwrap_or(&Value::Null);
-    let (spec, now) = (StatefulSetSpec::new(owner.desired_pods(), spec), model.now);
+    let spec = StatefulSetSpec::new(owner.desired_pods(), spec);
+    let spec = if is_warm_start { spec.in_parallel() } else { spec };
     let workload = model.workload_or_insert(&owner.workload());
     for ordinal in spec.reconcile(workload, owner.uid(), &revision, now) {
         create_ordinal(testbed, model, owner, ordinal, &revision);
@@ -178,7 +190,8 @@ fn write_status(
     let (second, min_ready) = (model.now, owner.min_ready_seconds());
     let id = owner.workload();
     let workload = model.workload_or_insert(&id);
-    if owner.workload().kind == owner.kind {
+    // A `ReplicaSet` of a Deployment has the Deployment's workload, but not its replicas.
+    if id.kind == owner.kind {
         workload.desired = owner.replicas();
     }
     let is_deployment = owner.is("Deployment");

@@ -3,7 +3,7 @@
 use hpa_simulate::workload::{
     model::{Container, Pod, PodState},
     number,
-    profile::PodProfile,
+    profile::{PodProfile, Sidecar},
     seconds::timestamp_at,
 };
 use jiff::Timestamp;
@@ -47,9 +47,8 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let main = names.iter().position(|name| *name == profile.container).unwrap_or_default();
     let container = |(index, name): (usize, &&str)| {
         let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
-        let sidecar_usage =
-            sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
-        Container::new(name, index == main, sidecar_usage)
+        let usage = sidecar.map(Sidecar::usage).unwrap_or_default();
+        Container::new(name, (index != main).then_some(usage))
     };
     names.iter().enumerate().map(container).collect()
 }
@@ -82,7 +81,7 @@ fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value
         json_fields::set(&mut status, &["startTime"], at(scheduled));
         json_fields::set(&mut status, &["containerStatuses"], statuses);
     }
-    if lifecycle.running_since.is_some() || lifecycle.restarts > 0 {
+    if lifecycle.has_run() {
         json_fields::set(&mut status, &["podIP"], pod.ip.as_str());
         json_fields::set(&mut status, &["podIPs"], json!([{ "ip": pod.ip }]));
     }
@@ -97,7 +96,7 @@ fn phase(pod: &Pod) -> &'static str {
     let lifecycle = &pod.lifecycle;
     match lifecycle.state {
         PodState::Evicted { .. } => "Failed",
-        _ if lifecycle.running_since.is_some() || lifecycle.restarts > 0 => "Running",
+        _ if lifecycle.has_run() => "Running",
         _ => "Pending",
     }
 }
@@ -119,14 +118,13 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
         }
         return json!([condition]);
     };
-    let is_true = |name: &str, second: f64| {
-        let since = at(second);
-        json!({ "type": name, "status": "True", "lastTransitionTime": since })
+    let condition = |name: &str, is_true: bool, since: f64| {
+        let status = if is_true { "True" } else { "False" };
+        json!({ "type": name, "status": status, "lastTransitionTime": at(since) })
     };
     let ready = |name: &str| {
-        let mut condition = is_true(name, lifecycle.ready_transition);
+        let mut condition = condition(name, lifecycle.is_ready(), lifecycle.ready_transition);
         if !lifecycle.is_ready() {
-            json_fields::set(&mut condition, &["status"], "False");
             json_fields::set(&mut condition, &["reason"], "ContainersNotReady");
             let names: Vec<&str> =
                 pod.containers.iter().map(|container| container.name.as_str()).collect();
@@ -136,8 +134,8 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
         condition
     };
     json!([
-        is_true("PodScheduled", scheduled),
-        is_true("Initialized", scheduled),
+        condition("PodScheduled", true, scheduled),
+        condition("Initialized", true, scheduled),
         ready("ContainersReady"),
         ready("Ready")
     ])
@@ -150,7 +148,7 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
         container.map_or("", |container| json_fields::str_at(container, "/image"))
     };
     let status = |container: &Container| {
-        let restarts = if container.is_main { pod.lifecycle.restarts } else { 0 };
+        let restarts = if container.is_main() { pod.lifecycle.restarts } else { 0 };
         let state = state(pod, at);
         let started = state.get("running").is_some();
         let mut status = json!({
@@ -158,7 +156,7 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
             "ready": pod.lifecycle.is_ready(), "started": started, "restartCount": restarts,
             "state": state, "lastState": {},
         });
-        if let Some(crash) = pod.lifecycle.last_crash_at.filter(|_| container.is_main) {
+        if let Some(crash) = pod.lifecycle.last_crash_at.filter(|_| container.is_main()) {
             let last = json!({ "exitCode": 137, "reason": "Error", "finishedAt": at(crash) });
             let last = json!({ "terminated": last });
             json_fields::set(&mut status, &["lastState"], last);

@@ -24,8 +24,6 @@ use crate::{
     names,
 };
 
-/// Seconds from one step of the model to the next.
-const STEP: f64 = 1.0;
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 const KIBI: f64 = 1024.0;
@@ -50,9 +48,7 @@ impl SimulatedMetrics {
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
         let State { model, start, .. } = &*state;
-        // If the model lags behind the clock, the query's time is just before the model's next
-        // step. At the clock's time, the model's samples would be stale.
-        let now = self.shared.seconds_since(*start).min((model.now + STEP).next_down());
+        let now = model.query_time(self.shared.seconds_since(*start));
         if model.metrics.is_down(source, now) {
             return Err(ApiError::service_unavailable());
         }

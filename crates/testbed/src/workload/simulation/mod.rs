@@ -174,7 +174,8 @@ impl Simulation {
     }
 
     /// Schedules an incident. If its time is past, it happens in the next simulated second. For a
-    /// workload that the scenario doesn't list, `incident.workload` must be `namespace/name`.
+    /// workload that the scenario doesn't list, or whose name several namespaces have,
+    /// `incident.workload` must be `namespace/name`.
     pub fn inject(&self, incident: Incident) {
         self.shared.state.lock().incidents.push(incident);
     }

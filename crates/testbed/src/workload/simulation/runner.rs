@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hpa_simulate::workload::{
-    model::{ClusterModel, Pod, WARM_READY_SECONDS},
+    model::{ClusterModel, Pod},
     seconds::timestamp_at,
 };
 use jiff::Timestamp;
@@ -13,9 +13,6 @@ use super::{
     incidents::{apply_incident, take_due},
 };
 use crate::{Testbed, workload::controllers};
-
-/// The maximum number of steps of a warm start. A `StatefulSet` may create only one pod in a step.
-const MAX_WARM_START_STEPS: usize = 200;
 
 /// Keeps the model and the objects in the testbed consistent.
 pub(super) struct Runner {
@@ -37,26 +34,11 @@ impl Runner {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.lock();
         let State { model, start, .. } = &mut *state;
-        self.reconcile(model, *start);
         if shared.scenario.warm {
-            self.warm_up(model, *start);
+            controllers::reconcile(&self.testbed, model, *start, true);
+            model.warm_up();
         }
-    }
-
-    /// Creates all pods and makes them ready. A `StatefulSet` may need several steps.
-    fn warm_up(&mut self, model: &mut ClusterModel, start: Timestamp) {
-        for _ in 0..MAX_WARM_START_STEPS {
-            let before = model.pods().count();
-            for pod in model.pods_mut() {
-                pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
-            }
-            self.reconcile(model, start);
-            if model.pods().count() == before {
-                break;
-            }
-        }
-        model.warm_up();
-        self.reconcile(model, start);
+        self.reconcile(model, *start);
     }
 
     /// Runs until the task is aborted.
@@ -92,7 +74,7 @@ impl Runner {
     }
 
     fn reconcile(&mut self, model: &mut ClusterModel, start: Timestamp) {
-        self.needs_reconcile = controllers::reconcile(&self.testbed, model, start);
+        self.needs_reconcile = controllers::reconcile(&self.testbed, model, start, false);
         self.observed_version = controllers::latest_version(&self.testbed);
     }
 

@@ -18,7 +18,7 @@ use hpa_calc::{
     go_text::truncate,
     settings::Settings,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard, RwLock};
 use tokio::time::Instant;
 
 use self::history::HistoryState;
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     cache::is_newer, forecast::AutoscalerForecasts, hash::HASHER, k8s::StoredHpa,
-    settings::SettingSource,
+    settings::SettingSource, shadow::ShadowRecord,
 };
 
 /// The maximum number of characters of an error for the debug API. A webhook may send a long one.
@@ -72,6 +72,8 @@ pub struct Autoscaler {
     pub(crate) decisions: Mutex<Option<Box<Decisions>>>,
     /// Only of autoscalers with the setting `forecast`.
     pub(crate) forecasts: Mutex<Option<Box<AutoscalerForecasts>>>,
+    /// Only of autoscalers in shadow mode.
+    pub(crate) shadow_record: Mutex<Option<Box<ShadowRecord>>>,
 }
 
 /// The latest known version of an object.
@@ -183,6 +185,19 @@ impl Autoscaler {
         self.object_with_settings(source).1
     }
 
+    /// The comparisons in shadow mode. The record begins at `now`, in monotonic time, if it is new.
+    pub(crate) fn shadow_record_or_new(
+        &self,
+        hpa: &Arc<HorizontalPodAutoscaler>,
+        settings: &Settings,
+        now: Duration,
+    ) -> MappedMutexGuard<'_, ShadowRecord> {
+        let new_record = || Box::new(ShadowRecord::new(hpa.clone(), settings, now));
+        MutexGuard::map(self.shadow_record.lock(), |record| {
+            record.get_or_insert_with(new_record).as_mut()
+        })
+    }
+
     pub(super) fn has_uid(&self, uid: &str) -> bool {
         self.latest.read().object.metadata.uid == uid
     }
@@ -256,8 +271,8 @@ impl Autoscaler {
         FailureChange::replace(&mut self.status_failure.lock(), failure)
     }
 
-    /// Notes that the status of a reconcile is the stored one, so that it needs no write. The next
-    /// write that fails as the last one did is still no news.
+    /// Records that the stored status is that of the last reconcile, which therefore wrote none.
+    /// Keeps the error of the last write: if the next one fails with it, that is not logged again.
     pub(crate) fn set_status_stored(&self) {
         self.is_status_unstored.store(false, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@ pub(crate) const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Returns whether to log a line now: a minute after the last one. If so, sets the time of the last
 /// line to `now`.
-pub fn take_log_slot(last_logged: &mut Option<Instant>, now: Instant) -> bool {
+pub fn mark_logged_if_due(last_logged: &mut Option<Instant>, now: Instant) -> bool {
     if last_logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
         return false;
     }

@@ -1,12 +1,17 @@
-//! The positions of fields in a scenario file, and the errors of scenario files.
+//! Decoding of scenario files: the positions of fields, and errors.
 
 use std::fmt::Display;
 
+use hpa_calc::crd::FieldError;
 use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
+use crate::workload::field::field_error;
+
 /// The positions of the fields in a document.
-pub(super) fn positions(text: &str) -> Positions {
+pub(crate) fn positions(text: &str) -> Positions {
     let mut positions = Positions::default();
     if let Ok(Some(document)) = yaml::parse(text) {
         add_fields(&mut positions, &document, "", document.position);
@@ -39,6 +44,20 @@ fn add_fields(positions: &mut Positions, node: &Node, path: &str, parent: Positi
     }
 }
 
+/// Reads a scenario file as YAML.
+pub(crate) fn read_yaml(text: &str) -> Result<Value, ScenarioFileError> {
+    serde_saphyr::from_str(text).map_err(|error| ScenarioFileError::syntax(text, &error))
+}
+
+/// Decodes a document of a scenario file.
+pub(crate) fn decode<T: DeserializeOwned>(document: Value) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let path = error.path();
+        let field = if path.iter().len() == 0 { "scenario".to_owned() } else { path.to_string() };
+        field_error(field, error.inner())
+    })
+}
+
 /// The error of a scenario file or of a file that it refers to, with the position or the file.
 #[derive(Debug, thiserror::Error)]
 #[error("{prefix}{message}")]
@@ -49,7 +68,7 @@ pub struct ScenarioFileError {
 }
 
 impl ScenarioFileError {
-    pub(super) fn new(position: Option<Position>, message: impl Display) -> Self {
+    pub(crate) fn new(position: Option<Position>, message: impl Display) -> Self {
         let prefix = position.map(|position| format!("{position}: ")).unwrap_or_default();
         Self { prefix, message: message.to_string() }
     }
@@ -59,7 +78,7 @@ impl ScenarioFileError {
         &self.message
     }
 
-    pub(super) fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
+    fn syntax(text: &str, error: &serde_saphyr::Error) -> Self {
         let documents = yaml::parse_all(text).map_or(0, |documents| documents.len());
         if documents > 1 {
             let message =

@@ -1,9 +1,11 @@
-//! A macro for the enumerations of the API.
+//! Macros that declare enumerations by their names in the API.
 
 /// Declares an enumeration of the API by its wire names. `Other` holds values that this crate
 /// doesn't know, so that objects of newer API versions can be read, validated and written back.
 macro_rules! open_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -56,7 +58,8 @@ macro_rules! open_enum {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text: std::borrow::Cow<'_, str> = serde::Deserialize::deserialize(deserializer)?;
+                let text: std::borrow::Cow<'_, str> =
+                    serde::Deserialize::deserialize(deserializer)?;
                 Ok(Self::from(text.as_ref()))
             }
         }
@@ -74,4 +77,26 @@ macro_rules! open_enum {
     };
 }
 
+/// Declares an enumeration whose values are only written, never read. The names of its variants are
+/// the wire names.
+macro_rules! closed_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// The name on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($variant),)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use closed_enum;
 pub(crate) use open_enum;
